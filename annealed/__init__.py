@@ -1,0 +1,19 @@
+"""Discriminant analysis by annealing and maximum entropy, in scikit-learn's language."""
+
+from annealed.displays import AnnealingPathDisplay
+from annealed.estimators import AnnealedClassifier, DistanceADA, InnerProductADA
+from annealed.path import AnnealingPath
+from annealed.schedules import AdaptiveSchedule, ExponentialSchedule, FixedSchedule
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AdaptiveSchedule",
+    "AnnealedClassifier",
+    "AnnealingPath",
+    "AnnealingPathDisplay",
+    "DistanceADA",
+    "ExponentialSchedule",
+    "FixedSchedule",
+    "InnerProductADA",
+]

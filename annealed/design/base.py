@@ -1,0 +1,154 @@
+"""Rows of (X, labels, weight), walked in blocks.
+
+Every quantity of the library is a sum over rows of a pure function of a block of rows and small parameters, so
+a backend is only a way of summing:
+
+    totals = design.sum_rows(kernel)            # kernel(block) -> tuple of arrays, added up over the blocks
+
+Fits come in stacks: `weight` has one column per fit (fold masks times sample weight, each column summing to
+one), so one pass over X serves every fold and the final fit.
+
+Shapes: X (n_rows, n_features), labels (n_rows,), weight (n_rows, n_fits), coef (n_fits, n_classes, n_features).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from copy import copy
+
+import numpy as np
+
+BLOCK_BYTES = 1 << 22  # a block's widest temporary, about the size of a second-level cache
+
+
+class Block(ABC):
+    """Some consecutive rows of a design, seen by a kernel."""
+
+    def __init__(self, rows: slice, labels: np.ndarray, weight: np.ndarray):
+        self.rows = rows
+        self.labels = labels
+        self.weight = weight
+
+    @abstractmethod
+    def product(self, coef):
+        """Scores (n_rows, n_fits, n_classes) of the centred rows under `coef`."""
+
+    @abstractmethod
+    def transposed_product(self, residual):
+        """Sums over rows (n_fits, n_classes, n_features) of residual times the centred row."""
+
+    @abstractmethod
+    def gram(self, weight):
+        """Weighted sum over rows of the outer product of the centred row with itself."""
+
+    @abstractmethod
+    def column_sums(self, weight):
+        """Weighted column sums of the centred rows."""
+
+    @abstractmethod
+    def column_squares(self, weight):
+        """Weighted column sums of the squares of the centred rows."""
+
+    @abstractmethod
+    def row_squares(self, scale):
+        """Squared norm of each centred row whose columns are multiplied by `scale`."""
+
+    @abstractmethod
+    def features(self, scale):
+        """The rows as a family of the user's sees them: centred and multiplied by `scale`."""
+
+
+class Design(ABC):
+    """Rows with labels and a weight per fit; `center` is subtracted from every row without copying X."""
+
+    def __init__(self, X, labels, weight, total_weight, n_classes):
+        self.X = X
+        self.labels = labels
+        self.weight = weight
+        self.total_weight = total_weight
+        self.n_classes = n_classes
+        self.n_rows, self.n_features = X.shape
+        self.center = np.zeros(self.n_features)
+
+    @property
+    def n_fits(self) -> int:
+        return self.weight.shape[1]
+
+    def centered(self, center) -> Design:
+        """The same rows with another centre."""
+        other = copy(self)
+        other.center = center
+        return other
+
+    def block_rows(self, n_fits: int) -> int:
+        width = max(self.n_features, n_fits * self.n_classes)
+        return max(256, BLOCK_BYTES // (8 * width))
+
+    def blocks(self, fits=slice(None)) -> Iterator[Block]:
+        """The rows, block by block, with the weights of the named fits."""
+        weight = self.weight[:, fits]
+        step = self.block_rows(weight.shape[1])
+        for first in range(0, self.n_rows, step):
+            rows = slice(first, min(first + step, self.n_rows))
+            yield self._block(rows, self.labels[rows], weight[rows])
+
+    @abstractmethod
+    def _block(self, rows, labels, weight) -> Block: ...
+
+    def sum_rows(self, kernel: Callable[[Block], tuple], fits=slice(None)) -> tuple:
+        """Add `kernel(block)`, a tuple of arrays, over all blocks."""
+        totals: list = []
+        for block in self.blocks(fits):
+            terms = kernel(block)
+            if not totals:
+                totals = list(terms)
+                continue
+            for total, term in zip(totals, terms, strict=True):
+                total += term
+        return tuple(totals)
+
+    @abstractmethod
+    def row_gram(self, scale) -> np.ndarray:
+        """Inner products (n_rows, n_rows) of the centred rows, columns multiplied by `scale`."""
+
+    def product(self, coef):
+        """Scores (n_rows, n_fits, n_classes) of all centred rows under `coef`."""
+        return np.concatenate([block.product(coef) for block in self.blocks()])
+
+    def combine_rows(self, weights):
+        """Combinations (n, n_features) of the centred rows; `weights` is (n, n_rows)."""
+        columns = weights.T[:, None, :]
+        (combined,) = self.sum_rows(lambda block: (block.transposed_product(columns[block.rows]),))
+        return combined[0]
+
+    def covariance(self, fit: int = 0) -> np.ndarray:
+        """Second moment of the centred rows under one fit's weights."""
+        (total,) = self.sum_rows(lambda block: (block.gram(block.weight[:, fit]),))
+        return total
+
+    def class_weight_sums(self):
+        """Share of each class in each fit, (n_fits, n_classes)."""
+        shares = np.zeros((self.n_classes, self.n_fits))
+        np.add.at(shares, self.labels, self.weight)
+        return shares.T
+
+    def class_sums(self):
+        """Weighted sums (n_fits, n_classes, n_features) of the centred rows of each class."""
+
+        def kernel(block):
+            targets = np.zeros((*block.weight.shape, self.n_classes))
+            np.put_along_axis(targets, block.labels[:, None, None], block.weight[..., None], axis=2)
+            return (block.transposed_product(targets),)
+
+        return self.sum_rows(kernel)[0]
+
+    def column_mean(self, fit: int = 0):
+        """Mean of each centred column under one fit's weights."""
+        (sums,) = self.sum_rows(lambda block: (block.column_sums(block.weight[:, fit]),))
+        return sums
+
+    def column_variance(self, fit: int = 0):
+        """Mean square of each centred column under one fit's weights."""
+        (squares,) = self.sum_rows(lambda block: (block.column_squares(block.weight[:, fit]),))
+        return squares

@@ -1,0 +1,121 @@
+"""Coordinates in which a fit is solved: `z = (x - center) @ basis`, kept as factors beside X.
+
+A solver sees coefficients of z; a design needs coefficients of x. Rotating the small parameters once a pass
+does what rotating X would do, without the copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from annealed.design.base import Design
+
+WIDEST_EIGENPROBLEM = 2500  # beyond this many columns (or rows) a dense eigenbasis costs more than it saves
+SMALLEST_EIGENVALUE = 1e-13  # relative: below it a direction is rounding noise of the Gram matrix
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """A linear map of the features, one for all fits or one per fit.
+
+    basis : (n_features,), (n_features, rank), or either with a leading axis of fits
+    inverse : of the same form; maps a point z back to `x - center`
+    spectrum : mean square of each coordinate, (rank,) or (n_fits, rank)
+    """
+
+    basis: np.ndarray
+    inverse: np.ndarray
+    spectrum: np.ndarray
+    per_fit: bool = False
+
+    @property
+    def rank(self) -> int:
+        return self.spectrum.shape[-1]
+
+    def of_fits(self, fits) -> Coordinates:
+        if not self.per_fit:
+            return self
+        return Coordinates(self.basis[fits], self.inverse[fits], self.spectrum[fits], True)
+
+    def _apply(self, vectors, factor, transposed):
+        is_diagonal = factor.ndim == (2 if self.per_fit else 1)
+        if is_diagonal:
+            return vectors * (factor[:, None, :] if self.per_fit else factor)
+        return vectors @ (np.swapaxes(factor, -1, -2) if transposed else factor)
+
+    def to_features(self, coef):
+        """Coefficients of x from coefficients of z."""
+        return self._apply(coef, self.basis, transposed=True)
+
+    def from_features(self, gradient):
+        """Gradient in z-coefficients from the gradient in x-coefficients; also maps points x - center to z."""
+        return self._apply(gradient, self.basis, transposed=False)
+
+    def to_points(self, points):
+        """`x - center` from z."""
+        return self._apply(points, self.inverse, transposed=True)
+
+
+def diagonal_coordinates(scale, variance) -> Coordinates:
+    return Coordinates(basis=1 / scale, inverse=scale, spectrum=variance / scale**2)
+
+
+def principal_coordinates(design: Design, scale, whiten: bool = False) -> Coordinates:
+    """Eigenbasis of the covariance of `(x - center) / scale`; whitened, every direction has variance one.
+
+    Wider than `WIDEST_EIGENPROBLEM` the columns themselves are the coordinates.
+    """
+    if design.n_features > WIDEST_EIGENPROBLEM and not whiten:
+        return diagonal_coordinates(scale, design.column_variance())
+    covariance = design.covariance() / np.outer(scale, scale)
+    eigenvalues, vectors = linalg.eigh(covariance)
+    eigenvalues = np.maximum(eigenvalues, 0)
+    if not whiten:
+        return Coordinates(vectors / scale[:, None], vectors * scale[:, None], eigenvalues)
+    keep = eigenvalues > SMALLEST_EIGENVALUE * eigenvalues[-1]
+    vectors, spread = vectors[:, keep], np.sqrt(eigenvalues[keep])
+    return Coordinates(vectors / spread / scale[:, None], vectors * spread * scale[:, None], np.ones(keep.sum()))
+
+
+@dataclass(frozen=True)
+class RowSpan:
+    """Rows written in an orthonormal basis of their own span: exact, and small when columns outnumber rows.
+
+    rows : the rows in span coordinates, (n_rows, rank)
+    row_weights : the basis as combinations of the scaled rows, (n_rows, rank)
+    """
+
+    original: Design
+    scale: np.ndarray
+    row_weights: np.ndarray
+    rows: np.ndarray
+
+    def expand_coef(self, coef):
+        """Coefficients of `x - center` from coefficients in the span, (..., rank) -> (..., n_features)."""
+        return self._combine(coef) / self.scale**2
+
+    def expand_points(self, points):
+        """Points `x - center` from span coordinates."""
+        return self._combine(points)
+
+    def project(self, offset):
+        """Span coordinates of the point `x - center = offset`."""
+        return self.original.product((offset / self.scale**2)[None, None])[:, 0, 0] @ self.row_weights
+
+    def _combine(self, vectors):
+        flat = vectors.reshape(-1, vectors.shape[-1]) @ self.row_weights.T
+        return self.original.combine_rows(flat).reshape(*vectors.shape[:-1], -1)
+
+
+def row_span(design: Design, scale) -> RowSpan:
+    """Span of the centred rows divided by `scale`, from the n_rows x n_rows Gram matrix."""
+    eigenvalues, vectors = linalg.eigh(design.row_gram(1 / scale))
+    keep = eigenvalues > SMALLEST_EIGENVALUE * max(eigenvalues[-1], np.finfo(float).tiny)
+    lengths = np.sqrt(eigenvalues[keep])
+    vectors = vectors[:, keep]
+    if not keep.any():  # every row is the same: one direction of zeros keeps the shapes
+        vectors, lengths = np.zeros((design.n_rows, 1)), np.ones(1)
+    return RowSpan(design, scale, vectors / lengths, vectors * lengths)

@@ -1,0 +1,54 @@
+"""Rows of a NumPy array (or memory map). A block is centred and widened to float64 in a buffer of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from annealed.design.base import BLOCK_BYTES, Block, Design
+
+
+class DenseBlock(Block):
+    def __init__(self, values, rows, labels, weight):
+        super().__init__(rows, labels, weight)
+        self.values = values  # centred, float64
+
+    def product(self, coef):
+        n_fits, n_classes, n_features = coef.shape
+        scores = self.values @ coef.reshape(-1, n_features).T
+        return scores.reshape(-1, n_fits, n_classes)
+
+    def transposed_product(self, residual):
+        n_rows, n_fits, n_classes = residual.shape
+        sums = residual.reshape(n_rows, -1).T @ self.values
+        return sums.reshape(n_fits, n_classes, -1)
+
+    def gram(self, weight):
+        return (self.values * weight[:, None]).T @ self.values
+
+    def column_sums(self, weight):
+        return weight @ self.values
+
+    def column_squares(self, weight):
+        return weight @ self.values**2
+
+    def row_squares(self, scale):
+        return np.sum((self.values * scale) ** 2, axis=1)
+
+    def features(self, scale):
+        return self.values * scale
+
+
+class DenseDesign(Design):
+    def _block(self, rows, labels, weight):
+        values = np.subtract(self.X[rows], self.center, dtype=np.float64)
+        return DenseBlock(values, rows, labels, weight)
+
+    def row_gram(self, scale):
+        gram = np.zeros((self.n_rows, self.n_rows))
+        step = max(64, BLOCK_BYTES // (8 * self.n_rows))
+        for first in range(0, self.n_features, step):
+            columns = slice(first, first + step)
+            part = np.subtract(self.X[:, columns], self.center[columns], dtype=np.float64)
+            part *= scale[columns]
+            gram += part @ part.T
+        return gram

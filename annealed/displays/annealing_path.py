@@ -1,0 +1,261 @@
+"""The annealing path as a picture: scores and entropy while the temperature falls."""
+
+import numpy as np
+
+from annealed.optional import require
+
+# Okabe and Ito's colours, which colour-blind readers can tell apart.
+VALIDATION_COLOUR = "#0072B2"
+TRAIN_COLOUR = "#E69F00"
+CHOSEN_COLOUR = "#D55E00"
+QUIET_COLOUR = "#8C8C8C"
+
+TWIN_LABELS = {"entropy": "mean entropy", "free_energy": "free energy"}
+
+
+class AnnealingPathDisplay:
+    """Scores along an annealing path, hot on the left and cold on the right.
+
+    Use `from_estimator` or `from_path`; the constructor takes the arrays as they are.
+
+    Parameters
+    ----------
+    temperatures : array-like of shape (n_temperatures,)
+        The temperatures of the path.
+    train_score : array-like of shape (n_temperatures,)
+        Score on the training rows. Scores whose name begins with ``neg_`` are drawn as losses.
+    validation_score : array-like of shape (n_temperatures, n_folds) or None
+        Score on the validation rows of each fold; None where nothing was validated.
+    entropy : array-like of shape (n_temperatures,)
+        Mean entropy of the posterior.
+    free_energy : array-like of shape (n_temperatures,)
+        Free energy at its minimum.
+    best_index : int
+        Position of the chosen temperature.
+    score_name : str, default="neg_log_loss"
+        Name of the score, as scikit-learn's scorers are named.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        The axes of the scores.
+    twin_ax_ : matplotlib Axes or None
+        The axes on the right, of the entropy or the free energy.
+    figure_ : matplotlib Figure
+        The figure that holds them.
+    lines_ : dict of str to matplotlib Line2D
+        ``"train"``, ``"chosen"``, and where drawn ``"validation"`` and ``"entropy"`` or ``"free_energy"``.
+    band_ : matplotlib PolyCollection or None
+        One standard deviation over the folds around their mean.
+    text_ : matplotlib Annotation
+        The value of the chosen temperature.
+
+    Examples
+    --------
+    >>> from annealed.displays import AnnealingPathDisplay
+    >>> display = AnnealingPathDisplay(
+    ...     temperatures=[1.0, 0.1, 0.01], train_score=[-0.6, -0.3, -0.1], validation_score=None,
+    ...     entropy=[0.6, 0.3, 0.1], free_energy=[0.6, 0.03, 0.001], best_index=1,
+    ... )
+    >>> display.plot().ax_.get_xlabel()
+    'temperature (cooling to the right)'
+    """
+
+    def __init__(
+        self,
+        *,
+        temperatures,
+        train_score,
+        validation_score,
+        entropy,
+        free_energy,
+        best_index,
+        score_name="neg_log_loss",
+    ):
+        self.temperatures = temperatures
+        self.train_score = train_score
+        self.validation_score = validation_score
+        self.entropy = entropy
+        self.free_energy = free_energy
+        self.best_index = best_index
+        self.score_name = score_name
+
+    @classmethod
+    def from_estimator(cls, estimator, *, ax=None, twin="entropy"):
+        """Draw the path of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : estimator with `path_`
+            A fitted annealed classifier.
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a new figure.
+        twin : {"entropy", "free_energy", None}, default="entropy"
+            What the axis on the right shows.
+
+        Returns
+        -------
+        display : AnnealingPathDisplay
+        """
+        if not hasattr(estimator, "path_"):
+            raise ValueError(
+                "AnnealingPathDisplay needs a fitted annealed classifier, which has a path_. "
+                f"Got {estimator!r}. Call fit on it first."
+            )
+        return cls.from_path(estimator.path_, ax=ax, twin=twin)
+
+    @classmethod
+    def from_path(cls, path, *, ax=None, twin="entropy"):
+        """Draw a path.
+
+        Parameters
+        ----------
+        path : AnnealingPath
+            The record of a path.
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a new figure.
+        twin : {"entropy", "free_energy", None}, default="entropy"
+            What the axis on the right shows.
+
+        Returns
+        -------
+        display : AnnealingPathDisplay
+        """
+        display = cls(
+            temperatures=path.temperatures,
+            train_score=path.train_score,
+            validation_score=path.validation_score,
+            entropy=path.entropy,
+            free_energy=path.free_energy,
+            best_index=path.best_index,
+            score_name=path.score_name,
+        )
+        return display.plot(ax=ax, twin=twin)
+
+    def plot(self, ax=None, *, twin="entropy"):
+        """Draw the arrays.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a new figure.
+        twin : {"entropy", "free_energy", None}, default="entropy"
+            What the axis on the right shows.
+
+        Returns
+        -------
+        display : AnnealingPathDisplay
+            The display itself, with what it drew in its attributes.
+        """
+        if twin is not None and twin not in TWIN_LABELS:
+            raise ValueError(f"twin must be 'entropy', 'free_energy' or None. Got {twin!r}.")
+        pyplot = require("matplotlib.pyplot", extra="plot")
+        if ax is None:
+            _, ax = pyplot.subplots(figsize=(7.0, 4.2), layout="constrained")
+        self.ax_, self.figure_ = ax, ax.figure
+        self.lines_ = {}
+        self._style_axes()
+        self._draw_scores()
+        self._draw_chosen()
+        self._draw_twin(twin)
+        self._draw_legend()
+        return self
+
+    @property
+    def _is_loss(self):
+        return self.score_name.startswith("neg_")
+
+    def _shown(self, score):
+        """A score as drawn: the sign that scikit-learn gives to losses is taken off."""
+        return -np.asarray(score) if self._is_loss else np.asarray(score)
+
+    def _style_axes(self):
+        ax = self.ax_
+        ax.set_xscale("log")
+        ax.xaxis.set_inverted(True)
+        ax.set_xlabel("temperature (cooling to the right)")
+        ax.set_ylabel(self.score_name.removeprefix("neg_").replace("_", " "))
+        ax.grid(True, color="#E6E6E6", linewidth=0.8)
+        ax.set_axisbelow(True)
+        ax.spines[["top", "right"]].set_visible(False)
+
+    def _draw_scores(self):
+        self.band_ = None
+        if self.validation_score is not None:
+            self._draw_validation()
+        (self.lines_["train"],) = self.ax_.plot(
+            self.temperatures,
+            self._shown(self.train_score),
+            color=TRAIN_COLOUR,
+            linestyle="--",
+            linewidth=1.8,
+            label="train",
+        )
+
+    def _draw_validation(self):
+        folds = self._shown(self.validation_score)
+        mean, spread = folds.mean(axis=1), folds.std(axis=1)
+        self.band_ = self.ax_.fill_between(
+            self.temperatures, mean - spread, mean + spread, color=VALIDATION_COLOUR, alpha=0.18, linewidth=0
+        )
+        (self.lines_["validation"],) = self.ax_.plot(
+            self.temperatures,
+            mean,
+            color=VALIDATION_COLOUR,
+            linewidth=2.2,
+            marker="o",
+            markevery=[self.best_index],
+            label="validation, spread of folds",
+        )
+
+    def _draw_chosen(self):
+        ax = self.ax_
+        chosen = self.temperatures[self.best_index]
+        self.lines_["chosen"] = ax.axvline(
+            chosen, color=CHOSEN_COLOUR, linewidth=1.2, label="chosen temperature", zorder=1.5
+        )
+        # Losses are low and scores are high where the choice falls, so the value stands at the other end; it
+        # leans towards the middle of the picture.
+        towards_cold = self.best_index <= 0.6 * (len(self.temperatures) - 1)
+        self.text_ = ax.annotate(
+            f"T = {chosen:.3g}",
+            xy=(chosen, 0.97 if self._is_loss else 0.03),
+            xycoords=ax.get_xaxis_transform(),
+            xytext=(5 if towards_cold else -5, 0),
+            textcoords="offset points",
+            ha="left" if towards_cold else "right",
+            va="top" if self._is_loss else "bottom",
+            color=CHOSEN_COLOUR,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 1.5},
+        )
+
+    def _draw_twin(self, twin):
+        self.twin_ax_ = None
+        if twin is None:
+            return
+        self.twin_ax_ = self.ax_.twinx()
+        label = TWIN_LABELS[twin]
+        (self.lines_[twin],) = self.twin_ax_.plot(
+            self.temperatures,
+            getattr(self, twin),
+            color=QUIET_COLOUR,
+            linestyle=":",
+            linewidth=1.4,
+            label=label,
+        )
+        self.twin_ax_.set_ylabel(label, color=QUIET_COLOUR)
+        self.twin_ax_.tick_params(axis="y", colors=QUIET_COLOUR)
+        self.twin_ax_.spines[["top", "left"]].set_visible(False)
+        self.twin_ax_.spines["right"].set_color(QUIET_COLOUR)
+        # The scores lie above the quiet curve, so their own background must not cover it.
+        self.ax_.set_zorder(self.twin_ax_.get_zorder() + 1)
+        self.ax_.patch.set_visible(False)
+
+    def _draw_legend(self):
+        # The hot end of a loss is high, and the cold end of a score is: the legend takes the empty corner.
+        self.ax_.legend(
+            handles=list(self.lines_.values()),
+            loc="lower left" if self._is_loss else "center right",
+            edgecolor="none",
+            framealpha=0.7,
+        )

@@ -1,0 +1,456 @@
+"""`AnnealedClassifier`: any family of discriminant functions, annealed, in scikit-learn's language."""
+
+from __future__ import annotations
+
+import warnings
+from copy import copy
+from numbers import Real
+
+import numpy as np
+from scipy import sparse
+from sklearn import get_config
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+from sklearn.utils import check_random_state, compute_sample_weight
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from annealed.design import make_design
+from annealed.design.threads import blas_threads
+from annealed.objectives import InnerProduct, Objective, gibbs
+from annealed.path import AnnealingPath, anneal
+from annealed.schedules import UntilSchedule, check_temperature, make_schedule
+from annealed.selection import (
+    DEFAULT_FOLDS,
+    RULES,
+    HeldOut,
+    NoValidation,
+    choose,
+    fold_picks,
+    fold_weights,
+    make_splits,
+    stratified_splits,
+)
+from annealed.solvers import make_solver
+
+SELECTIONS = ("cv", "holdout", "last")
+DTYPES = (np.float64, np.float32)
+
+
+class AnnealedClassifier(ClassifierMixin, BaseEstimator):
+    """Annealed discriminant analysis with any family of discriminant functions.
+
+    The scores g_j(x) of a family become a Gibbs posterior (eq. 7) at a temperature T; the free energy (eq. 9) is
+    minimized while T falls, every temperature is validated, and the best one is kept (table 1 of the paper).
+
+    Parameters
+    ----------
+    objective : Objective, default=None
+        The family: ``InnerProduct()`` (also None), ``Distance()``, ``Quadratic()`` from
+        ``annealed.objectives``, or an instance of your own subclass of ``ScoreFamily``.
+    schedule : "auto", array-like of temperatures, or Schedule, default="auto"
+        "auto" finds a hot end from the data and cools until validation has clearly passed its best.
+    solver : {"lbfgs", "scg"} or Solver, default="lbfgs"
+        How one temperature is minimized.
+    selection : {"cv", "holdout", "last"} or float, default="cv"
+        How the temperature is chosen: by folds; by a held-out fifth of the rows, or the validation set given to
+        ``fit``; the last one of the schedule; or this very temperature. The final fit always uses all rows.
+    cv : int, splitter or iterable of splits, default=None
+        Folds for ``selection="cv"``; None is five stratified folds.
+    scoring : str or callable, default=None
+        What validation compares; None is the log-loss.
+    rule : {"best", "one_standard_error"}, default="best"
+        Take the best temperature, or the hottest within one standard error of it.
+    calibrate : bool, default=True
+        Whether the posterior speaks at its own temperature: one factor on the logits, ``posterior_scale_``,
+        chosen together with the fit temperature from the held-out scores. Without held-out rows it is one.
+    class_weight : dict or "balanced", default=None
+        Weight of each class, multiplied into ``sample_weight``.
+    tol : float, default=1e-4
+        At every temperature the largest entry of the gradient of the free energy (in the coordinates solved in)
+        is at most `tol`, and its certified relative suboptimality, where the family has a certificate, at most
+        a hundredth of it.
+    max_iter : int, default=1000
+        The most iterations at one temperature.
+    random_state : int, RandomState instance or None, default=None
+        Used by ``selection="holdout"`` and random starts.
+
+    Attributes
+    ----------
+    temperature_ : float
+        The chosen temperature.
+    posterior_scale_ : float
+        Factor on the logits at which the posterior speaks.
+    path_ : AnnealingPath
+        Everything seen on the way.
+    classes_ : ndarray of shape (n_classes,)
+    coef_, intercept_ : ndarray
+        Of the logits that ``decision_function`` gives, for families linear in their features:
+        (n_classes, n_features), or one row for two classes.
+    n_iter_ : int
+        Solver iterations of the final fit, over all temperatures.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    See Also
+    --------
+    InnerProductADA : The stronger classifier; penalized multinomial logistic regression with a temperature.
+    DistanceADA : Annealed linear discriminant analysis.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from annealed import AnnealedClassifier
+    >>> from annealed.objectives import Quadratic
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = AnnealedClassifier(Quadratic()).fit(X, y)
+    >>> model.score(X, y) > 0.98
+    True
+    """
+
+    def __init__(
+        self,
+        objective=None,
+        schedule="auto",
+        solver="lbfgs",
+        selection="cv",
+        *,
+        cv=None,
+        scoring=None,
+        rule="best",
+        calibrate=True,
+        class_weight=None,
+        tol=1e-4,
+        max_iter=1000,
+        random_state=None,
+    ):
+        self.objective = objective
+        self.schedule = schedule
+        self.solver = solver
+        self.selection = selection
+        self.cv = cv
+        self.scoring = scoring
+        self.rule = rule
+        self.calibrate = calibrate
+        self.class_weight = class_weight
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    # -- what a named estimator sets -------------------------------------------------------------------------
+
+    def _make_objective(self) -> Objective:
+        objective = InnerProduct() if self.objective is None else self.objective
+        if not isinstance(objective, Objective):
+            raise TypeError(f"objective must be an Objective, such as InnerProduct(). Got {objective!r}.")
+        return objective
+
+    def _iteration_bound(self) -> tuple[int, bool]:
+        """The most iterations a temperature gets, and whether stopping there is intended."""
+        return self.max_iter, False
+
+    # -- fitting ---------------------------------------------------------------------------------------------
+
+    def fit(self, X, y, sample_weight=None, *, X_val=None, y_val=None, sample_weight_val=None, **params):
+        """Fit the whole path and choose its temperature.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Labels of any type.
+        sample_weight : array-like of shape (n_samples,), default=None
+            A row of weight 2 counts as two rows.
+        X_val, y_val, sample_weight_val : array-like, default=None
+            A validation set, for ``selection="holdout"``.
+        **params : dict
+            ``groups`` for a splitter that wants them; with metadata routing enabled, whatever the splitter and
+            the scorer request.
+
+        Returns
+        -------
+        self : object
+        """
+        self._check_parameters(X_val, y_val)
+        routed = self._route(sample_weight, params)
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=DTYPES)
+        check_classification_targets(y)
+        classes, labels = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"y must hold at least two classes. Got only one class: {classes[0]!r}.")
+        given_weight = check_weight(sample_weight, len(labels), X.dtype)
+        weight = given_weight * class_weights(self.class_weight, classes, y, sample_weight)
+        generator = check_random_state(self.random_state)
+
+        validation_set = self._validation_set(X_val, y_val, sample_weight_val, classes)
+        splits = [] if validation_set else self._splits(X, labels, classes, generator, routed["split"])
+        stack = fold_weights(splits, weight)
+        total = stack.sum(axis=0)
+        if not (total > 0).all():
+            raise ValueError(f"Fold {int(np.argmin(total))} of cv has no training row of positive weight.")
+        problem = self._make_objective().prepare(make_design(X, labels, stack / total, total, len(classes)), generator)
+        self.classes_ = classes
+        self._form = problem.form
+        judge = self._judge(X, y, labels, weight, splits, validation_set, routed["score"])
+        max_iter, is_intended = self._iteration_bound()
+        schedule, solver = self._schedule(), make_solver(self.solver)
+        with blas_threads(problem.design):
+            steps = anneal(problem, schedule, solver, judge, tol=self.tol, max_iter=max_iter)
+
+        chosen = self._choose(steps, judge)
+        score_name = "neg_log_loss" if self.scoring is None else str(self.scoring)
+        self.path_ = AnnealingPath.from_steps(steps, chosen, score_name, X.dtype)
+        self.n_iter_ = max(1, int(self.path_.n_iter.sum()))
+        self._speak_at(self.path_.temperatures[chosen])
+        if not is_intended:
+            self._warn_unconverged()
+        return self
+
+    def _check_parameters(self, X_val, y_val):
+        if self.rule not in RULES:
+            raise ValueError(f"rule must be one of {RULES}. Got {self.rule!r}.")
+        for name in ("tol", "max_iter"):
+            value = getattr(self, name)
+            if not isinstance(value, Real) or not value > 0:
+                raise ValueError(f"{name} must be a positive number. Got {value!r}.")
+        if isinstance(self.selection, str):
+            if self.selection not in SELECTIONS:
+                raise ValueError(f"selection must be one of {SELECTIONS} or a temperature. Got {self.selection!r}.")
+        else:
+            check_temperature(self.selection, "selection")
+        if (X_val is None) != (y_val is None):
+            raise ValueError("X_val and y_val must be given together.")
+        if X_val is not None and self.selection != "holdout":
+            raise ValueError(
+                f'A validation set was given, which selection={self.selection!r} does not use. Set selection="holdout".'
+            )
+
+    def _route(self, sample_weight, params):
+        """Parameters for the splitter's `split` and the scorer's `score`."""
+        if get_config()["enable_metadata_routing"]:
+            routed = process_routing(self, "fit", sample_weight=sample_weight, **params)
+            return {"split": routed.splitter.split, "score": routed.scorer.score}
+        unknown = sorted(set(params) - {"groups"})
+        if unknown:
+            raise TypeError(
+                f"fit got unexpected arguments {unknown}. Only `groups` is known without metadata routing: "
+                "enable it with sklearn.set_config(enable_metadata_routing=True)."
+            )
+        score = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return {"split": {key: value for key, value in params.items() if value is not None}, "score": score}
+
+    def get_metadata_routing(self):
+        """Requests of this estimator, its splitter and its scorer."""
+        router = MetadataRouter(owner=self).add_self_request(self)
+        router.add(
+            splitter=check_cv(self.cv, classifier=True),
+            method_mapping=MethodMapping().add(caller="fit", callee="split"),
+        )
+        scorer = check_scoring(self, scoring="neg_log_loss" if self.scoring is None else self.scoring)
+        return router.add(scorer=scorer, method_mapping=MethodMapping().add(caller="fit", callee="score"))
+
+    def _validation_set(self, X_val, y_val, sample_weight_val, classes):
+        """(X, y, labels, weight) of an explicit validation set, or None."""
+        if X_val is None:
+            return None
+        X_val, y_val = validate_data(self, X_val, y_val, accept_sparse="csr", dtype=DTYPES, reset=False)
+        unknown = np.setdiff1d(y_val, classes)
+        if len(unknown):
+            raise ValueError(f"y_val holds labels that y does not: {list(unknown[:5])}. Known: {list(classes[:20])}.")
+        weight = check_weight(sample_weight_val, len(y_val), X_val.dtype, "sample_weight_val")
+        return X_val, y_val, np.searchsorted(classes, y_val), weight
+
+    def _splits(self, X, labels, classes, generator, split_params):
+        if self.selection == "cv":
+            splits = make_splits(self.cv, X, classes[labels], labels, classes, split_params)
+        elif self.selection == "holdout":
+            splits = stratified_splits(DEFAULT_FOLDS, labels, classes, generator)[:1]
+        else:
+            return []
+        if not splits:
+            warnings.warn(
+                "Every class has a single row, so nothing can be held out: the last temperature is taken.",
+                UserWarning,
+                stacklevel=3,
+            )
+        return splits
+
+    def _judge(self, X, y, labels, weight, splits, validation_set, score_params):
+        """Who validates the temperatures."""
+        if validation_set is not None:
+            X_val, y_val, labels_val, weight_val = validation_set
+            judge = HeldOut(
+                labels_val,
+                weight_val,
+                np.zeros(len(labels_val), dtype=int),
+                calibrate=self.calibrate,
+                X=X_val,
+            )
+            parts = [(0, X_val, y_val, {})]
+        elif splits:
+            picks, folds = fold_picks(splits)
+            judge = HeldOut(labels[picks.rows], weight[picks.rows], folds, picks, self.calibrate)
+            parts = [(fit, X[test], y[test], _rows_of(score_params, test)) for fit, (_, test) in enumerate(splits, 1)]
+        else:
+            return NoValidation()
+        if self.scoring is not None:
+            judge.score_point = self._point_scorer([(0, X, y, score_params), *parts])
+        return judge
+
+    def _point_scorer(self, parts):
+        """Scores of a path point by the user's scorer: on the validated parts, and on the training rows."""
+        scorer = check_scoring(self, scoring=self.scoring)
+
+        def score_point(problem, parameters, temperature, scale):
+            reported = problem.report(parameters, temperature)
+            scores = [
+                scorer(
+                    self._point({name: array[fit] for name, array in reported.items()}, temperature, scale),
+                    X,
+                    y,
+                    **score_params,
+                )
+                for fit, X, y, score_params in parts
+            ]
+            return scores[1:], scores[0]
+
+        return score_point
+
+    def _schedule(self):
+        schedule = make_schedule(self.schedule)
+        return schedule if isinstance(self.selection, str) else UntilSchedule(schedule, self.selection)
+
+    def _choose(self, steps, judge):
+        if isinstance(judge, NoValidation):
+            return len(steps) - 1
+        scores = np.stack([step.judgement.scores for step in steps])
+        if self.rule != "best" and scores.shape[1] < 2:
+            raise ValueError(f'rule={self.rule!r} needs several folds to measure an error. Set selection="cv".')
+        scale = np.array([step.judgement.scale for step in steps])
+        return choose(scores, scale, judge.n_rows, self.rule, is_loss=self.scoring is None)
+
+    def _warn_unconverged(self):
+        path = self.path_
+        failed = np.flatnonzero(~path.converged)
+        if len(failed):
+            worst = failed[0]
+            warnings.warn(
+                f"Not converged at {len(failed)} of {len(path)} temperatures, first at "
+                f"{path.temperatures[worst]:.4g} (gradient {path.gradient_norm[worst]:.2g}, tol {self.tol:.2g}). "
+                f"Raise max_iter (now {self.max_iter}), raise tol, or end the schedule at a hotter temperature.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    # -- one temperature of the path ---------------------------------------------------------------------------
+
+    def at(self, temperature):
+        """The same classifier at another temperature of its path, without a refit.
+
+        Parameters
+        ----------
+        temperature : float
+            Any temperature between the ends of ``path_``; between visited ones the parameters are interpolated.
+
+        Returns
+        -------
+        classifier : object
+            A fitted copy; this one is left as it is.
+        """
+        check_is_fitted(self)
+        other = copy(self)
+        other._speak_at(check_temperature(temperature))
+        return other
+
+    def _speak_at(self, temperature):
+        arrays, scale = self.path_.at(temperature)
+        self._set_point(arrays, float(temperature), scale)
+
+    def _point(self, arrays, temperature, scale):
+        """A fitted copy that speaks with these parameters, before the path is whole."""
+        other = copy(self)
+        other._set_point(arrays, temperature, scale)
+        return other
+
+    def _set_point(self, arrays, temperature, scale):
+        self.temperature_, self.posterior_scale_ = temperature, scale
+        self._arrays = arrays
+        if "coef" in arrays:
+            coef, intercept = scale * arrays["coef"], scale * arrays["intercept"]
+            is_binary = len(self.classes_) == 2
+            self.coef_ = coef[1:] - coef[:1] if is_binary else coef
+            self.intercept_ = intercept[1:] - intercept[:1] if is_binary else intercept
+
+    # -- prediction --------------------------------------------------------------------------------------------
+
+    def _logits(self, X):
+        """Logits (n_samples, n_classes) at the posterior's own scale."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
+        return self.posterior_scale_ * self._form.logits(X, self._arrays, self.temperature_)
+
+    def decision_function(self, X):
+        """Logits of the posterior: (n_samples, n_classes), or for two classes (n_samples,) of the second."""
+        logits = self._logits(X)
+        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
+
+    def predict_proba(self, X):
+        """The Gibbs posterior (eq. 7), (n_samples, n_classes)."""
+        return gibbs.posterior(self._logits(X))
+
+    def predict_log_proba(self, X):
+        """Logarithm of the posterior, (n_samples, n_classes)."""
+        return gibbs.log_posterior(self._logits(X))
+
+    def predict(self, X):
+        """The class of the largest score (eq. 1)."""
+        return self.classes_[np.argmax(self._logits(X), axis=1)]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def check_weight(weight, n_rows, dtype, name="sample_weight"):
+    """Weights as float64, or an error that shows the offending value."""
+    if weight is None:
+        return np.ones(n_rows)
+    weight = np.asarray(weight, dtype=np.float64)
+    if weight.ndim == 0:
+        weight = np.full(n_rows, float(weight))
+    if weight.shape != (n_rows,):
+        raise ValueError(f"{name} must have one entry a row, shape ({n_rows},). Got shape {weight.shape}.")
+    if not np.isfinite(weight).all():
+        raise ValueError(
+            f"{name} must be finite. Got {weight[~np.isfinite(weight)][0]} at row {int(np.argmin(np.isfinite(weight)))}."
+        )
+    if weight.min() < 0:
+        raise ValueError(f"{name} must not be negative. Got {weight.min()} at row {int(np.argmin(weight))}.")
+    if weight.max() == 0:
+        raise ValueError(f"{name} must hold a positive weight. Got zeros only.")
+    return weight
+
+
+def class_weights(class_weight, classes, y, sample_weight):
+    """Factor on each row's weight from its class; balanced weights count rows by their sample weight."""
+    if class_weight is None:
+        return 1.0
+    if isinstance(class_weight, dict):
+        unknown = set(class_weight) - set(classes.tolist())
+        if unknown:
+            raise ValueError(f"class_weight names classes that y does not hold: {sorted(map(str, unknown))}.")
+        return compute_sample_weight(class_weight, y)
+    if class_weight != "balanced":
+        raise ValueError(f'class_weight must be a dict, "balanced" or None. Got {class_weight!r}.')
+    labels = np.searchsorted(classes, y)
+    count = np.bincount(labels, sample_weight, len(classes))
+    return (count.sum() / (len(classes) * np.where(count > 0, count, 1)))[labels]
+
+
+def _rows_of(params, rows):
+    """Row-wise parameters restricted to some rows."""
+    return {name: value if value is None else np.asarray(value)[rows] for name, value in params.items()}

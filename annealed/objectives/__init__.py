@@ -1,0 +1,22 @@
+"""Families of discriminant functions: each a free energy at a temperature."""
+
+from annealed.objectives.base import Form, Objective, Observation, Picks, Problem
+from annealed.objectives.distance import Distance
+from annealed.objectives.family import ScoreFamily
+from annealed.objectives.inner_product import InnerProduct
+from annealed.objectives.quadratic import Quadratic
+
+FAMILIES = (InnerProduct, Distance, Quadratic)
+
+__all__ = [
+    "FAMILIES",
+    "Distance",
+    "Form",
+    "InnerProduct",
+    "Objective",
+    "Observation",
+    "Picks",
+    "Problem",
+    "Quadratic",
+    "ScoreFamily",
+]

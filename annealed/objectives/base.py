@@ -1,0 +1,188 @@
+"""A family's free energy at a temperature, as a solver and a path see it.
+
+With scores g_j(x; theta) and logits g_j / T, the paper's objective (9) and its penalized form (17) are
+
+    Q(theta; T) / T = mean over rows of [ log_partition(logits) - logit of the true class ] + penalty / T
+
+`Q = T * mean negative log-likelihood` is the identity everything here rests on. Parameters are solved in the
+scale of logits (theta / T): there pADA is convex and the gradient of Q / T equals dQ / dtheta.
+
+An `Objective` is the family with its settings; `prepare(design)` binds it to rows and gives a `Problem`, the
+stack of fits that a solver minimizes. Shapes: parameters (n_fits, n_parameters), flat for the solver.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from annealed.design import Block, Design
+from annealed.objectives import gibbs
+
+HOT_LOGIT = 0.1  # root mean square logit at the hot end of an automatic schedule
+
+
+@dataclass(frozen=True)
+class Picks:
+    """Rows to be scored by a fit that did not see them, in row order: `rows[i]` by the fit `fits[i]`."""
+
+    rows: np.ndarray
+    fits: np.ndarray
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one pass tells about a stack of fits: a number per fit, and the logits of the picked rows."""
+
+    loss: np.ndarray
+    entropy: np.ndarray
+    picked_logits: np.ndarray
+
+
+class Objective(BaseEstimator, ABC):
+    """A family of discriminant functions with its settings."""
+
+    @abstractmethod
+    def prepare(self, design: Design, random_state) -> Problem:
+        """Bind the family to rows."""
+
+
+class Form(ABC):
+    """What is kept of a family after fitting: turns reported arrays into logits of new rows. Holds no rows."""
+
+    @abstractmethod
+    def logits(self, X, arrays: dict[str, np.ndarray], temperature: float) -> np.ndarray:
+        """Logits (n_rows, n_classes) of X under one point of the path."""
+
+
+class Problem(ABC):
+    """A family bound to rows: a stack of penalized mean log-likelihoods.
+
+    The objective of fit s is `loss_s + 1/2 sum_k strength_k (parameter_k - anchor_k)^2`; a solver may treat the
+    two parts apart. `temperature_free` says that the loss part, as a function of the parameters, is the same at
+    every temperature, so curvature learnt at one serves the next.
+    """
+
+    temperature_free = False
+    extrapolates = True  # whether minima move smoothly enough with temperature to be predicted
+    form: Form
+
+    def __init__(self, design: Design):
+        self.design = design
+        self.n_fits = design.n_fits
+        self.n_classes = design.n_classes
+        self.class_shares = design.class_weight_sums()
+        self.class_variance = self.class_shares * (1 - self.class_shares)
+
+    # -- what a family defines ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def start(self, temperature: float) -> np.ndarray:
+        """Parameters before the first temperature."""
+
+    @abstractmethod
+    def forward(self, parameters, temperature, fits) -> Any:
+        """Small arrays that one pass over the rows needs, made once a pass."""
+
+    @abstractmethod
+    def block_logits(self, block: Block, state) -> np.ndarray:
+        """Logits (n_rows, n_fits, n_classes) of a block."""
+
+    @abstractmethod
+    def block_pullback(self, block: Block, state, residual) -> tuple:
+        """Arrays, summed over blocks, from which `backward` makes the gradient; may overwrite `residual`."""
+
+    @abstractmethod
+    def backward(self, sums: tuple, parameters, temperature, fits) -> np.ndarray:
+        """Gradient of the loss part (n_fits, n_parameters)."""
+
+    @abstractmethod
+    def penalty(self, temperature, fits) -> tuple[np.ndarray, np.ndarray]:
+        """Strength and anchor of the quadratic penalty, each broadcastable to (n_fits, n_parameters)."""
+
+    @abstractmethod
+    def curvature(self, temperature, fits) -> np.ndarray:
+        """A rough diagonal of the loss part's Hessian, (n_fits, n_parameters): the preconditioner."""
+
+    @abstractmethod
+    def report(self, parameters, temperature, fits=slice(None)) -> dict[str, np.ndarray]:
+        """Named arrays in the user's units with a leading axis of fits, e.g. coef and intercept of the logits."""
+
+    def carry(self, parameters, temperature, new_temperature):
+        """The same scores at another temperature; families free of temperature keep the same logits instead."""
+        return parameters if self.temperature_free else parameters * (temperature / new_temperature)
+
+    def certificate(self, gradient, value, temperature, fits) -> np.ndarray:
+        """Bound on the relative suboptimality where the family has one; zero where it does not."""
+        return np.zeros(len(value))
+
+    # -- what every family gets -----------------------------------------------------------------------------
+
+    def loss(self, parameters, temperature, fits=slice(None)):
+        """Loss (n_fits,) and its gradient (n_fits, n_parameters) in one pass over the rows."""
+        state = self.forward(parameters, temperature, fits)
+
+        def kernel(block):
+            losses, residual = gibbs.loss_and_residual(self.block_logits(block, state), block.labels)
+            residual *= block.weight[..., None]
+            loss = np.einsum("ns,ns->s", block.weight, losses)
+            return (loss, *self.block_pullback(block, state, residual))
+
+        loss, *sums = self.design.sum_rows(kernel, fits)
+        return loss, self.backward(tuple(sums), parameters, temperature, fits)
+
+    def objective(self, parameters, temperature, fits=slice(None)):
+        """Q / T (n_fits,), its gradient, and the gradient of the loss part alone."""
+        with np.errstate(over="ignore", invalid="ignore"):  # a trial point out of bounds is refused by its value
+            loss, loss_gradient = self.loss(parameters, temperature, fits)
+        strength, anchor = self.penalty(temperature, fits)
+        offset = parameters - anchor
+        pull = strength * offset
+        return loss + 0.5 * np.sum(pull * offset, axis=1), loss_gradient + pull, loss_gradient
+
+    def observe(self, parameters, temperature, picks: Picks) -> Observation:
+        """One pass that solves nothing: loss, entropy and class variance of every fit, and picked logits."""
+        state = self.forward(parameters, temperature, slice(None))
+        picked = np.empty((len(picks.rows), self.n_classes))
+
+        def kernel(block):
+            logits = self.block_logits(block, state)
+            first, last = np.searchsorted(picks.rows, (block.rows.start, block.rows.stop))
+            here = slice(first, last)
+            picked[here] = logits[picks.rows[here] - block.rows.start, picks.fits[here]]
+            entropy = np.einsum("ns,ns->s", block.weight, gibbs.entropy(logits))
+            losses, residual = gibbs.loss_and_residual(logits, block.labels)
+            loss = np.einsum("ns,ns->s", block.weight, losses)
+            return loss, entropy, gibbs.class_variance(residual, block.weight)
+
+        loss, entropy, self.class_variance = self.design.sum_rows(kernel)
+        return Observation(loss, entropy, picked)
+
+    def hot_temperature(self) -> float:
+        """A temperature at which every posterior is near the prior: the fit's first response gives tiny logits."""
+        fits = slice(0, 1)
+        temperature = 1.0
+        for _ in range(60):
+            spread = self._response_spread(temperature, fits)
+            if 0.5 * HOT_LOGIT <= spread <= HOT_LOGIT:
+                break
+            temperature *= np.clip(spread / (0.75 * HOT_LOGIT), 1e-2, 1e2)
+        return temperature
+
+    def _response_spread(self, temperature, fits):
+        """Root mean square, over rows, of the logits' change by one preconditioned step from the start."""
+        start = self.start(temperature)[fits]
+        _, gradient, _ = self.objective(start, temperature, fits)
+        strength, _ = self.penalty(temperature, fits)
+        before = self.forward(start, temperature, fits)
+        after = self.forward(start - gradient / (self.curvature(temperature, fits) + strength), temperature, fits)
+
+        def kernel(block):
+            change = self.block_logits(block, after) - self.block_logits(block, before)
+            return (np.einsum("ns,nsc->sc", block.weight, change**2),)
+
+        return np.sqrt(self.design.sum_rows(kernel, fits)[0]).max()

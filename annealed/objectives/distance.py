@@ -1,0 +1,221 @@
+"""Distance family (dADA, eq. 10): scores are minus the Mahalanobis distance to a soft mean per class.
+
+In coordinates z that whiten the covariance, g_j = -|z - m_j|^2, and up to a term that all classes share the
+logits are linear in z with tied intercepts:
+
+    coef_j = 2 m_j / T,   intercept_j = -|m_j|^2 / T = -(T / 4) |coef_j|^2
+    d(Q / T) / dcoef_j = mean over rows of (posterior - targets)(z - m_j)         (12), halved by dm = (T / 2) dcoef
+
+The literal form is (9) alone: its exact minimum does not depend on temperature, so it lives by bounded inner
+iterations. With `anchor` > 0 the penalty `anchor / 2 sum_j prior_j |m_j - class mean_j|^2` and log priors are
+added, and temperature governs complexity again.
+
+Shapes: coef (n_fits, n_classes, rank); each fit has its own covariance and class means, from its own rows.
+"""
+
+from __future__ import annotations
+
+from numbers import Real
+
+import numpy as np
+from scipy import linalg, sparse
+from sklearn.utils import check_random_state
+
+from annealed.design import Design
+from annealed.design.coordinates import WIDEST_EIGENPROBLEM, Coordinates
+from annealed.objectives.base import HOT_LOGIT, Objective
+from annealed.objectives.linear import (
+    LinearProblem,
+    missing_class_weight,
+    spans_fewer_than_columns,
+    spread_of_columns,
+)
+
+COVARIANCES = ("auto", "pooled", "total", "diagonal", "identity")
+SHRINKAGES = ("oas", "ledoit_wolf")
+INITS = ("means", "random", "zero")
+SMALLEST_VARIANCE = 1e-10  # relative floor under the eigenvalues of a covariance that is not shrunk
+
+
+class Distance(Objective):
+    """Distance discriminants (10) with soft means.
+
+    Parameters
+    ----------
+    covariance : {"auto", "pooled", "total", "diagonal", "identity"}, default="auto"
+        The matrix of (10), estimated in advance from the training rows.
+    shrinkage : {"oas", "ledoit_wolf"} or float in [0, 1], default="oas"
+        Shrinkage of the covariance towards a multiple of the columns' own variances.
+    anchor : float, default=1.0
+        Strength of the pull of the soft means to the class means; 0 is the paper's form.
+    init : {"means", "random", "zero"}, default="means"
+        Where the soft means start.
+    """
+
+    def __init__(self, *, covariance="auto", shrinkage="oas", anchor=1.0, init="means"):
+        self.covariance = covariance
+        self.shrinkage = shrinkage
+        self.anchor = anchor
+        self.init = init
+
+    def prepare(self, design, random_state=None):
+        if self.covariance not in COVARIANCES:
+            raise ValueError(f"covariance must be one of {COVARIANCES}. Got {self.covariance!r}.")
+        if self.init not in INITS:
+            raise ValueError(f"init must be one of {INITS}. Got {self.init!r}.")
+        if not self.anchor >= 0:
+            raise ValueError(f"anchor must not be negative. Got {self.anchor!r}.")
+        is_fraction = isinstance(self.shrinkage, Real) and 0 <= self.shrinkage <= 1
+        if self.shrinkage not in SHRINKAGES and not is_fraction:
+            raise ValueError(f"shrinkage must be one of {SHRINKAGES} or in [0, 1]. Got {self.shrinkage!r}.")
+        return DistanceProblem(design, self, check_random_state(random_state))
+
+
+class DistanceProblem(LinearProblem):
+    """Soft means as tied linear logits; `self.class_means` and parameters are in each fit's whitened coordinates."""
+
+    def __init__(self, design: Design, family: Distance, random_state):
+        self.anchor = family.anchor
+        self.extrapolates = family.anchor > 0
+        center = design.column_mean()
+        centered = design.centered(center)
+        covariance = _named_covariance(family.covariance, centered)
+        scale = np.ones(design.n_features) if covariance == "identity" else spread_of_columns(centered)
+        in_span = covariance != "diagonal" and spans_fewer_than_columns(centered)
+        super().__init__(design, center, scale, in_span)
+        self.log_prior = self._log_prior()
+        means = self.design.class_sums() / np.maximum(self.class_shares, np.finfo(float).tiny)[..., None]
+        self.coordinates = _coordinates(
+            self.design, means, self.class_shares, self.scale, covariance, family.shrinkage, design.n_features
+        )
+        self.class_means = self.coordinates.from_features(means)
+        self.start_means = self._start_means(family.init, random_state)
+
+    def _log_prior(self):
+        """Zero in the literal form, which has no priors."""
+        shares = self.class_shares + missing_class_weight(self.class_shares, self.design.total_weight)
+        return np.log(shares / shares.sum(axis=1, keepdims=True)) if self.anchor else np.zeros_like(shares)
+
+    def _start_means(self, init, random_state):
+        if init == "means":
+            return self.class_means
+        if init == "zero":
+            points = self.span.project(-self.center) if self.span else -self.center
+        else:
+            picked = np.zeros((self.n_classes, self.design.n_rows))
+            rows = random_state.randint(self.design.n_rows, size=self.n_classes)
+            picked[np.arange(self.n_classes), rows] = 1
+            points = self.design.combine_rows(picked)
+        shape = (self.n_fits, self.n_classes, self.design.n_features)
+        return self.coordinates.from_features(np.broadcast_to(points, shape))
+
+    def _table(self, parameters):
+        return parameters.reshape(len(parameters), self.n_classes, -1)
+
+    def start(self, temperature):
+        return (2 / temperature * self.start_means).reshape(self.n_fits, -1)
+
+    def forward(self, parameters, temperature, fits):
+        coef = self._table(parameters)
+        intercept = self.log_prior[fits] - temperature / 4 * np.sum(coef**2, axis=2)
+        return self.coordinates.of_fits(fits).to_features(coef), intercept
+
+    def backward(self, sums, parameters, temperature, fits):
+        pulled, residual_sum = sums
+        coef = self._table(parameters)
+        gradient = self.coordinates.of_fits(fits).from_features(pulled)
+        gradient -= temperature / 2 * coef * residual_sum[..., None]
+        return gradient.reshape(len(parameters), -1)
+
+    def penalty(self, temperature, fits):
+        strength = self.anchor * temperature / 4 * self.class_shares[fits]
+        anchor = 2 / temperature * self.class_means[fits]
+        rank = anchor.shape[2]
+        return np.repeat(strength, rank, axis=1), anchor.reshape(len(anchor), -1)
+
+    def curvature(self, temperature, fits):
+        variance = np.maximum(self.class_variance[fits], 1e-12)
+        spectrum = self.coordinates.spectrum[fits][:, None]
+        return (variance[..., None] * spectrum).reshape(len(variance), -1)
+
+    def hot_temperature(self):
+        spectrum = self.coordinates.spectrum[0]
+        spread = np.sqrt(np.sum(spectrum * self.class_means[0] ** 2, axis=1)).max()
+        return 2 * spread / HOT_LOGIT if spread > 0 else 1.0
+
+    def report(self, parameters, temperature, fits=slice(None)):
+        points = self.coordinates.of_fits(fits).to_points(temperature / 2 * self._table(parameters))
+        means = self.span.expand_points(points) if self.span else points
+        linear = self.report_linear(*self.forward(parameters, temperature, fits))
+        return {**linear, "means": means + self.center}
+
+
+def _named_covariance(name, design):
+    if name != "auto":
+        return name
+    is_wide = min(design.n_rows, design.n_features) > WIDEST_EIGENPROBLEM
+    return "diagonal" if is_wide and sparse.issparse(design.X) else "pooled"
+
+
+def _coordinates(design, means, shares, scale, covariance, shrinkage, n_columns) -> Coordinates:
+    """Per-fit coordinates in which the covariance is the identity."""
+    if covariance in ("diagonal", "identity"):
+        variances = np.stack([design.column_variance(fit) for fit in range(design.n_fits)])
+        within = variances - np.einsum("sc,scd->sd", shares, means**2)
+        spread = np.sqrt(np.maximum(within, SMALLEST_VARIANCE * scale**2))
+        if covariance == "identity":
+            spread = np.ones_like(spread)
+        return Coordinates(1 / spread, spread, variances / spread**2, per_fit=True)
+    fits = [
+        _whitening(design, fit, means[fit], shares[fit], scale, covariance, shrinkage, n_columns)
+        for fit in range(design.n_fits)
+    ]
+    return Coordinates(*(np.stack(parts) for parts in zip(*fits, strict=True)), per_fit=True)
+
+
+def _whitening(design, fit, means, shares, scale, covariance, shrinkage, n_columns):
+    """(basis, inverse, spectrum) of one fit: whitens its covariance, then diagonalizes the total one."""
+    total = design.covariance(fit) / np.outer(scale, scale)
+    scaled_means = means / scale
+    matrix = total
+    if covariance == "pooled":
+        matrix = total - (scaled_means.T * shares) @ scaled_means
+    amount = shrinkage
+    if shrinkage == "oas":
+        amount = _oas(matrix, design.total_weight[fit], n_columns)
+    elif shrinkage == "ledoit_wolf":
+        amount = _ledoit_wolf(matrix, design, fit, means if covariance == "pooled" else 0 * means, scale, n_columns)
+    target = np.trace(matrix) / n_columns
+    eigenvalues, vectors = linalg.eigh(matrix)
+    eigenvalues = (1 - amount) * eigenvalues + amount * target
+    spread = np.sqrt(np.maximum(eigenvalues, SMALLEST_VARIANCE * max(eigenvalues[-1], np.finfo(float).tiny)))
+    whitener = vectors / spread
+    spectrum, rotation = linalg.eigh(whitener.T @ total @ whitener)
+    basis = (whitener @ rotation) / scale[:, None]
+    inverse = (vectors * spread @ rotation) * scale[:, None]
+    return basis, inverse, np.maximum(spectrum, 0)
+
+
+def _oas(covariance, n_rows, n_columns):
+    """Oracle approximating shrinkage (Chen et al. 2010) of a covariance from `n_rows` rows."""
+    mean_square = np.sum(covariance**2) / n_columns**2
+    mean_variance = np.trace(covariance) / n_columns
+    denominator = (n_rows + 1) * (mean_square - mean_variance**2 / n_columns)
+    return 1.0 if denominator <= 0 else min(1.0, (mean_square + mean_variance**2) / denominator)
+
+
+def _ledoit_wolf(covariance, design, fit, means, scale, n_columns):
+    """Ledoit and Wolf's (2004) shrinkage from the fourth moment of the rows about their class means."""
+    inverse = 1 / scale
+    norms = np.sum((means * inverse) ** 2, axis=1)
+
+    def kernel(block):
+        cross = block.product((means * inverse**2)[None])[np.arange(len(block.labels)), 0, block.labels]
+        squares = block.row_squares(inverse) - 2 * cross + norms[block.labels]
+        return (np.array([block.weight[:, fit] @ squares**2]),)
+
+    (fourth,) = design.sum_rows(kernel)
+    size = np.sum(covariance**2)
+    noise = (fourth[0] - size) / design.total_weight[fit]
+    distance = size - np.trace(covariance) ** 2 / n_columns
+    return 1.0 if distance <= 0 else min(max(noise, 0.0), distance) / distance

@@ -1,0 +1,130 @@
+"""Bring your own discriminant functions: "here the discriminant functions are general" (after eq. 1).
+
+A subclass of `ScoreFamily` says how many parameters a fit has, what the scores are, and how a row's residual
+flows back to the parameters; annealing, selection, path and scikit-learn's behaviour follow:
+
+    class Radial(ScoreFamily):
+        "Scores are minus the squared distance to a centre per class."
+
+        def start(self, X, labels, n_classes, random_state):
+            return np.stack([X[labels == label].mean(axis=0) for label in range(n_classes)])
+
+        def scores(self, X, parameters):
+            return -((X[:, None] - parameters) ** 2).sum(axis=2)
+
+        def pullback(self, X, parameters, residual):
+            return 2 * (residual.T @ X - residual.sum(axis=0)[:, None] * parameters)
+
+`AnnealedClassifier(Radial())` minimizes `Q(parameters; T) + l2_strength / 2 |parameters - start|^2`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+from scipy import sparse
+
+from annealed.design import Design
+from annealed.objectives.base import Form, Objective, Problem
+from annealed.objectives.linear import spread_of_columns
+
+
+class ScoreFamily(Objective):
+    """Base of user-defined families; see the module's docstring for one.
+
+    Dense X reaches the three methods standardized (column mean 0, standard deviation 1), sparse X as CSR rows.
+
+    Parameters
+    ----------
+    l2_strength : float, default=1.0
+        Strength of the pull of the parameters to their start; with the temperature it governs complexity.
+    """
+
+    def __init__(self, *, l2_strength=1.0):
+        self.l2_strength = l2_strength
+
+    @abstractmethod
+    def start(self, X, labels, n_classes, random_state) -> np.ndarray:
+        """Parameters, an array of any shape, before annealing; labels are integers from 0."""
+
+    @abstractmethod
+    def scores(self, X, parameters) -> np.ndarray:
+        """Scores g_j(x), (n_rows, n_classes)."""
+
+    @abstractmethod
+    def pullback(self, X, parameters, residual) -> np.ndarray:
+        """Sum over rows and classes of residual (n_rows, n_classes) times d score / d parameters."""
+
+    def prepare(self, design, random_state=None):
+        if not self.l2_strength > 0:
+            raise ValueError(f"l2_strength must be positive. Got {self.l2_strength!r}.")
+        return FamilyProblem(design, self, random_state)
+
+
+class FamilyForm(Form):
+    """Scores of the user's family divided by the temperature."""
+
+    def __init__(self, family, center, scale):
+        self.family, self.center, self.scale = family, center, scale
+
+    def logits(self, X, arrays, temperature):
+        if not sparse.issparse(X):
+            X = (np.asarray(X, dtype=np.float64) - self.center) / self.scale
+        return self.family.scores(X, arrays["parameters"]) / temperature
+
+
+class FamilyProblem(Problem):
+    """Solved in `parameters / temperature`, so that the gradient is the paper's dQ / dtheta."""
+
+    def __init__(self, design: Design, family: ScoreFamily, random_state):
+        self.family = family
+        center, self.scale = np.zeros(design.n_features), np.ones(design.n_features)
+        if not sparse.issparse(design.X):
+            center = design.column_mean()
+            self.scale = spread_of_columns(design.centered(center))
+        super().__init__(design.centered(center))
+        self.form = FamilyForm(family, center, self.scale)
+        self.start_parameters = np.stack([self._start(fit, random_state) for fit in range(self.n_fits)])
+        self.shape = self.start_parameters.shape[1:]
+
+    def _start(self, fit, random_state):
+        used = np.flatnonzero(self.design.weight[:, fit])
+        X = self.design.X[used]
+        if not sparse.issparse(X):
+            X = (X - self.design.center) / self.scale
+        start = self.family.start(X, self.design.labels[used], self.n_classes, random_state)
+        return np.asarray(start, dtype=np.float64)
+
+    def _unflatten(self, parameters, temperature):
+        return temperature * parameters.reshape(len(parameters), *self.shape)
+
+    def start(self, temperature):
+        return self.start_parameters.reshape(self.n_fits, -1) / temperature
+
+    def forward(self, parameters, temperature, fits):
+        return self._unflatten(parameters, temperature), temperature
+
+    def block_logits(self, block, state):
+        parameters, temperature = state
+        X = block.features(1 / self.scale)
+        return np.stack([self.family.scores(X, own) for own in parameters], axis=1) / temperature
+
+    def block_pullback(self, block, state, residual):
+        parameters, _ = state
+        X = block.features(1 / self.scale)
+        pulled = [self.family.pullback(X, own, residual[:, fit]) for fit, own in enumerate(parameters)]
+        return (np.stack(pulled).reshape(len(parameters), -1),)
+
+    def backward(self, sums, parameters, temperature, fits):
+        return sums[0]
+
+    def penalty(self, temperature, fits):
+        return np.full(1, self.family.l2_strength * temperature), self.start(temperature)[fits]
+
+    def curvature(self, temperature, fits):
+        variance = self.class_variance[fits].mean(axis=1, keepdims=True)
+        return np.broadcast_to(variance, (len(variance), int(np.prod(self.shape))))
+
+    def report(self, parameters, temperature, fits=slice(None)):
+        return {"parameters": self._unflatten(parameters, temperature)}

@@ -1,0 +1,63 @@
+"""The Gibbs posterior (eq. 7) and what is read off it, row by row.
+
+    posterior_j = exp(logit_j) / sum_k exp(logit_k),   logit_j = g_j(x) / temperature
+
+Everything goes through log-sum-exp. Shapes: logits (n_rows, n_fits, n_classes) or (n_rows, n_classes).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def log_posterior(logits):
+    """Logarithm of (7) over the last axis."""
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def posterior(logits):
+    """The Gibbs distribution (7) over the last axis."""
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return weights
+
+
+def entropy(logits):
+    """Shannon entropy of (7), over the last axis."""
+    log_p = log_posterior(logits)
+    return -np.sum(np.exp(log_p) * log_p, axis=-1)
+
+
+def negative_log_likelihood(logits, labels):
+    """Minus the log posterior of the true class: the bracket of (9) divided by the temperature.
+
+    logits (n_rows, ..., n_classes), labels (n_rows,).
+    """
+    log_p = log_posterior(logits)
+    return -log_p[np.arange(len(labels)), ..., labels]
+
+
+def loss_and_residual(logits, labels):
+    """Negative log-likelihood (n_rows, n_fits) and `posterior - targets` (15), overwriting `logits`.
+
+    The true class's residual is formed as minus the sum of the others, and its loss by log1p, so that both keep
+    their digits on rows that are all but certain.
+    """
+    rows = np.arange(len(labels))
+    logits -= logits.max(axis=-1, keepdims=True)
+    true = logits[rows, :, labels]
+    np.exp(logits, out=logits)
+    logits[rows, :, labels] = 0
+    others = logits.sum(axis=-1)
+    total = np.exp(true) + others
+    loss = np.where(true == 0, np.log1p(others), np.log(total) - true)
+    logits /= total[..., None]
+    logits[rows, :, labels] = -others / total
+    return loss, logits
+
+
+def class_variance(residual, weight):
+    """Weighted sum over rows of posterior * (1 - posterior), (n_fits, n_classes), from the residual."""
+    size = np.abs(residual)
+    return np.einsum("ns,nsc->sc", weight, size * (1 - size))

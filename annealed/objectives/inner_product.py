@@ -1,0 +1,30 @@
+"""Inner-product family (pADA, eq. 13): scores are `lambda_j'x`, with the penalty of (17)."""
+
+from __future__ import annotations
+
+from annealed.objectives.base import Objective
+from annealed.objectives.linear import PenalizedLinearProblem
+
+
+class InnerProduct(Objective):
+    """Inner-product discriminants (13) with the penalty of (17).
+
+    Parameters
+    ----------
+    l2_strength : float, default=1.0
+        The paper's epsilon.
+    metric : {"auto", "euclidean", "diagonal", "covariance"}, default="auto"
+        Units of the penalty; see :class:`annealed.InnerProductADA`.
+    fit_intercept : bool, default=True
+        Whether the scores have a free, unpenalized intercept.
+    """
+
+    def __init__(self, *, l2_strength=1.0, metric="auto", fit_intercept=True):
+        self.l2_strength = l2_strength
+        self.metric = metric
+        self.fit_intercept = fit_intercept
+
+    def prepare(self, design, random_state=None):
+        return PenalizedLinearProblem(
+            design, l2_strength=self.l2_strength, metric=self.metric, fit_intercept=self.fit_intercept
+        )

@@ -1,0 +1,189 @@
+"""Problems whose logits are linear in the features: what pADA, dADA and quadratic scores share.
+
+`LinearProblem` keeps the centre, the span of the rows where columns outnumber rows, and the coordinates solved in.
+`PenalizedLinearProblem` is the penalized free energy (17) in `coef = lambda / T`, the scale of logits:
+
+    Q_new / T = mean over rows of [ log_partition(logits) - logit of the true class ] + (l2_strength T / 2) |coef|^2
+    gradient  = mean over rows of (posterior - targets) x + l2_strength T coef              (15 and 18, corrected)
+
+It is convex; the optimum depends on `l2_strength * T` alone; |coef| is measured in the units of `scale` and the
+intercept is free. Shapes: coef (n_fits, n_classes, rank), intercept (n_fits, n_classes).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+
+from annealed.design import Design, make_design, row_span
+from annealed.design.coordinates import (
+    WIDEST_EIGENPROBLEM,
+    Coordinates,
+    diagonal_coordinates,
+    principal_coordinates,
+)
+from annealed.objectives.base import HOT_LOGIT, Form, Problem
+
+METRICS = ("auto", "euclidean", "diagonal", "covariance")
+MISSING_CLASS_WEIGHT = 0.5  # rows' worth of evidence for a class that a fit has no row of
+
+
+class LinearForm(Form):
+    """Logits are `X @ coef.T + intercept`."""
+
+    def logits(self, X, arrays, temperature):
+        return X @ arrays["coef"].T + arrays["intercept"]
+
+
+class LinearProblem(Problem):
+    """Logits `(x - center) @ coef + intercept`, solved in coordinates of `x - center`."""
+
+    form: Form = LinearForm()
+    coordinates: Coordinates
+
+    def __init__(self, design: Design, center, scale, in_span: bool):
+        self.center, self.scale, self.span = center, scale, None
+        centered = design.centered(center)
+        if in_span:
+            self.span = row_span(centered, scale)
+            self.scale = np.ones(self.span.rows.shape[1])
+            centered = make_design(self.span.rows, design.labels, design.weight, design.total_weight, design.n_classes)
+        super().__init__(centered)
+
+    def block_logits(self, block, state):
+        coef, intercept = state
+        logits = block.product(coef)
+        logits += intercept
+        return logits
+
+    def block_pullback(self, block, state, residual):
+        return block.transposed_product(residual), residual.sum(axis=0)
+
+    def report_linear(self, coef, intercept):
+        """Coefficients and intercepts of x itself."""
+        if self.span:
+            coef = self.span.expand_coef(coef)
+        return {"coef": coef, "intercept": intercept - coef @ self.center}
+
+
+class PenalizedLinearProblem(LinearProblem):
+    """The penalized free energy (17) of linear scores."""
+
+    temperature_free = True
+
+    def __init__(self, design: Design, *, l2_strength: float, metric: str, fit_intercept: bool):
+        if not l2_strength > 0:
+            raise ValueError(f"l2_strength must be positive. Got {l2_strength!r}.")
+        if metric not in METRICS:
+            raise ValueError(f"metric must be one of {METRICS}. Got {metric!r}.")
+        if metric == "auto":
+            metric = "euclidean" if sparse.issparse(design.X) else "diagonal"
+        self.l2_strength = l2_strength
+        self.fit_intercept = fit_intercept
+        center = design.column_mean() if fit_intercept else np.zeros(design.n_features)
+        scale = np.ones(design.n_features)
+        if metric != "euclidean":
+            scale = spread_of_columns(design.centered(center))
+        super().__init__(design, center, scale, in_span=spans_fewer_than_columns(design))
+        self.coordinates = self._coordinates(whiten=metric == "covariance")
+        self.missing = missing_class_weight(self.class_shares, design.total_weight)
+
+    def _coordinates(self, whiten) -> Coordinates:
+        if self.span and not whiten:  # the span's own basis is already the eigenbasis
+            return diagonal_coordinates(self.scale, self.design.column_variance())
+        return principal_coordinates(self.design, self.scale, whiten)
+
+    # -- parameters: coef and intercept of each class, flat --------------------------------------------------
+
+    @property
+    def _width(self):
+        return self.coordinates.rank + self.fit_intercept
+
+    def _split(self, parameters):
+        table = parameters.reshape(len(parameters), self.n_classes, self._width)
+        if self.fit_intercept:
+            return table[..., :-1], table[..., -1]
+        return table, np.zeros(table.shape[:2])
+
+    def _join(self, coef, intercept):
+        table = np.concatenate([coef, intercept[..., None]], axis=2) if self.fit_intercept else coef
+        return table.reshape(len(table), -1)
+
+    def start(self, temperature):
+        coef = np.zeros((self.n_fits, self.n_classes, self.coordinates.rank))
+        return self._join(coef, np.log(self.class_shares + self.missing))
+
+    def forward(self, parameters, temperature, fits):
+        coef, intercept = self._split(parameters)
+        return self.coordinates.to_features(coef), intercept
+
+    def backward(self, sums, parameters, temperature, fits):
+        coef_gradient, intercept_gradient = sums
+        return self._join(self.coordinates.from_features(coef_gradient), intercept_gradient)
+
+    def loss(self, parameters, temperature, fits=slice(None)):
+        """As for every family, plus an imaginary row at the centre for a class that a fit has no row of."""
+        loss, gradient = super().loss(parameters, temperature, fits)
+        missing = self.missing[fits]
+        if self.fit_intercept and missing.any():
+            _, intercept = self._split(parameters)
+            log_partition = np.logaddexp.reduce(intercept, axis=1, keepdims=True)
+            loss = loss + np.sum(missing * (log_partition - intercept), axis=1)
+            evidence = missing.sum(axis=1, keepdims=True) * np.exp(intercept - log_partition) - missing
+            gradient = gradient + self._join(np.zeros((*missing.shape, self.coordinates.rank)), evidence)
+        return loss, gradient
+
+    def penalty(self, temperature, fits):
+        strength = np.full(self._width, self.l2_strength * temperature)
+        if self.fit_intercept:
+            strength[-1] = 0
+        return np.tile(strength, self.n_classes), np.zeros(1)
+
+    def curvature(self, temperature, fits):
+        variance = np.maximum(self.class_variance[fits] + self.missing[fits], 1e-12)
+        coef = variance[..., None] * self.coordinates.spectrum
+        return self._join(coef, variance)
+
+    def certificate(self, gradient, value, temperature, fits):
+        """|gradient|^2 / (2 l2_strength T) bounds the suboptimality; the intercept has its own curvature."""
+        coef, intercept = self._split(gradient)
+        gap = np.sum(coef**2, axis=(1, 2)) / (2 * self.l2_strength * temperature)
+        if self.fit_intercept:
+            gap += np.sum(
+                intercept**2 / (2 * self.curvature(temperature, fits)[:, self._width - 1 :: self._width]),
+                axis=1,
+            )
+        return gap / np.maximum(value, np.finfo(float).tiny)
+
+    def hot_temperature(self):
+        """Hot, coef is -gradient / (l2_strength T); the spectrum gives the root mean square of its logits."""
+        _, gradient = self.loss(self.start(1.0)[:1], 1.0, slice(0, 1))
+        coef, _ = self._split(gradient)
+        spread = np.sqrt(np.sum(self.coordinates.spectrum * coef**2, axis=2)).max()
+        return spread / (self.l2_strength * HOT_LOGIT) if spread > 0 else 1.0
+
+    def report(self, parameters, temperature, fits=slice(None)):
+        coef, intercept = self._split(parameters)
+        intercept = intercept - intercept.mean(axis=1, keepdims=True)
+        coef = self.coordinates.to_features(coef - coef.mean(axis=1, keepdims=True))
+        return self.report_linear(coef, intercept)
+
+
+def spread_of_columns(design: Design):
+    """Weighted standard deviation of each column; one where a column is constant."""
+    mean = design.column_mean() + design.center
+    spread = np.sqrt(design.centered(mean).column_variance())
+    constant = spread <= 1e-13 * np.abs(mean)
+    return np.where(constant, 1.0, spread)
+
+
+def spans_fewer_than_columns(design: Design) -> bool:
+    """Whether to solve in the span of the rows: columns outnumber rows and the Gram matrix is affordable."""
+    if design.n_features <= design.n_rows:
+        return False
+    return not sparse.issparse(design.X) or design.n_rows <= WIDEST_EIGENPROBLEM
+
+
+def missing_class_weight(class_shares, total_weight):
+    """Weight (n_fits, n_classes) of an imaginary row where a fit has no row of a class, zero elsewhere."""
+    return np.where(class_shares > 0, 0, MISSING_CLASS_WEIGHT / total_weight[:, None])

@@ -1,0 +1,32 @@
+"""Which temperatures, hot to cold."""
+
+import numpy as np
+
+from annealed.schedules.adaptive import AdaptiveSchedule
+from annealed.schedules.base import Schedule, check_temperature
+from annealed.schedules.exponential import ExponentialSchedule
+from annealed.schedules.fixed import FixedSchedule
+from annealed.schedules.until import UntilSchedule
+
+__all__ = [
+    "AdaptiveSchedule",
+    "ExponentialSchedule",
+    "FixedSchedule",
+    "Schedule",
+    "UntilSchedule",
+    "check_temperature",
+    "make_schedule",
+]
+
+
+def make_schedule(schedule) -> Schedule:
+    """A schedule from "auto", an array of temperatures, or the schedule itself."""
+    if isinstance(schedule, Schedule):
+        return schedule
+    if isinstance(schedule, str):
+        if schedule != "auto":
+            raise ValueError(f'schedule must be "auto", temperatures or a Schedule. Got {schedule!r}.')
+        return AdaptiveSchedule()
+    if np.ndim(schedule) != 1:
+        raise ValueError(f'schedule must be "auto", a list of temperatures or a Schedule. Got {schedule!r}.')
+    return FixedSchedule(schedule)

@@ -1,0 +1,29 @@
+"""Which temperatures a path visits, hot to cold (step 3 of the algorithm), and when it may stop by itself."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from numbers import Real
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+
+class Schedule(BaseEstimator, ABC):
+    """A ladder of falling temperatures."""
+
+    @abstractmethod
+    def temperatures(self, hot: Callable[[], float]) -> Iterator[float]:
+        """Temperatures, hot to cold; `hot()` finds a hot start from the data for schedules that want one."""
+
+    def should_stop(self, validation: Sequence[np.ndarray | None], train_loss: Sequence[float]) -> bool:
+        """Whether to stop after the temperatures seen so far, given each one's fold scores and training loss."""
+        return False
+
+
+def check_temperature(value, name="temperature") -> float:
+    """A positive finite number, or an error that shows what came instead."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < value < np.inf:
+        raise ValueError(f"{name} must be a positive number. Got {value!r}.")
+    return float(value)

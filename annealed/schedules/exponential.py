@@ -1,0 +1,37 @@
+"""The paper's schedule: `T <- cooling_rate * T`."""
+
+from __future__ import annotations
+
+from annealed.schedules.base import Schedule, check_temperature
+
+
+class ExponentialSchedule(Schedule):
+    """Temperatures `start, cooling_rate * start, ...` down to `stop`.
+
+    Parameters
+    ----------
+    start : float, default=None
+        The hottest temperature. None finds it from the data: so hot that the posterior is near the prior.
+    cooling_rate : float in (0, 1), default=0.9
+        Ratio of one temperature to the one before.
+    stop : float, default=1e-3
+        No temperature below this one is visited.
+    """
+
+    def __init__(self, start=None, *, cooling_rate=0.9, stop=1e-3):
+        self.start = start
+        self.cooling_rate = cooling_rate
+        self.stop = stop
+
+    def temperatures(self, hot):
+        stop = check_temperature(self.stop, "stop")
+        rate = check_temperature(self.cooling_rate, "cooling_rate")
+        if rate >= 1:
+            raise ValueError(f"cooling_rate must be below 1 so that the temperature falls. Got {rate!r}.")
+        start = hot() if self.start is None else check_temperature(self.start, "start")
+        if start < stop:
+            raise ValueError(f"start must not be colder than stop. Got start={start!r}, stop={stop!r}.")
+        step = 0
+        while (temperature := start * rate**step) >= stop * (1 - 1e-12):
+            yield temperature
+            step += 1

@@ -1,0 +1,28 @@
+"""A list of temperatures the user gives."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from annealed.schedules.base import Schedule, check_temperature
+
+
+class FixedSchedule(Schedule):
+    """The given temperatures, visited hot to cold, each once.
+
+    Parameters
+    ----------
+    values : array-like of positive numbers
+        Temperatures in any order.
+    """
+
+    def __init__(self, values):
+        self.values = values
+
+    def temperatures(self, hot):
+        values = np.asarray(self.values, dtype=float).ravel()
+        if not len(values):
+            raise ValueError("schedule must hold at least one temperature. Got an empty list.")
+        for value in values:
+            check_temperature(float(value), "every temperature of the schedule")
+        yield from map(float, np.unique(values)[::-1])

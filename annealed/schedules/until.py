@@ -1,0 +1,21 @@
+"""Any schedule, ended at one temperature."""
+
+from __future__ import annotations
+
+from annealed.schedules.base import Schedule, check_temperature
+
+
+class UntilSchedule(Schedule):
+    """The temperatures of another schedule that are hotter than `last`, then `last` itself."""
+
+    def __init__(self, schedule, last):
+        self.schedule = schedule
+        self.last = last
+
+    def temperatures(self, hot):
+        last = check_temperature(self.last, "selection")
+        for temperature in self.schedule.temperatures(hot):
+            if temperature <= last * (1 + 1e-12):
+                break
+            yield temperature
+        yield last

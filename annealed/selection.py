@@ -1,0 +1,189 @@
+"""Choose a point of the path (table 1, steps 5 and 7): folds, a held-out part, a validation set, or none.
+
+Two temperatures: the one that fits best and the one at which the posterior is honest need not be the same. At
+every temperature the held-out logits are rescaled by one factor exp(s), minimizing
+
+    loss(exp(s) * logits) + 2 s^2 / n_rows
+
+and the best pair is taken.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from sklearn.model_selection import StratifiedKFold, check_cv
+
+from annealed.objectives import Picks, gibbs
+from annealed.path import Judgement
+
+DEFAULT_FOLDS = 5
+SCALE_PRIOR = 2.0  # weight of s^2 / n_rows: how firmly the posterior scale is held to one
+RULES = ("best", "one_standard_error")
+NO_PICKS = Picks(np.empty(0, dtype=int), np.empty(0, dtype=int))
+
+
+class NoValidation:
+    """Nothing is held out: the path alone."""
+
+    picks = NO_PICKS
+
+    def judge(self, problem, parameters, temperature, observation):
+        return Judgement()
+
+
+@dataclass
+class HeldOut:
+    """Rows that a fit did not see, with the fold each belongs to.
+
+    labels, weight, folds : of every validated row, in the order of the logits judged
+    calibrate : whether the posterior speaks at its own scale
+    score_point : scores (fold scores, train score) of a path point by the user's scorer; None is log-loss
+    """
+
+    labels: np.ndarray
+    weight: np.ndarray
+    folds: np.ndarray
+    picks: Picks = NO_PICKS
+    calibrate: bool = True
+    X: object = None
+    score_point: Callable | None = None
+    _log_scale: float = field(default=0.0, init=False)
+
+    def judge(self, problem, parameters, temperature, observation):
+        logits = self._logits(problem, parameters, temperature, observation)
+        scale = 1.0
+        if self.calibrate:
+            self._log_scale = posterior_log_scale(logits, self.labels, self.weight, self._log_scale)
+            scale = float(np.exp(self._log_scale))
+        if self.score_point is not None:
+            scores, train_score = self.score_point(problem, parameters, temperature, scale)
+            return Judgement(np.asarray(scores, dtype=float), scale, train_score)
+        losses = gibbs.negative_log_likelihood(scale * logits, self.labels)
+        return Judgement(-self._fold_means(losses), scale)
+
+    def _logits(self, problem, parameters, temperature, observation):
+        """Those of the picked rows, or of a validation set under the final fit."""
+        if self.X is None:
+            return observation.picked_logits
+        arrays = {name: array[0] for name, array in problem.report(parameters[:1], temperature, slice(0, 1)).items()}
+        return problem.form.logits(self.X, arrays, temperature)
+
+    def _fold_means(self, losses):
+        total = np.bincount(self.folds, self.weight)
+        return np.bincount(self.folds, self.weight * losses) / np.where(total > 0, total, 1)
+
+    @property
+    def n_rows(self) -> float:
+        return float(self.weight.sum())
+
+
+def posterior_log_scale(logits, labels, weight, start=0.0) -> float:
+    """The s that minimizes `loss(exp(s) * logits) + 2 s^2 / n_rows`: Newton's method, held to a falling value."""
+    n_rows = weight.sum()
+    share = weight / n_rows
+    true = logits[np.arange(len(labels)), labels]
+
+    def terms(s):
+        scale = np.exp(s)
+        log_p = gibbs.log_posterior(scale * logits)
+        p = np.exp(log_p)
+        mean = np.sum(p * logits, axis=1)
+        slope = share @ (mean - true)
+        variance = share @ (np.sum(p * logits**2, axis=1) - mean**2)
+        value = -(share @ log_p[np.arange(len(labels)), labels]) + SCALE_PRIOR * s**2 / n_rows
+        first = scale * slope + 2 * SCALE_PRIOR * s / n_rows
+        second = scale**2 * variance + abs(scale * slope) + 2 * SCALE_PRIOR / n_rows
+        return value, first, second
+
+    s = start
+    value, first, second = terms(s)
+    for _ in range(50):
+        move = np.clip(-first / second, -1.0, 1.0)
+        if abs(move) < 1e-6:
+            break
+        new = terms(s + move)
+        while new[0] > value + 1e-12 * abs(value) and abs(move) > 1e-6:
+            move /= 2
+            new = terms(s + move)
+        s, (value, first, second) = s + move, new
+    return float(s)
+
+
+def choose(scores: np.ndarray, scale: np.ndarray, n_rows: float, rule: str, is_loss: bool) -> int:
+    """Index of the chosen temperature from fold scores (n_temperatures, n_folds).
+
+    "best" takes the best mean (with the posterior scale's prior where the score is the log-loss itself), the
+    hottest of equals; "one_standard_error" the hottest whose mean is within one standard error of it.
+    """
+    mean = scores.mean(axis=1)
+    if is_loss:
+        mean = mean - SCALE_PRIOR * np.log(scale) ** 2 / n_rows
+    best = int(np.argmax(mean))
+    if rule == "best":
+        return best
+    error = scores[best].std(ddof=1) / np.sqrt(scores.shape[1])
+    return int(np.flatnonzero(mean >= mean[best] - error)[0])
+
+
+def make_splits(cv, X, y, labels, classes, split_params) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(train rows, test rows) of every fold; a number of folds is stratified and copes with rare classes."""
+    if cv is None or isinstance(cv, (int, np.integer)):
+        return stratified_splits(DEFAULT_FOLDS if cv is None else int(cv), labels, classes)
+    splitter = check_cv(cv, y, classifier=True)
+    splits = list(splitter.split(X, y, **split_params))
+    if not splits:
+        raise ValueError(f"cv gave no split of the rows. Got cv={cv!r}.")
+    return splits
+
+
+def stratified_splits(n_folds, labels, classes, random_state=None):
+    """Stratified folds in which every training part has every class: a class of one row is never held out."""
+    if n_folds < 2:
+        raise ValueError(f"cv must be at least 2 folds. Got {n_folds}.")
+    counts = np.bincount(labels)
+    alone = counts[labels] == 1
+    if alone.any():
+        names = ", ".join(repr(classes[label]) for label in labels[alone][:5])
+        warnings.warn(
+            f"{alone.sum()} class(es) with one row, fewer than the {n_folds} folds: {names}. Such rows are kept for "
+            "training in every fold, so validation does not see their class.",
+            UserWarning,
+            stacklevel=5,
+        )
+    shared = np.flatnonzero(~alone)
+    most = counts.max()
+    if most < 2:
+        return []
+    if most < n_folds:
+        warnings.warn(
+            f"The largest class has {most} rows, fewer than the {n_folds} folds: {most} folds are used.",
+            UserWarning,
+            stacklevel=5,
+        )
+        n_folds = int(most)
+    splitter = StratifiedKFold(n_folds, shuffle=random_state is not None, random_state=random_state)
+    with warnings.catch_warnings():  # a class rarer than the folds is met above, and is no trouble here
+        warnings.filterwarnings("ignore", message="The least populated class")
+        parts = list(splitter.split(shared[:, None], labels[shared]))
+    return [(np.concatenate([shared[train], np.flatnonzero(alone)]), shared[test]) for train, test in parts]
+
+
+def fold_weights(splits, sample_weight):
+    """Weight per row and fit: the final fit on all rows first, then each fold on its training part."""
+    weight = np.zeros((len(sample_weight), 1 + len(splits)))
+    weight[:, 0] = sample_weight
+    for fit, (train, _) in enumerate(splits, start=1):
+        weight[train, fit] = sample_weight[train]
+    return weight
+
+
+def fold_picks(splits) -> tuple[Picks, np.ndarray]:
+    """Picks of every held-out row by the fit of its fold, in row order, and the fold of each."""
+    rows = np.concatenate([test for _, test in splits])
+    folds = np.concatenate([np.full(len(test), fold) for fold, (_, test) in enumerate(splits)])
+    order = np.argsort(rows, kind="stable")
+    return Picks(rows[order], folds[order] + 1), folds[order]

@@ -1,0 +1,47 @@
+"""What a solver takes and gives: a stack of problems at one temperature, a frozen record of the minimum."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from annealed.objectives import Problem
+
+SUBOPTIMALITY_SHARE = 0.01  # a certified relative suboptimality is held under this share of `tol`
+ROUNDING = 64 * np.finfo(np.float64).eps  # progress below this, relative to the value, is not progress
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Minima of a stack of fits at one temperature; every array has a leading axis of fits."""
+
+    parameters: np.ndarray
+    value: np.ndarray
+    gradient_norm: np.ndarray
+    n_iter: np.ndarray
+    converged: np.ndarray
+
+
+class Solver(BaseEstimator, ABC):
+    """One minimum at one temperature, for all fits of a stack side by side."""
+
+    @abstractmethod
+    def minimize(self, problem: Problem, start, temperature, *, tol, max_iter, memory) -> Solution:
+        """Minimize from `start`; `memory` is what `new_memory` made, kept from one temperature to the next."""
+
+    def new_memory(self, problem: Problem):
+        """State a path carries along for the solver; most need none."""
+        return None
+
+
+def largest_entry(gradient):
+    return np.abs(gradient).max(axis=1)
+
+
+def is_solved(problem: Problem, value, gradient, temperature, tol, fits):
+    """Gradient within `tol` entry by entry, and the certified relative suboptimality, where there is one, too."""
+    certificate = problem.certificate(gradient, value, temperature, fits)
+    return (largest_entry(gradient) <= tol) & (certificate <= SUBOPTIMALITY_SHARE * tol)

@@ -1,0 +1,156 @@
+"""Limited-memory BFGS on a stack of fits, preconditioned by the family's curvature.
+
+All fits step together: a pass evaluates each unfinished fit at its own trial point; one that fails its line
+search tries a shorter step in the next pass while the others move on. The memory keeps pairs of the LOSS part
+only; the quadratic penalty is added exactly, so where a family's loss does not depend on the temperature the
+memory stays exact down the whole path.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from annealed.solvers.base import ROUNDING, Solution, Solver, is_solved, largest_entry
+
+ARMIJO = 1e-4
+SHORTEST_STEP = 1e-10
+
+
+class LBFGS(Solver):
+    """Preconditioned limited-memory BFGS.
+
+    Parameters
+    ----------
+    memory_size : int, default=10
+        Number of (step, gradient change) pairs kept per fit.
+    """
+
+    def __init__(self, *, memory_size=10):
+        self.memory_size = memory_size
+
+    def new_memory(self, problem):
+        return _Pairs(self.memory_size, problem.n_fits)
+
+    def minimize(self, problem, start, temperature, *, tol, max_iter, memory):
+        if not problem.temperature_free:
+            memory.clear()
+        search = _Search(problem, start, temperature, tol, memory)
+        for _ in range(max_iter):
+            if not len(search.active):
+                break
+            search.step()
+        return search.solution()
+
+
+class _Search:
+    """The state of a stack of line searches. Arrays are per fit; `active` names the unfinished fits."""
+
+    def __init__(self, problem, start, temperature, tol, memory):
+        self.problem, self.temperature, self.tol, self.pairs = problem, temperature, tol, memory
+        self.x = start.copy()
+        self.value, self.gradient, self.loss_gradient = problem.objective(start, temperature)
+        self.n_iter = np.zeros(problem.n_fits, dtype=int)
+        self.converged = is_solved(problem, self.value, self.gradient, temperature, tol, slice(None))
+        self.active = np.flatnonzero(~self.converged)
+        self.direction = np.zeros_like(start)
+        self.slope = np.zeros(problem.n_fits)
+        self.length = np.ones(problem.n_fits)
+        self._new_directions(self.active)
+
+    def step(self):
+        """One pass: try every active fit's point, accept or shorten, and aim again where accepted."""
+        fits = self.active
+        trial = self.x[fits] + self.length[fits, None] * self.direction[fits]
+        value, gradient, loss_gradient = self.problem.objective(trial, self.temperature, fits)
+        self.n_iter[fits] += 1
+        accepted = self._accept(fits, value, gradient)
+        self._shorten(fits[~accepted], value[~accepted])
+        good = fits[accepted]
+        self.pairs.add(good, trial[accepted] - self.x[good], loss_gradient[accepted] - self.loss_gradient[good])
+        self.x[good] = trial[accepted]
+        self.value[good], self.gradient[good] = value[accepted], gradient[accepted]
+        self.loss_gradient[good] = loss_gradient[accepted]
+        solved = is_solved(self.problem, value, gradient, self.temperature, self.tol, fits) & accepted
+        self.converged[fits[solved]] = True
+        stuck = ~accepted & (self.length[fits] < SHORTEST_STEP)
+        self.active = fits[~solved & ~stuck]
+        self._new_directions(np.setdiff1d(good, fits[solved]))
+
+    def _accept(self, fits, value, gradient):
+        """Armijo's rule, or, where the value has no digits left to fall, a slope that did."""
+        slope, old = self.slope[fits], self.value[fits]
+        finite = np.isfinite(value)
+        falls = value <= old + ARMIJO * self.length[fits] * slope
+        new_slope = np.einsum("sp,sp->s", gradient, self.direction[fits])
+        level = (value <= old + ROUNDING * np.abs(old)) & (np.abs(new_slope) <= 0.9 * np.abs(slope))
+        return finite & (falls | level)
+
+    def _shorten(self, fits, value):
+        """Minimum of the parabola through both values and the slope, kept within [0.1, 0.5] of the step."""
+        length, slope = self.length[fits], self.slope[fits]
+        rise = value - self.value[fits] - length * slope
+        with np.errstate(all="ignore"):
+            parabola = -slope * length / (2 * rise)
+        factor = np.where(np.isfinite(parabola), np.clip(parabola, 0.1, 0.5), 0.1)
+        self.length[fits] = length * factor
+
+    def _new_directions(self, fits):
+        if not len(fits):
+            return
+        strength, _ = self.problem.penalty(self.temperature, fits)
+        gradient = self.gradient[fits]
+        inverse = 1 / np.maximum(self.problem.curvature(self.temperature, fits) + strength, np.finfo(float).tiny)
+        direction = -self.pairs.apply(fits, gradient, strength, inverse)
+        slope = np.einsum("sp,sp->s", gradient, direction)
+        uphill = ~(slope < 0)
+        if uphill.any():
+            direction[uphill] = -(inverse * gradient)[uphill]
+            slope = np.einsum("sp,sp->s", gradient, direction)
+        self.direction[fits], self.slope[fits], self.length[fits] = direction, slope, 1.0
+
+    def solution(self):
+        return Solution(self.x, self.value, largest_entry(self.gradient), self.n_iter, self.converged)
+
+
+class _Pairs:
+    """Per fit, a ring of the last (step, change of the loss gradient) pairs."""
+
+    def __init__(self, size, n_fits):
+        self.size, self.n_fits = size, n_fits
+        self.steps: np.ndarray | None = None
+        self.clear()
+
+    def clear(self):
+        self.count = np.zeros(self.n_fits, dtype=int)
+
+    def add(self, fits, step, change):
+        """Keep the pairs whose curvature is clearly positive: convex losses give no others."""
+        if self.steps is None:
+            self.steps = np.zeros((self.n_fits, self.size, step.shape[1]))
+            self.changes = np.zeros_like(self.steps)
+        curvature = np.einsum("sp,sp->s", step, change)
+        bound = 1e-12 * np.linalg.norm(step, axis=1) * np.linalg.norm(change, axis=1)
+        keep = curvature > bound
+        fits, slot = fits[keep], self.count[fits[keep]] % self.size
+        self.steps[fits, slot], self.changes[fits, slot] = step[keep], change[keep]
+        self.count[fits] += 1
+
+    def apply(self, fits, gradient, strength, inverse):
+        """The two-loop recursion on `changes + strength * steps`, started from the diagonal `inverse`."""
+        deepest = min(self.size, self.count[fits].max(initial=0))
+        vector = gradient.copy()
+        loops = []
+        for age in range(1, deepest + 1):
+            known = age <= np.minimum(self.count[fits], self.size)
+            slot = (self.count[fits] - age) % self.size
+            step = self.steps[fits, slot]
+            change = self.changes[fits, slot] + strength * step
+            curvature = np.einsum("sp,sp->s", step, change)
+            weight = np.where(known, np.einsum("sp,sp->s", step, vector) / np.where(known, curvature, 1), 0)
+            vector -= weight[:, None] * change
+            loops.append((step, change, curvature, weight, known))
+        vector *= inverse
+        for step, change, curvature, weight, known in reversed(loops):
+            back = np.einsum("sp,sp->s", change, vector) / np.where(known, curvature, 1)
+            vector += np.where(known, weight - back, 0)[:, None] * step
+        return vector

@@ -1,0 +1,169 @@
+"""Every development command, on a machine with only Python >= 3.11 and pip.
+
+    python dev.py VERB [arguments passed through]      for example: python dev.py test -k path
+
+The first call makes .venv beside this file and installs the package there in editable form; later calls
+install again only when pyproject.toml changed or a verb needs an extra that is not there yet.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import venv
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent
+ENVIRONMENT = ROOT / ".venv"
+STAMP = ENVIRONMENT / "installed-extras.json"
+
+# pytest-xdist runs one worker a core: a BLAS that starts a thread a core in each would only get in the way.
+ONE_THREAD_EACH = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+# --- the environment --------------------------------------------------------------------------------
+
+
+def python_of(environment: Path) -> Path:
+    """The interpreter of a virtual environment."""
+    return environment / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def make_environment(environment: Path) -> None:
+    venv.create(environment, clear=True, symlinks=os.name != "nt", with_pip=False)
+
+
+def python_with_pip() -> str:
+    """The interpreter whose pip drives the environments, which hold no pip of their own."""
+    inside = Path(sys.prefix).resolve() == ENVIRONMENT
+    return sys._base_executable if inside else sys.executable
+
+
+def install(environment: Path, *requirements: str) -> None:
+    options = ["-qq", "--disable-pip-version-check"]  # -qq: errors are shown, nothing else
+    target = ["--python", str(python_of(environment))]
+    subprocess.run([python_with_pip(), "-m", "pip", *target, "install", *options, *requirements], check=True)
+
+
+def fingerprint() -> str:
+    """Changes with the declared dependencies, and with the folder an editable install points to."""
+    return hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + str(ROOT).encode()).hexdigest()
+
+
+def installed_extras() -> set[str]:
+    """The extras installed from the pyproject.toml of now."""
+    if not STAMP.exists():
+        return set()
+    stamps = json.loads(STAMP.read_text())
+    return {extra for extra, stamp in stamps.items() if stamp == fingerprint()}
+
+
+def prepare(extras: frozenset[str]) -> None:
+    """Make .venv where it is absent or broken, and install the package with these extras."""
+    if not python_of(ENVIRONMENT).exists():
+        print(f"making {ENVIRONMENT}", flush=True)
+        make_environment(ENVIRONMENT)
+    present = installed_extras()
+    if extras <= present:
+        return
+    wanted = sorted(extras | present)
+    print(f"installing annealed[{','.join(wanted)}]", flush=True)
+    install(ENVIRONMENT, "--editable", f"{ROOT}[{','.join(wanted)}]")
+    STAMP.write_text(json.dumps(dict.fromkeys(wanted, fingerprint()), indent=2))
+
+
+def run(*command: str, **variables: str) -> int:
+    """Run `python command` inside .venv; a variable set by the caller's shell wins over `variables`."""
+    print("$ python", *command, flush=True)
+    environ = {**variables, **os.environ}
+    return subprocess.run([str(python_of(ENVIRONMENT)), *command], cwd=ROOT, env=environ).returncode
+
+
+# --- the verbs --------------------------------------------------------------------------------------
+
+
+def demo(arguments: list[str]) -> int:
+    return run("examples/demo.py", *arguments)
+
+
+def test(arguments: list[str]) -> int:
+    return run("-m", "pytest", "-n", "auto", *arguments, **ONE_THREAD_EACH)
+
+
+def check(arguments: list[str]) -> int:
+    """Run all three even when the first fails: a contributor wants the whole list."""
+    codes = [
+        run("-m", "ruff", "check", *(arguments or ["."])),
+        run("-m", "ruff", "format", "--check", *(arguments or ["."])),
+        run("-m", "mypy", *(arguments or ["annealed"])),
+    ]
+    return max(codes)
+
+
+def build(arguments: list[str]) -> int:
+    """Build into dist/, then prove that the wheel is pure, holds only the package, and works by itself."""
+    code = run("-m", "build", "--no-isolation", "--outdir", "dist", *arguments)
+    if code:
+        return code
+    wheel = max((ROOT / "dist").glob("*.whl"), key=lambda path: path.stat().st_mtime)
+    return examine_wheel(wheel)
+
+
+def examine_wheel(wheel: Path) -> int:
+    if not wheel.name.endswith("-py3-none-any.whl"):
+        raise SystemExit(f"the wheel must be pure Python (py3-none-any). Got {wheel.name}.")
+    names = zipfile.ZipFile(wheel).namelist()
+    strays = [name for name in names if not name.startswith(("annealed/", "annealed-"))]
+    if strays or "annealed/py.typed" not in names:
+        raise SystemExit(f"the wheel must hold only the package, with py.typed. Got {strays or names}.")
+    with tempfile.TemporaryDirectory() as folder:
+        environment = Path(folder) / "environment"
+        make_environment(environment)
+        install(environment, str(wheel))
+        # Run from the empty folder, so that the checkout cannot stand in for the wheel.
+        question = "import annealed; print('imported', annealed.__file__)"
+        return subprocess.run([str(python_of(environment)), "-c", question], cwd=folder).returncode
+
+
+class Verb(NamedTuple):
+    run: Callable[[list[str]], int]
+    extras: frozenset[str]
+    help: str
+
+
+VERBS = {
+    "demo": Verb(demo, frozenset({"plot"}), "fit the embedded default, print its path, compare, draw"),
+    "test": Verb(test, frozenset({"test"}), "run the tests; arguments go to pytest"),
+    "check": Verb(check, frozenset({"check"}), "lint, formatting and types; arguments are paths"),
+    "build": Verb(build, frozenset({"build"}), "build the wheel and try it alone in a fresh environment"),
+}
+
+
+def usage() -> str:
+    lines = [f"  {name:8} {verb.help}" for name, verb in VERBS.items()]
+    return "\n".join(["usage: python dev.py VERB [arguments]", "", *lines])
+
+
+def main(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(usage())
+        return 0 if arguments else 2
+    name, *rest = arguments
+    if name not in VERBS:
+        print(f"dev.py has no verb {name!r}.\n\n{usage()}", file=sys.stderr)
+        return 2
+    try:
+        prepare(VERBS[name].extras)
+    except subprocess.CalledProcessError as error:
+        print(f"dev.py could not install what `{name}` needs; pip's own words are above.", file=sys.stderr)
+        return error.returncode
+    return VERBS[name].run(rest)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

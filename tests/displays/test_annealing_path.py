@@ -1,0 +1,110 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from annealed.displays import AnnealingPathDisplay
+from annealed.optional import require
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+pyplot = pytest.importorskip("matplotlib.pyplot")
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    pyplot.close("all")
+
+
+@pytest.fixture
+def path():
+    """A stand-in with the fields of an AnnealingPath that are drawn."""
+    return SimpleNamespace(
+        temperatures=np.array([10.0, 1.0, 0.1, 0.01]),
+        train_score=np.array([-0.7, -0.5, -0.3, -0.1]),
+        validation_score=np.array([[-0.7, -0.7], [-0.5, -0.6], [-0.4, -0.5], [-0.5, -0.8]]),
+        entropy=np.array([0.7, 0.5, 0.2, 0.1]),
+        free_energy=np.array([7.0, 0.5, 0.03, 0.001]),
+        best_index=2,
+        score_name="neg_log_loss",
+    )
+
+
+def test_draws_the_arrays_it_was_given(path):
+    display = AnnealingPathDisplay.from_path(path)
+    assert list(display.lines_) == ["validation", "train", "chosen", "entropy"]
+    np.testing.assert_allclose(display.lines_["validation"].get_ydata(), [0.7, 0.55, 0.45, 0.65])
+    np.testing.assert_allclose(display.lines_["train"].get_ydata(), -path.train_score)
+    np.testing.assert_allclose(display.lines_["entropy"].get_ydata(), path.entropy)
+    for name in ["validation", "train", "entropy"]:
+        np.testing.assert_allclose(display.lines_[name].get_xdata(), path.temperatures)
+
+
+def test_band_is_one_standard_deviation_over_folds(path):
+    display = AnnealingPathDisplay.from_path(path)
+    vertices = display.band_.get_paths()[0].vertices
+    coldest = vertices[np.isclose(vertices[:, 0], 0.01), 1]
+    np.testing.assert_allclose([coldest.min(), coldest.max()], [0.5, 0.8])
+
+
+def test_cools_to_the_right_on_a_log_axis_however_often_drawn(path):
+    _, ax = pyplot.subplots()
+    for _ in range(2):
+        display = AnnealingPathDisplay.from_path(path, ax=ax)
+        hot, cold = ax.get_xlim()
+        assert hot > cold and ax.get_xscale() == "log"
+    assert display.ax_ is ax and display.figure_ is ax.figure
+
+
+def test_marks_the_chosen_temperature_with_its_value(path):
+    display = AnnealingPathDisplay.from_path(path)
+    assert display.lines_["chosen"].get_xdata()[0] == 0.1
+    assert display.text_.get_text() == "T = 0.1"
+
+
+def test_without_validation_there_is_no_band(path):
+    path.validation_score = None
+    display = AnnealingPathDisplay.from_path(path)
+    assert display.band_ is None and "validation" not in display.lines_
+
+
+def test_scores_that_are_no_losses_keep_their_sign(path):
+    path.score_name = "balanced_accuracy"
+    display = AnnealingPathDisplay.from_path(path)
+    np.testing.assert_allclose(display.lines_["train"].get_ydata(), path.train_score)
+    assert display.ax_.get_ylabel() == "balanced accuracy"
+
+
+@pytest.mark.parametrize(("twin", "label"), [("entropy", "mean entropy"), ("free_energy", "free energy")])
+def test_twin_axis_shows_what_was_asked(path, twin, label):
+    display = AnnealingPathDisplay.from_path(path, twin=twin)
+    assert display.twin_ax_.get_ylabel() == label
+    np.testing.assert_allclose(display.lines_[twin].get_ydata(), getattr(path, twin))
+
+
+def test_twin_axis_can_be_left_out_but_not_made_up(path):
+    assert AnnealingPathDisplay.from_path(path, twin=None).twin_ax_ is None
+    with pytest.raises(ValueError, match="twin must be .* Got 'energy'"):
+        AnnealingPathDisplay.from_path(path, twin="energy")
+
+
+def test_single_temperature(path):
+    only = {name: getattr(path, name)[:1] for name in vars(path) if name not in ("best_index", "score_name")}
+    display = AnnealingPathDisplay(**only, best_index=0).plot()
+    display.figure_.canvas.draw()
+
+
+def test_from_estimator_reads_its_path(path):
+    display = AnnealingPathDisplay.from_estimator(SimpleNamespace(path_=path))
+    assert display.temperatures is path.temperatures
+
+
+def test_from_estimator_asks_for_a_fit():
+    with pytest.raises(ValueError, match="Got 'unfitted'. Call fit on it first"):
+        AnnealingPathDisplay.from_estimator("unfitted")
+
+
+def test_missing_library_answers_with_the_pip_line(monkeypatch):
+    with pytest.raises(ImportError, match=r'no_such_library .* pip install "annealed\[plot\]"'):
+        require("no_such_library", extra="plot")

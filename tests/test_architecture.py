@@ -1,0 +1,221 @@
+"""The rules of the house, read from the imports: those inside functions count too."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import annealed
+
+PACKAGE = Path(__file__).resolve().parents[1] / "annealed"
+
+LAYERS = [
+    "datasets",
+    "design",
+    "objectives",
+    "solvers",
+    "schedules",
+    "path",
+    "selection",
+    "estimators",
+    "displays",
+    "export",
+    "cli",
+]
+OPEN_TO_ALL = {"optional"}
+SHARED_IN_A_FOLDER = {"base", "gibbs", "linear", "coordinates"}
+SEES_EVERYTHING = {"annealed", "annealed.cli", "annealed.__main__"}
+
+BROUGHT_BY_THE_USER = {"torch", "dask", "matplotlib", "pandas"}
+HOME_OF = {"matplotlib": "displays"}
+IMPORTING_CALLS = {"require", "import_module", "__import__"}
+
+
+class Import(NamedTuple):
+    target: str  # dotted name of the module, such as annealed.design.base or matplotlib.pyplot
+    line: int
+    at_module_level: bool
+
+
+class Source(NamedTuple):
+    name: str  # dotted name of the module; a folder's __init__ has the folder's name
+    text: str
+    is_folder: bool = False
+
+
+def sources():
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        is_folder = parts[-1] == "__init__"
+        yield Source(".".join(parts[:-1] if is_folder else parts), path.read_text(), is_folder)
+
+
+SOURCES = list(sources())
+MODULES = {source.name for source in SOURCES}
+
+
+# --- reading imports --------------------------------------------------------------------------------
+
+
+def imports_of(source):
+    return list(_walk(ast.parse(source.text), source, at_module_level=True))
+
+
+def _walk(node, source, at_module_level):
+    for child in ast.iter_child_nodes(node):
+        for target in _targets(child, source):
+            yield Import(target, child.lineno, at_module_level)
+        is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        yield from _walk(child, source, at_module_level and not is_function)
+
+
+def _targets(node, source):
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return _targets_of_from(node, source)
+    if isinstance(node, ast.Call) and _called_name(node) in IMPORTING_CALLS:
+        return [first.value for first in node.args[:1] if isinstance(first, ast.Constant)]
+    return []
+
+
+def _targets_of_from(node, source):
+    """`from a import b` imports a.b where that is a module of ours, and a otherwise."""
+    origin = _origin(node, source)
+    names = [f"{origin}.{alias.name}" for alias in node.names]
+    return [name if name in MODULES else origin for name in names]
+
+
+def _origin(node, source):
+    if not node.level:
+        return node.module
+    parts = source.name.split(".")
+    folder = parts[: len(parts) - node.level + source.is_folder]
+    return ".".join([*folder, *([node.module] if node.module else [])])
+
+
+def _called_name(call):
+    return getattr(call.func, "id", getattr(call.func, "attr", None))
+
+
+# --- the rules --------------------------------------------------------------------------------------
+
+
+def layer_of(module):
+    """The folder or file right under the package; None for the package itself and for other packages."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == "annealed" and len(parts) > 1 else None
+
+
+def complaints(source):
+    """Every broken rule of one module, as text."""
+    return [
+        f"{source.name}, line {found.line}: {complaint}"
+        for found in imports_of(source)
+        for complaint in [_flow_complaint(source, found), _library_complaint(source, found)]
+        if complaint
+    ]
+
+
+def _flow_complaint(source, found):
+    if found.target.split(".")[0] != "annealed" or source.name in SEES_EVERYTHING:
+        return None
+    here, there = layer_of(source.name), layer_of(found.target)
+    if there in OPEN_TO_ALL:
+        return None
+    if there is None:
+        return "imports the package itself, which imports every layer; import from the layer"
+    if here in OPEN_TO_ALL:
+        return f"imports {found.target}; a module open to all layers imports none of them"
+    if here == there:
+        return _sibling_complaint(source, found)
+    if there not in LAYERS:
+        return f"imports {found.target}, which is no layer; the layers are {LAYERS}"
+    if LAYERS.index(there) > LAYERS.index(here):
+        return f"imports {found.target}, which lies to the right of {here}"
+    return None
+
+
+def _sibling_complaint(source, found):
+    sibling = found.target.split(".")[2:]
+    if source.is_folder or (sibling and sibling[0] in SHARED_IN_A_FOLDER):
+        return None
+    return f"imports its sibling {found.target}; siblings share only {sorted(SHARED_IN_A_FOLDER)}"
+
+
+def _library_complaint(source, found):
+    library = found.target.split(".")[0]
+    if library in BROUGHT_BY_THE_USER and found.at_module_level:
+        return f"imports {library} at module level; import it where the user's data first needs it"
+    if library in HOME_OF and layer_of(source.name) != HOME_OF[library]:
+        return f"imports {library}, which only {HOME_OF[library]} may"
+    return None
+
+
+# --- the package ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
+def test_module_follows_the_rules(source):
+    assert complaints(source) == []
+
+
+def test_every_module_lies_in_a_layer():
+    known = {*LAYERS, *OPEN_TO_ALL, "__main__", None}
+    assert {source.name for source in SOURCES if layer_of(source.name) not in known} == set()
+
+
+def test_public_names_are_sorted_and_exist():
+    assert annealed.__all__ == sorted(set(annealed.__all__))
+    assert [name for name in annealed.__all__ if not hasattr(annealed, name)] == []
+
+
+def test_importing_the_package_brings_no_optional_library():
+    question = f"import annealed, sys; print(*{BROUGHT_BY_THE_USER!r} & sys.modules.keys())"
+    answer = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == []
+
+
+# --- the rules themselves ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("annealed.design.made_up", "from annealed.estimators.base import anything"),
+        ("annealed.design.made_up", "def later():\n    import annealed.path"),
+        ("annealed.design.made_up", "from ..path import anything"),
+        ("annealed.design.made_up", "from .. import path"),
+        ("annealed.design.made_up", "from annealed import path"),
+        ("annealed.design.made_up", "from annealed import InnerProductADA"),
+        ("annealed.design.made_up", "from .dense import anything"),
+        ("annealed.design.made_up", "from annealed.design import anything"),
+        ("annealed.optional", "import annealed.path"),
+        ("annealed.path", "import pandas"),
+        ("annealed.path", "try:\n    import torch\nexcept ImportError:\n    torch = None"),
+        ("annealed.path", "class Holder:\n    import dask.array"),
+        ("annealed.path", "def later():\n    require('matplotlib.pyplot', extra='plot')"),
+        ("annealed.displays.made_up", "pyplot = require('matplotlib.pyplot', extra='plot')"),
+    ],
+)
+def test_rules_catch(name, text):
+    assert len(complaints(Source(name, text))) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "is_folder"),
+    [
+        ("annealed.path", "from annealed.design import anything", False),
+        ("annealed.path", "from annealed.optional import require", False),
+        ("annealed.path", "def later():\n    require('pandas', extra='frames')", False),
+        ("annealed.design.made_up", "from .base import anything\nfrom . import base", False),
+        ("annealed.design", "from .dense import anything\nfrom annealed.design import dense", True),
+        ("annealed.displays.made_up", "def later():\n    import matplotlib", False),
+        ("annealed.cli", "from annealed import anything", False),
+    ],
+)
+def test_rules_allow(name, text, is_folder):
+    assert complaints(Source(name, text, is_folder)) == []

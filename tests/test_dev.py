@@ -1,0 +1,72 @@
+"""dev.py without its installations: the table of verbs, the stamp, and what goes through."""
+
+import importlib.util
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+DEV = Path(__file__).resolve().parents[1] / "dev.py"
+
+
+@pytest.fixture
+def dev(tmp_path, monkeypatch):
+    """A fresh dev.py that keeps its environment in an empty folder and installs nothing."""
+    specification = importlib.util.spec_from_file_location("dev", DEV)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    monkeypatch.setattr(module, "ENVIRONMENT", tmp_path)
+    monkeypatch.setattr(module, "STAMP", tmp_path / "installed-extras.json")
+    monkeypatch.setattr(module, "make_environment", lambda environment: None)
+    module.installed = []
+    monkeypatch.setattr(module, "install", lambda environment, *what: module.installed.append(what[-1]))
+    return module
+
+
+def test_arguments_and_exit_code_go_through(dev, monkeypatch):
+    seen = []
+
+    def verb(arguments):
+        seen.extend(arguments)
+        return 7
+
+    monkeypatch.setitem(dev.VERBS, "made-up", dev.Verb(verb, frozenset({"test"}), "nothing"))
+    assert dev.main(["made-up", "-k", "path"]) == 7
+    assert seen == ["-k", "path"]
+
+
+def test_installs_once_and_keeps_earlier_extras(dev):
+    dev.prepare(frozenset({"test"}))
+    dev.prepare(frozenset({"test"}))
+    dev.prepare(frozenset({"check"}))
+    assert dev.installed == [f"{dev.ROOT}[test]", f"{dev.ROOT}[check,test]"]
+
+
+def test_installs_again_when_the_declaration_changed(dev):
+    dev.STAMP.write_text(json.dumps({"test": "the fingerprint of an older pyproject.toml"}))
+    dev.prepare(frozenset({"test"}))
+    assert len(dev.installed) == 1
+
+
+def test_failed_installation_returns_the_code_of_pip(dev, monkeypatch, capsys):
+    def fail(environment, *what):
+        raise subprocess.CalledProcessError(3, "pip")
+
+    monkeypatch.setattr(dev, "install", fail)
+    assert dev.main(["test"]) == 3
+    assert "could not install what `test` needs" in capsys.readouterr().err
+    assert not dev.STAMP.exists()
+
+
+def test_unknown_verb_lists_the_known_ones(dev, capsys):
+    assert dev.main(["tset"]) == 2
+    message = capsys.readouterr().err
+    assert "no verb 'tset'" in message
+    assert all(verb in message for verb in ["demo", "test", "check", "build"])
+
+
+def test_help_succeeds_and_nothing_at_all_does_not(dev, capsys):
+    assert dev.main(["--help"]) == 0
+    assert dev.main([]) == 2
+    assert capsys.readouterr().out.count("usage:") == 2
