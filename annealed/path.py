@@ -130,7 +130,7 @@ class AnnealingPath:
             arrays={name: np.stack([step.arrays[name] for step in steps]).astype(dtype) for name in steps[0].arrays},
             free_energy=np.array([step.temperature * step.solution.value[0] for step in steps]),
             entropy=np.array([step.observation.entropy[0] for step in steps]),
-            train_score=np.array([-l if t is None else t for t, l in zip(train, loss, strict=True)]),
+            train_score=np.array([-value if score is None else score for score, value in zip(train, loss, strict=True)]),
             validation_score=np.stack([step.judgement.scores for step in steps]) if validated else None,
             posterior_scale=np.array([step.judgement.scale for step in steps]),
             n_iter=np.array([solution.n_iter[0] for solution in first]),

@@ -129,10 +129,10 @@ def choose(scores: np.ndarray, scale: np.ndarray, n_rows: float, rule: str, is_l
     return int(np.flatnonzero(mean >= mean[best] - error)[0])
 
 
-def make_splits(cv, X, y, labels, classes, split_params) -> list[tuple[np.ndarray, np.ndarray]]:
+def make_splits(cv, X, y, labels, classes, random_state, split_params) -> list[tuple[np.ndarray, np.ndarray]]:
     """(train rows, test rows) of every fold; a number of folds is stratified and copes with rare classes."""
     if cv is None or isinstance(cv, (int, np.integer)):
-        return stratified_splits(DEFAULT_FOLDS if cv is None else int(cv), labels, classes)
+        return stratified_splits(DEFAULT_FOLDS if cv is None else int(cv), labels, classes, random_state)
     splitter = check_cv(cv, y, classifier=True)
     splits = list(splitter.split(X, y, **split_params))
     if not splits:
@@ -140,8 +140,11 @@ def make_splits(cv, X, y, labels, classes, split_params) -> list[tuple[np.ndarra
     return splits
 
 
-def stratified_splits(n_folds, labels, classes, random_state=None):
-    """Stratified folds in which every training part has every class: a class of one row is never held out."""
+def stratified_splits(n_folds, labels, classes, random_state):
+    """Shuffled stratified folds whose training parts have every class: a class of one row is never held out.
+
+    Shuffled, because tables often come sorted; `random_state=None` shuffles the same way every time.
+    """
     if n_folds < 2:
         raise ValueError(f"cv must be at least 2 folds. Got {n_folds}.")
     counts = np.bincount(labels)
@@ -165,7 +168,8 @@ def stratified_splits(n_folds, labels, classes, random_state=None):
             stacklevel=5,
         )
         n_folds = int(most)
-    splitter = StratifiedKFold(n_folds, shuffle=random_state is not None, random_state=random_state)
+    seed = 0 if random_state is None else random_state
+    splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
     with warnings.catch_warnings():  # a class rarer than the folds is met above, and is no trouble here
         warnings.filterwarnings("ignore", message="The least populated class")
         parts = list(splitter.split(shared[:, None], labels[shared]))

@@ -43,6 +43,10 @@ class Block(ABC):
         """Weighted sum over rows of the outer product of the centred row with itself."""
 
     @abstractmethod
+    def moments(self, weight):
+        """Second moments, sums and counts of the centred rows under each weight: weight (n_rows, ...)."""
+
+    @abstractmethod
     def column_sums(self, weight):
         """Weighted column sums of the centred rows."""
 

@@ -33,6 +33,13 @@ class CsrBlock(Block):
         moment = (self.values.T @ weighted).toarray()
         return moment - mean_part - mean_part.T + weight.sum() * np.outer(self.center, self.center)
 
+    def moments(self, weight):
+        flat = weight.reshape(len(weight), -1)
+        squares = np.stack([self.gram(column) for column in flat.T])
+        sums = np.stack([self.column_sums(column) for column in flat.T])
+        shape = weight.shape[1:]
+        return squares.reshape(*shape, *squares.shape[1:]), sums.reshape(*shape, -1), weight.sum(axis=0)
+
     def column_sums(self, weight):
         return self.values.T @ weight - weight.sum() * self.center
 

@@ -25,6 +25,13 @@ class DenseBlock(Block):
     def gram(self, weight):
         return (self.values * weight[:, None]).T @ self.values
 
+    def moments(self, weight):
+        flat = weight.reshape(len(weight), -1)
+        squares = (flat.T[:, None, :] * self.values.T) @ self.values
+        shape = weight.shape[1:]
+        sums = flat.T @ self.values
+        return squares.reshape(*shape, *squares.shape[1:]), sums.reshape(*shape, -1), weight.sum(axis=0)
+
     def column_sums(self, weight):
         return weight @ self.values
 

@@ -7,7 +7,6 @@ from copy import copy
 from numbers import Real
 
 import numpy as np
-from scipy import sparse
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -53,13 +52,13 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         ``annealed.objectives``, or an instance of your own subclass of ``ScoreFamily``.
     schedule : "auto", array-like of temperatures, or Schedule, default="auto"
         "auto" finds a hot end from the data and cools until validation has clearly passed its best.
-    solver : {"lbfgs", "scg"} or Solver, default="lbfgs"
-        How one temperature is minimized.
+    solver : {"auto", "lbfgs", "newton", "scg"} or Solver, default="auto"
+        How one temperature is minimized; "auto" is Newton where Hessians are cheap, else L-BFGS.
     selection : {"cv", "holdout", "last"} or float, default="cv"
         How the temperature is chosen: by folds; by a held-out fifth of the rows, or the validation set given to
         ``fit``; the last one of the schedule; or this very temperature. The final fit always uses all rows.
     cv : int, splitter or iterable of splits, default=None
-        Folds for ``selection="cv"``; None is five stratified folds.
+        Folds for ``selection="cv"``; a number is that many stratified, shuffled folds, None is five.
     scoring : str or callable, default=None
         What validation compares; None is the log-loss.
     rule : {"best", "one_standard_error"}, default="best"
@@ -76,7 +75,7 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
     max_iter : int, default=1000
         The most iterations at one temperature.
     random_state : int, RandomState instance or None, default=None
-        Used by ``selection="holdout"`` and random starts.
+        Shuffles the folds and draws random starts; None shuffles the same way every time.
 
     Attributes
     ----------
@@ -115,7 +114,7 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         self,
         objective=None,
         schedule="auto",
-        solver="lbfgs",
+        solver="auto",
         selection="cv",
         *,
         cv=None,
@@ -176,17 +175,20 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         """
         self._check_parameters(X_val, y_val)
         routed = self._route(sample_weight, params)
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=DTYPES)
+        objective = self._make_objective()
+        X, y = validate_data(self, X, y, accept_sparse="csr" if objective.accepts_sparse else False, dtype=DTYPES)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y must hold at least two classes. Got only one class: {classes[0]!r}.")
-        given_weight = check_weight(sample_weight, len(labels), X.dtype)
-        weight = given_weight * class_weights(self.class_weight, classes, y, sample_weight)
+        weight = check_weight(sample_weight, len(labels))
+        weight = weight * class_weights(self.class_weight, classes, y, sample_weight)
+        if (np.bincount(labels, weight) > 0).sum() < 2:
+            raise ValueError("y must hold at least two classes with positive weight. Got one class, the others weigh 0.")
         generator = check_random_state(self.random_state)
 
         validation_set = self._validation_set(X_val, y_val, sample_weight_val, classes)
-        splits = [] if validation_set else self._splits(X, labels, classes, generator, routed["split"])
+        splits = [] if validation_set else self._splits(X, labels, classes, routed["split"])
         stack = fold_weights(splits, weight)
         total = stack.sum(axis=0)
         if not (total > 0).all():
@@ -196,7 +198,7 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         self._form = problem.form
         judge = self._judge(X, y, labels, weight, splits, validation_set, routed["score"])
         max_iter, is_intended = self._iteration_bound()
-        schedule, solver = self._schedule(), make_solver(self.solver)
+        schedule, solver = self._schedule(), make_solver(self.solver, problem)
         with blas_threads(problem.design):
             steps = anneal(problem, schedule, solver, judge, tol=self.tol, max_iter=max_iter)
 
@@ -260,14 +262,14 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         unknown = np.setdiff1d(y_val, classes)
         if len(unknown):
             raise ValueError(f"y_val holds labels that y does not: {list(unknown[:5])}. Known: {list(classes[:20])}.")
-        weight = check_weight(sample_weight_val, len(y_val), X_val.dtype, "sample_weight_val")
+        weight = check_weight(sample_weight_val, len(y_val), "sample_weight_val")
         return X_val, y_val, np.searchsorted(classes, y_val), weight
 
-    def _splits(self, X, labels, classes, generator, split_params):
+    def _splits(self, X, labels, classes, split_params):
         if self.selection == "cv":
-            splits = make_splits(self.cv, X, classes[labels], labels, classes, split_params)
+            splits = make_splits(self.cv, X, classes[labels], labels, classes, self.random_state, split_params)
         elif self.selection == "holdout":
-            splits = stratified_splits(DEFAULT_FOLDS, labels, classes, generator)[:1]
+            splits = stratified_splits(DEFAULT_FOLDS, labels, classes, self.random_state)[:1]
         else:
             return []
         if not splits:
@@ -407,15 +409,16 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X):
         """The class of the largest score (eq. 1)."""
-        return self.classes_[np.argmax(self._logits(X), axis=1)]
+        best = np.argmax(self._logits(X), axis=1)
+        return self.classes_[best]
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = self._make_objective().accepts_sparse
         return tags
 
 
-def check_weight(weight, n_rows, dtype, name="sample_weight"):
+def check_weight(weight, n_rows, name="sample_weight"):
     """Weights as float64, or an error that shows the offending value."""
     if weight is None:
         return np.ones(n_rows)
@@ -424,10 +427,10 @@ def check_weight(weight, n_rows, dtype, name="sample_weight"):
         weight = np.full(n_rows, float(weight))
     if weight.shape != (n_rows,):
         raise ValueError(f"{name} must have one entry a row, shape ({n_rows},). Got shape {weight.shape}.")
-    if not np.isfinite(weight).all():
-        raise ValueError(
-            f"{name} must be finite. Got {weight[~np.isfinite(weight)][0]} at row {int(np.argmin(np.isfinite(weight)))}."
-        )
+    finite = np.isfinite(weight)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        raise ValueError(f"{name} must be finite. Got {weight[row]} at row {row}.")
     if weight.min() < 0:
         raise ValueError(f"{name} must not be negative. Got {weight.min()} at row {int(np.argmin(weight))}.")
     if weight.max() == 0:

@@ -28,7 +28,7 @@ class DistanceADA(AnnealedClassifier):
         How the temperature is chosen: by folds; by a held-out fifth of the rows, or the validation set given to
         ``fit``; the last one of the schedule; or this very temperature. The final fit always uses all rows.
     cv : int, splitter or iterable of splits, default=None
-        Folds for ``selection="cv"``; None is five stratified folds.
+        Folds for ``selection="cv"``; a number is that many stratified, shuffled folds, None is five.
     scoring : str or callable, default=None
         What validation compares; None is the log-loss.
     rule : {"best", "one_standard_error"}, default="best"
@@ -48,8 +48,8 @@ class DistanceADA(AnnealedClassifier):
     inner_iterations : int, default=None
         The most solver iterations at one temperature; None is as many as convergence needs (at most `max_iter`),
         and 15 for the literal form.
-    solver : {"lbfgs", "scg"} or Solver, default="lbfgs"
-        Preconditioned L-BFGS, or the paper's scaled conjugate gradient.
+    solver : {"auto", "lbfgs", "scg"} or Solver, default="auto"
+        Preconditioned L-BFGS (also "auto"), or the paper's scaled conjugate gradient.
     class_weight : dict or "balanced", default=None
         Weight of each class, multiplied into ``sample_weight``.
     tol : float, default=1e-4
@@ -57,7 +57,7 @@ class DistanceADA(AnnealedClassifier):
     max_iter : int, default=1000
         The most iterations at one temperature when `inner_iterations` is None.
     random_state : int, RandomState instance or None, default=None
-        Used by ``init="random"`` and ``selection="holdout"``.
+        Shuffles the folds and draws ``init="random"``; None shuffles the same way every time.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class DistanceADA(AnnealedClassifier):
         shrinkage="oas",
         anchor=1.0,
         inner_iterations=None,
-        solver="lbfgs",
+        solver="auto",
         class_weight=None,
         tol=1e-4,
         max_iter=1000,

@@ -28,7 +28,7 @@ class InnerProductADA(AnnealedClassifier):
         How the temperature is chosen: by folds; by a held-out fifth of the rows, or the validation set given to
         ``fit``; the last one of the schedule; or this very temperature. The final fit always uses all rows.
     cv : int, splitter or iterable of splits, default=None
-        Folds for ``selection="cv"``; None is five stratified folds.
+        Folds for ``selection="cv"``; a number is that many stratified, shuffled folds, None is five.
     scoring : str or callable, default=None
         What validation compares; None is the log-loss.
     rule : {"best", "one_standard_error"}, default="best"
@@ -51,7 +51,7 @@ class InnerProductADA(AnnealedClassifier):
     max_iter : int, default=1000
         The most iterations at one temperature.
     random_state : int, RandomState instance or None, default=None
-        Used by ``selection="holdout"``.
+        Shuffles the folds; None shuffles the same way every time.
 
     Attributes
     ----------

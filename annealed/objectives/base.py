@@ -23,6 +23,7 @@ from sklearn.base import BaseEstimator
 from annealed.design import Block, Design
 from annealed.objectives import gibbs
 
+ROUNDING = 32 * np.finfo(np.float64).eps
 HOT_LOGIT = 0.1  # root mean square logit at the hot end of an automatic schedule
 
 
@@ -46,6 +47,8 @@ class Observation:
 class Objective(BaseEstimator, ABC):
     """A family of discriminant functions with its settings."""
 
+    accepts_sparse = True
+
     @abstractmethod
     def prepare(self, design: Design, random_state) -> Problem:
         """Bind the family to rows."""
@@ -68,6 +71,7 @@ class Problem(ABC):
     """
 
     temperature_free = False
+    has_hessian = False  # whether `objective_and_hessian` is there
     extrapolates = True  # whether minima move smoothly enough with temperature to be predicted
     form: Form
 
@@ -111,6 +115,14 @@ class Problem(ABC):
     @abstractmethod
     def report(self, parameters, temperature, fits=slice(None)) -> dict[str, np.ndarray]:
         """Named arrays in the user's units with a leading axis of fits, e.g. coef and intercept of the logits."""
+
+    @property
+    def n_parameters(self) -> int:
+        return self.start(1.0).shape[1]
+
+    def gradient_noise(self) -> float:
+        """What rounding leaves of a gradient entry that should be zero."""
+        return ROUNDING
 
     def carry(self, parameters, temperature, new_temperature):
         """The same scores at another temperature; families free of temperature keep the same logits instead."""

@@ -23,7 +23,7 @@ from sklearn.utils import check_random_state
 
 from annealed.design import Design
 from annealed.design.coordinates import WIDEST_EIGENPROBLEM, Coordinates
-from annealed.objectives.base import HOT_LOGIT, Objective
+from annealed.objectives.base import HOT_LOGIT, ROUNDING, Objective
 from annealed.objectives.linear import (
     LinearProblem,
     missing_class_weight,
@@ -141,7 +141,7 @@ class DistanceProblem(LinearProblem):
     def hot_temperature(self):
         spectrum = self.coordinates.spectrum[0]
         spread = np.sqrt(np.sum(spectrum * self.class_means[0] ** 2, axis=1)).max()
-        return 2 * spread / HOT_LOGIT if spread > 0 else 1.0
+        return 2 * spread / HOT_LOGIT if spread > ROUNDING else 1.0
 
     def report(self, parameters, temperature, fits=slice(None)):
         points = self.coordinates.of_fits(fits).to_points(temperature / 2 * self._table(parameters))

@@ -22,7 +22,8 @@ from annealed.design.coordinates import (
     diagonal_coordinates,
     principal_coordinates,
 )
-from annealed.objectives.base import HOT_LOGIT, Form, Problem
+from annealed.objectives import gibbs
+from annealed.objectives.base import HOT_LOGIT, ROUNDING, Form, Problem
 
 METRICS = ("auto", "euclidean", "diagonal", "covariance")
 MISSING_CLASS_WEIGHT = 0.5  # rows' worth of evidence for a class that a fit has no row of
@@ -59,6 +60,10 @@ class LinearProblem(Problem):
     def block_pullback(self, block, state, residual):
         return block.transposed_product(residual), residual.sum(axis=0)
 
+    def gradient_noise(self):
+        """A mean of residual times coordinate, each at most about the coordinate's spread."""
+        return ROUNDING * max(1.0, np.sqrt(self.coordinates.spectrum.max()))
+
     def report_linear(self, coef, intercept):
         """Coefficients and intercepts of x itself."""
         if self.span:
@@ -70,6 +75,7 @@ class PenalizedLinearProblem(LinearProblem):
     """The penalized free energy (17) of linear scores."""
 
     temperature_free = True
+    has_hessian = True
 
     def __init__(self, design: Design, *, l2_strength: float, metric: str, fit_intercept: bool):
         if not l2_strength > 0:
@@ -133,6 +139,39 @@ class PenalizedLinearProblem(LinearProblem):
             gradient = gradient + self._join(np.zeros((*missing.shape, self.coordinates.rank)), evidence)
         return loss, gradient
 
+    def objective_and_hessian(self, parameters, temperature, fits):
+        """Q_new / T (n_fits,), its gradient, and its Hessian (n_fits, n_parameters, n_parameters)."""
+        value, gradient, _ = self.objective(parameters, temperature, fits)
+        state = self.forward(parameters, temperature, fits)
+        left, right = np.triu_indices(self.n_classes)
+
+        def kernel(block):
+            p = gibbs.posterior(self.block_logits(block, state))
+            covariance = (left == right) * p[..., left] - p[..., left] * p[..., right]
+            covariance *= block.weight[..., None]
+            return block.moments(covariance)
+
+        squares, sums, counts = self.design.sum_rows(kernel, fits)
+        basis = self.coordinates.basis_matrix()
+        width, n_classes = self._width, self.n_classes
+        pairs = np.zeros((*counts.shape, width, width))
+        rank = self.coordinates.rank
+        pairs[..., :rank, :rank] = basis.T @ squares @ basis
+        if self.fit_intercept:
+            pairs[..., :rank, -1] = pairs[..., -1, :rank] = sums @ basis
+            pairs[..., -1, -1] = counts + self._missing_covariance(parameters, fits)[:, left, right]
+        hessian = np.empty((len(parameters), n_classes, width, n_classes, width))
+        hessian[:, left, :, right] = hessian[:, right, :, left] = np.moveaxis(pairs, 1, 0)
+        hessian = hessian.reshape(len(parameters), n_classes * width, -1)
+        hessian[:, range(n_classes * width), range(n_classes * width)] += self.penalty(temperature, fits)[0]
+        return value, gradient, hessian
+
+    def _missing_covariance(self, parameters, fits):
+        """Hessian in the intercepts of the imaginary rows of missing classes."""
+        p = gibbs.posterior(self._split(parameters)[1])
+        covariance = p[:, :, None] * (np.eye(self.n_classes) - p[:, None, :])
+        return self.missing[fits].sum(axis=1)[:, None, None] * covariance
+
     def penalty(self, temperature, fits):
         strength = np.full(self._width, self.l2_strength * temperature)
         if self.fit_intercept:
@@ -156,11 +195,17 @@ class PenalizedLinearProblem(LinearProblem):
         return gap / np.maximum(value, np.finfo(float).tiny)
 
     def hot_temperature(self):
-        """Hot, coef is -gradient / (l2_strength T); the spectrum gives the root mean square of its logits."""
-        _, gradient = self.loss(self.start(1.0)[:1], 1.0, slice(0, 1))
+        """Hot, coef is -gradient / (l2_strength T): the temperature at which its logits are HOT_LOGIT in size."""
+        fits = slice(0, 1)
+        _, gradient = self.loss(self.start(1.0)[fits], 1.0, fits)
         coef, _ = self._split(gradient)
-        spread = np.sqrt(np.sum(self.coordinates.spectrum * coef**2, axis=2)).max()
-        return spread / (self.l2_strength * HOT_LOGIT) if spread > 0 else 1.0
+        if np.abs(coef).max() <= self.gradient_noise():
+            return 1.0
+        features = self.coordinates.to_features(coef)
+        (squares,) = self.design.sum_rows(
+            lambda block: (np.einsum("ns,nsc->sc", block.weight, block.product(features) ** 2),), fits
+        )
+        return np.sqrt(squares.max()) / (self.l2_strength * HOT_LOGIT)
 
     def report(self, parameters, temperature, fits=slice(None)):
         coef, intercept = self._split(parameters)

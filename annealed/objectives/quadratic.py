@@ -7,7 +7,6 @@ the block is read, so the wide table is never held whole.
 from __future__ import annotations
 
 import numpy as np
-from scipy import sparse
 
 from annealed.design import DenseDesign
 from annealed.objectives.base import Objective
@@ -17,8 +16,8 @@ from annealed.objectives.linear import LinearForm, PenalizedLinearProblem, sprea
 class Quadratic(Objective):
     """Quadratic discriminants with the penalty of (17) on second-order features.
 
-    Columns are standardized before they are multiplied, so units do not matter. Sparse input is refused: products
-    of centred columns are dense.
+    Columns are standardized before they are multiplied, so units do not matter. Sparse X is refused: products of
+    centred columns are dense.
 
     Parameters
     ----------
@@ -30,14 +29,14 @@ class Quadratic(Objective):
         Whether the scores have a free, unpenalized intercept.
     """
 
+    accepts_sparse = False
+
     def __init__(self, *, l2_strength=1.0, metric="auto", fit_intercept=True):
         self.l2_strength = l2_strength
         self.metric = metric
         self.fit_intercept = fit_intercept
 
     def prepare(self, design, random_state=None):
-        if sparse.issparse(design.X):
-            raise ValueError("Quadratic needs dense X. Got a sparse matrix: reduce its columns first.")
         center = design.column_mean()
         scale = spread_of_columns(design.centered(center))
         problem = PenalizedLinearProblem(

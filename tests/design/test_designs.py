@@ -1,0 +1,129 @@
+"""Every backend sums what NumPy sums on the rows written out."""
+
+import numpy as np
+import pytest
+from problems import dense, gaussian, stack_of, text, uneven_weights, wide, wide_text
+from scipy import sparse
+
+from annealed.design import CsrDesign, DenseDesign, principal_coordinates, row_span
+
+CENTER = np.linspace(-1, 2, 25)
+
+
+def dense_text():
+    table = text()
+    return type(table)("text_dense", table.X.toarray(), table.y)
+
+
+def single_precision_text():
+    table = text()
+    return type(table)("text_float32", table.X.toarray().astype(np.float32), table.y)
+
+
+BACKENDS = {
+    "dense": dense_text,
+    "float32": single_precision_text,
+    "csr_matrix": lambda: text(sparse.csr_matrix),
+    "csr_array": lambda: text(sparse.csr_array),
+}
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    table = BACKENDS[request.param]()
+    design = stack_of(table, uneven_weights(len(table.y))).centered(CENTER)
+    return design, dense(table.X).astype(float) - CENTER
+
+
+def in_short_blocks(monkeypatch):
+    for kind in (DenseDesign, CsrDesign):
+        monkeypatch.setattr(kind, "block_rows", lambda self, n_fits: 7)
+
+
+@pytest.mark.parametrize("is_blocked", [False, True], ids=["whole", "blocks"])
+def test_sums_over_rows_equal_numpy(backend, is_blocked, monkeypatch):
+    if is_blocked:
+        in_short_blocks(monkeypatch)
+    design, rows = backend
+    assert len(list(design.blocks())) == (9 if is_blocked else 1)
+    weight, labels = design.weight, design.labels
+    targets = weight[:, :, None] * np.eye(3)[labels][:, None]
+    coef = np.random.default_rng(0).normal(size=(3, 3, 25))
+    close = {"rtol": 1e-10, "atol": 1e-12}
+    np.testing.assert_allclose(design.product(coef), np.einsum("nd,scd->nsc", rows, coef), **close)
+    np.testing.assert_allclose(design.class_sums(), np.einsum("nsc,nd->scd", targets, rows), **close)
+    np.testing.assert_allclose(design.class_weight_sums(), targets.sum(axis=0), **close)
+    for fit in range(3):
+        weighted = weight[:, fit, None] * rows
+        np.testing.assert_allclose(design.covariance(fit), weighted.T @ rows, **close)
+        np.testing.assert_allclose(design.column_mean(fit), weighted.sum(axis=0), **close)
+        np.testing.assert_allclose(design.column_variance(fit), (weighted * rows).sum(axis=0), **close)
+    combinations = np.random.default_rng(1).normal(size=(4, len(rows)))
+    np.testing.assert_allclose(design.combine_rows(combinations), combinations @ rows, **close)
+    scale = np.linspace(0.5, 3, 25)
+    np.testing.assert_allclose(design.row_gram(scale), (rows * scale) @ (rows * scale).T, **close)
+    squares = np.concatenate([block.row_squares(scale) for block in design.blocks()])
+    np.testing.assert_allclose(squares, ((rows * scale) ** 2).sum(axis=1), **close)
+
+
+def test_a_pass_over_some_fits_has_their_weights(backend):
+    design, rows = backend
+    (sums,) = design.sum_rows(lambda block: (block.weight.T @ rows[block.rows],), np.array([2, 0]))
+    np.testing.assert_allclose(sums, design.weight[:, [2, 0]].T @ rows, rtol=1e-12)
+
+
+def test_centring_does_not_touch_the_rows(backend):
+    design, _ = backend
+    other = design.centered(np.zeros(25))
+    assert other.X is design.X
+    np.testing.assert_array_equal(design.center, CENTER)
+
+
+def test_sparse_squares_of_a_nearly_constant_column_do_not_cancel():
+    X = sparse.csr_matrix(1e6 + np.arange(10.0)[:, None] / 1e3)
+    table = type(text())("nearly_constant", X, np.arange(10) % 2)
+    variance = stack_of(table).centered(np.array([X.mean()])).column_variance()
+    np.testing.assert_allclose(variance, (np.arange(10.0) / 1e3).var(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("make", [wide, wide_text], ids=lambda make: make.__name__)
+def test_row_span_writes_the_rows_in_an_orthonormal_basis(make):
+    table = make()
+    rows = dense(table.X)
+    center, scale = rows.mean(axis=0), np.linspace(0.5, 2, rows.shape[1])
+    span = row_span(stack_of(table).centered(center), scale)
+    scaled = (rows - center) / scale
+    np.testing.assert_allclose(span.rows @ span.rows.T, scaled @ scaled.T, atol=1e-9)
+    assert span.rows.shape[1] == np.linalg.matrix_rank(scaled)
+    coef = np.random.default_rng(2).normal(size=(2, 3, span.rows.shape[1]))
+    expanded = span.expand_coef(coef)
+    scores = np.einsum("nd,scd->nsc", rows - center, expanded)
+    np.testing.assert_allclose(scores, np.einsum("nr,scr->nsc", span.rows, coef), atol=1e-9)
+    np.testing.assert_allclose(((expanded * scale) ** 2).sum(axis=-1), (coef**2).sum(axis=-1), rtol=1e-9)
+
+
+@pytest.mark.parametrize("make", [wide, wide_text], ids=lambda make: make.__name__)
+def test_row_span_of_points_goes_both_ways(make):
+    table = make()
+    rows = dense(table.X)
+    center, scale = rows.mean(axis=0), np.linspace(0.5, 2, rows.shape[1])
+    span = row_span(stack_of(table).centered(center), scale)
+    np.testing.assert_allclose(span.expand_points(span.rows), rows - center, atol=1e-9)
+    np.testing.assert_allclose(span.project(rows[3] - center), span.rows[3], atol=1e-9)
+
+
+def test_row_span_of_equal_rows_is_one_direction_of_zeros():
+    table = type(text())("constant", np.ones((4, 9)), np.array([0, 1, 0, 1]))
+    span = row_span(stack_of(table).centered(np.ones(9)), np.ones(9))
+    np.testing.assert_array_equal(span.rows, np.zeros((4, 1)))
+
+
+@pytest.mark.parametrize("whiten", [False, True])
+def test_principal_coordinates_diagonalize_the_covariance(whiten):
+    table = gaussian()
+    design = stack_of(table).centered(table.X.mean(axis=0))
+    coordinates = principal_coordinates(design, table.X.std(axis=0), whiten)
+    rotated = (table.X - table.X.mean(axis=0)) @ coordinates.basis
+    expected = np.eye(4) if whiten else np.diag(coordinates.spectrum)
+    np.testing.assert_allclose(rotated.T @ rotated / len(rotated), expected, atol=1e-12)
+    np.testing.assert_allclose(coordinates.to_points(rotated[None])[0], table.X - table.X.mean(axis=0), atol=1e-9)

@@ -1,0 +1,419 @@
+"""Inner-product family: the penalized free energy (17), its gradient (18), and what its minimum depends on."""
+
+from dataclasses import replace
+
+import numpy as np
+import oracles
+import pytest
+from problems import (
+    badly_scaled,
+    dense,
+    fold_masks,
+    gaussian,
+    rare_class,
+    separable,
+    solve,
+    stack_of,
+    standardized,
+    text,
+    two_classes,
+    uneven_weights,
+    wide,
+    wide_text,
+)
+from scipy import sparse
+
+from annealed.design import CsrDesign, DenseDesign
+from annealed.objectives import InnerProduct, Picks
+
+METRICS = ["euclidean", "diagonal", "covariance"]
+TEMPERATURES = [30.0, 1.0, 0.01]
+
+
+def near_start(problem, temperature, size=0.3):
+    start = problem.start(temperature)
+    return start + size * np.random.default_rng(0).normal(size=start.shape)
+
+
+def optimum(table, temperature, weight=None, **settings):
+    """Reported coef and intercept (stacks) at the minimum."""
+    problem = InnerProduct(**settings).prepare(stack_of(table, weight))
+    reported = problem.report(solve(problem, temperature).parameters, temperature)
+    return reported["coef"], reported["intercept"]
+
+
+def logits(table, coef, intercept):
+    return dense(table.X) @ coef.T + intercept
+
+
+# --- value and gradient -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("metric", METRICS)
+def test_gradient_is_the_slope(metric, fit_intercept, temperature):
+    table = gaussian()
+    family = InnerProduct(l2_strength=0.7, metric=metric, fit_intercept=fit_intercept)
+    problem = family.prepare(stack_of(table, uneven_weights(len(table.y)) * fold_masks(len(table.y))))
+    point = near_start(problem, temperature)
+    _, gradient, loss_gradient = problem.objective(point, temperature)
+    for part, expected in [(problem.objective, gradient), (problem.loss, loss_gradient)]:
+        slopes = slope_of_stack(part, point, temperature)
+        np.testing.assert_allclose(slopes, expected, rtol=1e-7, atol=1e-8)
+
+
+def slope_of_stack(part, point, temperature):
+    """Slopes (n_fits, n_parameters): every fit's own parameter moves at once, for fits do not touch each other."""
+    return oracles.slope(lambda shift: part(point + shift, temperature)[0], np.zeros(point.shape[1]))
+
+
+@pytest.mark.parametrize("make", [gaussian, badly_scaled, two_classes, rare_class, wide, text, wide_text])
+def test_hessian_is_the_slope_of_the_gradient(make):
+    table = make()
+    problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))))
+    point = near_start(problem, 0.3, size=0.1)
+    value, gradient, hessian = problem.objective_and_hessian(point, 0.3, slice(None))
+    expected_value, expected_gradient, _ = problem.objective(point, 0.3)
+    np.testing.assert_allclose(value, expected_value, rtol=1e-12)
+    np.testing.assert_allclose(gradient, expected_gradient, atol=1e-12)
+    direction = np.random.default_rng(1).normal(size=point.shape[1])
+    slopes = oracles.slope(lambda step: problem.objective(point + step * direction, 0.3)[1], np.array(0.0))
+    np.testing.assert_allclose(hessian @ direction, slopes[..., 0], rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+@pytest.mark.parametrize("metric", METRICS)
+def test_value_is_equation_17_for_every_fit(metric, temperature):
+    table = gaussian()
+    weight = uneven_weights(len(table.y)) * fold_masks(len(table.y))
+    problem = InnerProduct(l2_strength=0.7, metric=metric).prepare(stack_of(table, weight))
+    solution = solve(problem, temperature)
+    reported = problem.report(solution.parameters, temperature)
+    matrix = oracles.metric_matrix(table.X, metric, weight[:, 0])
+    for fit, own in enumerate((weight / weight.sum(axis=0)).T):
+        expected = oracles.penalized_free_energy(
+            table.X,
+            table.y,
+            temperature * reported["coef"][fit],
+            temperature * reported["intercept"][fit],
+            temperature,
+            0.7,
+            matrix,
+            own,
+        )
+        np.testing.assert_allclose(temperature * solution.value[fit], expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+@pytest.mark.parametrize("metric", METRICS)
+def test_gradient_is_equation_18_corrected(metric, temperature):
+    """At a point that is no minimum: dQ_new / dlambda by loops against the slope of Q_new."""
+    table = gaussian()
+    generator = np.random.default_rng(2)
+    lambda_, intercept = generator.normal(size=(3, 4)), generator.normal(size=3)
+    matrix = oracles.metric_matrix(table.X, metric)
+
+    def energy(shift):
+        return oracles.penalized_free_energy(
+            table.X, table.y, lambda_ + shift[:, :-1], intercept + shift[:, -1], temperature, 0.7, matrix
+        )
+
+    by_lambda, by_intercept = oracles.penalized_gradient(
+        table.X, table.y, lambda_, intercept, temperature, 0.7, matrix
+    )
+    slopes = oracles.slope(energy, np.zeros((3, 5)), step=1e-4 * min(1, temperature)).reshape(3, 5)
+    np.testing.assert_allclose(np.column_stack([by_lambda, by_intercept]), slopes, rtol=1e-5, atol=1e-7)
+
+
+def test_a_pass_over_some_fits_equals_those_of_the_whole_stack():
+    table = gaussian()
+    problem = InnerProduct().prepare(stack_of(table, uneven_weights(len(table.y))))
+    point = near_start(problem, 1.0)
+    some = np.array([2, 0])
+    for part, whole in zip(problem.objective(point[some], 1.0, some), problem.objective(point, 1.0), strict=True):
+        np.testing.assert_allclose(part, whole[some], rtol=1e-12)
+
+
+def test_blocks_of_rows_add_up(monkeypatch):
+    table = gaussian()
+    weight = fold_masks(len(table.y))
+    picks = Picks(np.array([0, 3, 6, 7, 50, 119]), np.array([1, 2, 0, 1, 2, 1]))
+
+    problem = InnerProduct().prepare(stack_of(table, weight))
+    parameters = near_start(problem, 0.5)
+
+    def passes():
+        observation = problem.observe(parameters, 0.5, picks)
+        return *problem.objective(parameters, 0.5), observation.loss, observation.entropy, observation.picked_logits
+
+    whole = passes()
+    monkeypatch.setattr(DenseDesign, "block_rows", lambda self, n_fits: 7)
+    for part, expected in zip(passes(), whole, strict=True):
+        np.testing.assert_allclose(part, expected, rtol=1e-10, atol=1e-13)
+
+
+def test_observation_is_loss_entropy_and_the_picked_logits():
+    table = gaussian()
+    weight = fold_masks(len(table.y))
+    problem = InnerProduct().prepare(stack_of(table, weight))
+    parameters = near_start(problem, 0.5)
+    picks = Picks(np.array([1, 1, 4]), np.array([0, 2, 1]))
+    observation = problem.observe(parameters, 0.5, picks)
+    reported = problem.report(parameters, 0.5)
+    for fit, own in enumerate((weight / weight.sum(axis=0)).T):
+        scores = logits(table, reported["coef"][fit], reported["intercept"][fit])
+        np.testing.assert_allclose(observation.loss[fit], oracles.free_energy(scores, table.y, 1.0, own), rtol=1e-10)
+        np.testing.assert_allclose(observation.entropy[fit], oracles.mean_entropy(scores, 1.0, own), rtol=1e-10)
+    for row, fit, picked in zip(picks.rows, picks.fits, observation.picked_logits, strict=True):
+        own = table.X[row] @ reported["coef"][fit].T + reported["intercept"][fit]
+        np.testing.assert_allclose(picked - picked.mean(), own - own.mean(), atol=1e-10)
+
+
+# --- the minimum ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+@pytest.mark.parametrize("make", [gaussian, two_classes, rare_class], ids=lambda make: make.__name__)
+def test_euclidean_minimum_is_that_of_penalized_likelihood(make, temperature):
+    table = make()
+    coef, intercept = optimum(table, temperature, l2_strength=0.1, metric="euclidean")
+    expected = oracles.multinomial_optimum(table.X, table.y, 0.1 * temperature * np.eye(table.X.shape[1]))
+    np.testing.assert_allclose(coef[0], expected.coef, atol=1e-6)
+    np.testing.assert_allclose(logits(table, coef[0], intercept[0]), logits(table, *expected[:2]), atol=1e-6)
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+@pytest.mark.parametrize("metric", METRICS)
+def test_minimum_without_intercept(metric, temperature):
+    """Rows are not centred then: "covariance" whitens their second moment about the origin."""
+    table = standardized(gaussian()) if metric == "covariance" else gaussian()
+    coef, intercept = optimum(table, temperature, l2_strength=0.1, metric=metric, fit_intercept=False)
+    strength = 0.1 * temperature * oracles.metric_matrix(table.X, metric)
+    expected = oracles.multinomial_optimum(table.X, table.y, strength, fit_intercept=False)
+    np.testing.assert_allclose(coef[0], expected.coef, atol=1e-6)
+    np.testing.assert_array_equal(intercept[0], 0)
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+def test_diagonal_metric_is_euclidean_on_columns_divided_by_their_standard_deviation(temperature):
+    table = gaussian()
+    coef, _ = optimum(table, temperature, l2_strength=0.1, metric="diagonal")
+    strength = 0.1 * temperature * np.eye(4)
+    expected = oracles.multinomial_optimum(table.X / table.X.std(axis=0), table.y, strength)
+    np.testing.assert_allclose(coef[0] * table.X.std(axis=0), expected.coef, atol=1e-6)
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+def test_covariance_metric_is_euclidean_on_whitened_columns(temperature):
+    table = gaussian()
+    _, covariance = oracles.moments(table.X)
+    root = np.linalg.cholesky(covariance)
+    whitened = np.linalg.solve(root, table.X.T).T
+    coef, _ = optimum(table, temperature, l2_strength=0.1, metric="covariance")
+    expected = oracles.multinomial_optimum(whitened, table.y, 0.1 * temperature * np.eye(4))
+    np.testing.assert_allclose(coef[0] @ root, expected.coef, atol=1e-6)
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+def test_covariance_metric_does_not_see_affine_maps(temperature):
+    table = gaussian()
+    map_ = np.random.default_rng(3).normal(size=(4, 4)) * np.array([1e-4, 1, 1, 1e4])
+    mapped = replace(table, X=table.X @ map_ + np.array([1.0, 2.0, 3.0, 4e4]))
+    plain = logits(table, *(array[0] for array in optimum(table, temperature, metric="covariance")))
+    other = logits(mapped, *(array[0] for array in optimum(mapped, temperature, metric="covariance")))
+    np.testing.assert_allclose(other, plain, atol=1e-6)
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+def test_diagonal_metric_does_not_see_units(temperature):
+    plain, scaled = gaussian(), badly_scaled()
+    expected = logits(plain, *(array[0] for array in optimum(plain, temperature, metric="diagonal")))
+    other = logits(scaled, *(array[0] for array in optimum(scaled, temperature, metric="diagonal")))
+    np.testing.assert_allclose(other, expected, atol=1e-6)
+
+
+def test_euclidean_metric_sees_units():
+    plain, scaled = gaussian(), replace(gaussian(), X=10 * gaussian().X)
+    expected = logits(plain, *(array[0] for array in optimum(plain, 1.0, metric="euclidean")))
+    other = logits(scaled, *(array[0] for array in optimum(scaled, 1.0, metric="euclidean")))
+    assert np.abs(other - expected).max() > 0.1
+
+
+@pytest.mark.parametrize(("make", "metric"), [(gaussian, "diagonal"), (text, "euclidean")])
+def test_auto_metric_is_diagonal_for_dense_and_euclidean_for_sparse_rows(make, metric):
+    for automatic, named in zip(optimum(make(), 0.1), optimum(make(), 0.1, metric=metric), strict=True):
+        np.testing.assert_array_equal(automatic, named)
+
+
+@pytest.mark.parametrize("factor", [1e-3, 7.0])
+def test_minimum_depends_on_the_product_of_strength_and_temperature(factor):
+    table = gaussian()
+    plain = optimum(table, 0.2, l2_strength=0.5)
+    other = optimum(table, 0.2 / factor, l2_strength=0.5 * factor)
+    for array, expected in zip(other, plain, strict=True):
+        np.testing.assert_allclose(array, expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_separable_rows_have_a_finite_minimum(metric):
+    table = separable()
+    matrix = oracles.metric_matrix(table.X, metric)
+    expected = oracles.multinomial_optimum(table.X, table.y, 1e-4 * matrix)
+    coef, intercept = optimum(table, 1e-4, metric=metric)
+    np.testing.assert_allclose(logits(table, coef[0], intercept[0]), logits(table, *expected[:2]), atol=1e-4)
+
+
+def test_constant_columns_get_no_coefficient():
+    table = gaussian()
+    X = np.column_stack([table.X, np.full(len(table.y), 1e6), np.zeros(len(table.y))])
+    coef, _ = optimum(replace(table, X=X), 0.1)
+    plain, _ = optimum(table, 0.1)
+    np.testing.assert_allclose(coef[0][:, :4], plain[0], atol=1e-7)
+    np.testing.assert_allclose(coef[0][:, 4:], 0, atol=1e-12)
+
+
+# --- rows, weights, classes -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_permuting_classes_permutes_the_answer(metric):
+    table = gaussian()
+    order = np.array([2, 0, 1])
+    plain = optimum(table, 0.1, metric=metric)
+    permuted = optimum(replace(table, y=order[table.y]), 0.1, metric=metric)
+    for array, expected in zip(permuted, plain, strict=True):
+        np.testing.assert_allclose(array[0][order], expected[0], atol=1e-7)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("make", [gaussian, text], ids=lambda make: make.__name__)
+def test_weight_two_equals_the_row_twice(make, metric):
+    table = make()
+    counts = 1 + (np.arange(len(table.y)) % 3 == 0)
+    rows = np.repeat(np.arange(len(table.y)), counts)
+    doubled = replace(table, X=table.X[rows], y=table.y[rows])
+    weighted = optimum(table, 0.1, counts[:, None], metric=metric)
+    for array, expected in zip(weighted, optimum(doubled, 0.1, metric=metric), strict=True):
+        np.testing.assert_allclose(array, expected, atol=1e-6)
+
+
+def test_weight_zero_equals_no_row():
+    table = gaussian()
+    kept = np.arange(len(table.y)) % 4 != 0
+    weighted = optimum(table, 0.1, kept[:, None].astype(float))
+    removed = optimum(replace(table, X=table.X[kept], y=table.y[kept]), 0.1)
+    for array, expected in zip(weighted, removed, strict=True):
+        np.testing.assert_allclose(array, expected, atol=1e-7)
+
+
+def test_hot_temperature_does_not_see_units():
+    plain, scaled = (InnerProduct().prepare(stack_of(make())).hot_temperature() for make in (gaussian, badly_scaled))
+    np.testing.assert_allclose(scaled, plain, rtol=1e-6)
+
+
+@pytest.mark.parametrize("missing", [0, 2])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_a_class_missing_from_a_fold_stays_finite(missing, fit_intercept):
+    table = gaussian()
+    weight = np.column_stack([np.ones(len(table.y)), table.y != missing]).astype(float)
+    problem = InnerProduct(fit_intercept=fit_intercept).prepare(stack_of(table, weight))
+    point = near_start(problem, 0.1)
+    slopes = slope_of_stack(problem.objective, point, 0.1)
+    np.testing.assert_allclose(slopes, problem.objective(point, 0.1)[1], rtol=1e-7, atol=1e-8)
+    reported = problem.report(solve(problem, 0.1).parameters, 0.1)
+    posterior = oracles.posterior(logits(table, reported["coef"][1], reported["intercept"][1]), 1.0)
+    assert np.isfinite(reported["coef"]).all()
+    assert np.isfinite(reported["intercept"]).all()
+    assert posterior[table.y != missing, missing].mean() < (0.02 if fit_intercept else 0.3)
+
+
+def test_folds_equal_fits_of_their_own_rows():
+    """In the euclidean metric nothing of a fold comes from the rows it leaves out."""
+    table = gaussian()
+    weight = fold_masks(len(table.y), 3)
+    coef, intercept = optimum(table, 0.05, weight, metric="euclidean")
+    for fit in range(4):
+        kept = weight[:, fit] > 0
+        expected = optimum(replace(table, X=table.X[kept], y=table.y[kept]), 0.05, metric="euclidean")
+        np.testing.assert_allclose(coef[fit], expected[0][0], atol=1e-7)
+        np.testing.assert_allclose(intercept[fit], expected[1][0], atol=1e-6)
+
+
+# --- backends ---------------------------------------------------------------------------------------
+
+
+BACKENDS = {
+    "float32": lambda X: X.astype(np.float32),
+    "csr_matrix": sparse.csr_matrix,
+    "csr_array": sparse.csr_array,
+    "csr_float32": lambda X: sparse.csr_array(X.astype(np.float32)),
+}
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("make", [text, wide_text], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_backend_equals_dense_double_precision(backend, make, metric):
+    """Word counts are whole numbers, so single precision holds them exactly."""
+    table = make()
+    rows = table.X.toarray()
+    weight = fold_masks(len(rows))
+    expected = optimum(replace(table, X=rows), 0.02, weight, metric=metric)
+    stored = optimum(replace(table, X=BACKENDS[backend](rows)), 0.02, weight, metric=metric)
+    for array, own in zip(stored, expected, strict=True):
+        np.testing.assert_allclose(array, own, atol=1e-6)
+
+
+def test_sparse_rows_in_blocks_equal_the_whole(monkeypatch):
+    expected = optimum(text(), 0.02)
+    monkeypatch.setattr(CsrDesign, "block_rows", lambda self, n_fits: 7)
+    for array, own in zip(optimum(text(), 0.02), expected, strict=True):
+        np.testing.assert_allclose(array, own, atol=1e-8)
+
+
+@pytest.mark.parametrize("temperature", [3.0, 0.05])
+@pytest.mark.parametrize("metric", ["euclidean", "diagonal"])
+@pytest.mark.parametrize("make", [wide, wide_text], ids=lambda make: make.__name__)
+def test_row_span_equals_the_primal_minimum(make, metric, temperature):
+    """More columns than rows: solved in the span of the rows, the answer is that of all columns."""
+    table = make()
+    rows = dense(table.X)
+    assert rows.shape[1] > rows.shape[0]
+    problem = InnerProduct(metric=metric).prepare(stack_of(table))
+    assert problem.span is not None
+    coef, intercept = optimum(table, temperature, metric=metric)
+    used = rows.std(axis=0) > 0
+    matrix = oracles.metric_matrix(rows[:, used], metric)
+    expected = oracles.multinomial_optimum(rows[:, used], table.y, temperature * matrix)
+    np.testing.assert_allclose(coef[0][:, used], expected.coef, atol=1e-6)
+    np.testing.assert_allclose(coef[0][:, ~used], 0, atol=1e-12)
+    np.testing.assert_allclose(intercept[0], expected.intercept, atol=1e-5)
+
+
+def test_row_span_equals_the_problem_it_embeds():
+    """Four columns turned into sixty by a rotation: the minimum turns with them."""
+    table = gaussian(n_samples=50)
+    rotation = np.linalg.qr(np.random.default_rng(5).normal(size=(60, 60)))[0][:4]
+    turned = replace(table, X=table.X @ rotation)
+    plain, intercept = optimum(table, 0.1, metric="euclidean")
+    coef, turned_intercept = optimum(turned, 0.1, metric="euclidean")
+    np.testing.assert_allclose(coef[0], plain[0] @ rotation, atol=1e-7)
+    np.testing.assert_allclose(turned_intercept[0], intercept[0], atol=1e-7)
+
+
+# --- errors -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"l2_strength": 0}, "l2_strength must be positive. Got 0."),
+        ({"l2_strength": -0.5}, "l2_strength must be positive. Got -0.5."),
+        ({"l2_strength": np.nan}, "l2_strength must be positive. Got nan."),
+        ({"metric": "manhattan"}, "metric must be one of .* Got 'manhattan'."),
+    ],
+)
+def test_impossible_settings_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        InnerProduct(**settings).prepare(stack_of(gaussian()))

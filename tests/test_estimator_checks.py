@@ -1,0 +1,21 @@
+"""scikit-learn's own checks, on every estimator."""
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from annealed import AnnealedClassifier, DistanceADA, InnerProductADA
+from annealed.objectives import Quadratic
+
+ESTIMATORS = [
+    InnerProductADA(),
+    DistanceADA(),
+    DistanceADA(anchor=0, solver="scg"),
+    AnnealedClassifier(),
+    AnnealedClassifier(Quadratic()),
+]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks(ESTIMATORS)
+def test_scikit_learn_check(estimator, check):
+    check(estimator)
