@@ -13,7 +13,7 @@ from scipy import linalg
 
 from annealed.design.base import Design
 
-WIDEST_EIGENPROBLEM = 2500  # beyond this many columns (or rows) a dense eigenbasis costs more than it saves
+WIDEST_EIGENPROBLEM = 1000  # beyond this many columns (or rows) a dense eigenbasis costs more than it saves
 SMALLEST_EIGENVALUE = 1e-13  # relative: below it a direction is rounding noise of the Gram matrix
 
 

@@ -52,8 +52,8 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         ``annealed.objectives``, or an instance of your own subclass of ``ScoreFamily``.
     schedule : "auto", array-like of temperatures, or Schedule, default="auto"
         "auto" finds a hot end from the data and cools until validation has clearly passed its best.
-    solver : {"auto", "lbfgs", "newton", "scg"} or Solver, default="auto"
-        How one temperature is minimized; "auto" is Newton where Hessians are cheap, else L-BFGS.
+    solver : {"auto", "lbfgs", "newton", "scg", "subspace"} or Solver, default="auto"
+        How one temperature is minimized; "auto" goes by the problem's shape.
     selection : {"cv", "holdout", "last"} or float, default="cv"
         How the temperature is chosen: by folds; by a held-out fifth of the rows, or the validation set given to
         ``fit``; the last one of the schedule; or this very temperature. The final fit always uses all rows.
@@ -200,6 +200,7 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         max_iter, is_intended = self._iteration_bound()
         schedule, solver = self._schedule(), make_solver(self.solver, problem)
         with blas_threads(problem.design):
+            problem = solver.adapt(problem, self.tol)
             steps = anneal(problem, schedule, solver, judge, tol=self.tol, max_iter=max_iter)
 
         chosen = self._choose(steps, judge)

@@ -1,10 +1,11 @@
 """Families of discriminant functions: each a free energy at a temperature."""
 
-from annealed.objectives.base import Form, Objective, Observation, Picks, Problem
+from annealed.objectives.base import Form, Objective, Observation, Picks, Problem, SmoothProblem
 from annealed.objectives.distance import Distance
 from annealed.objectives.family import ScoreFamily
 from annealed.objectives.inner_product import InnerProduct
 from annealed.objectives.quadratic import Quadratic
+from annealed.objectives.representer import RepresenterProblem, RowPreconditioner
 
 FAMILIES = (InnerProduct, Distance, Quadratic)
 
@@ -18,5 +19,8 @@ __all__ = [
     "Picks",
     "Problem",
     "Quadratic",
+    "RepresenterProblem",
+    "RowPreconditioner",
     "ScoreFamily",
+    "SmoothProblem",
 ]

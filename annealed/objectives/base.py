@@ -63,16 +63,14 @@ class Form(ABC):
 
 
 class Problem(ABC):
-    """A family bound to rows: a stack of penalized mean log-likelihoods.
+    """A family bound to rows, as a path sees it: a stack of fits with a minimum at every temperature.
 
-    The objective of fit s is `loss_s + 1/2 sum_k strength_k (parameter_k - anchor_k)^2`; a solver may treat the
-    two parts apart. `temperature_free` says that the loss part, as a function of the parameters, is the same at
-    every temperature, so curvature learnt at one serves the next.
+    `temperature_free` says that the loss part of the objective, as a function of the parameters, is the same at
+    every temperature; `extrapolates` that minima move smoothly enough with temperature to be predicted.
     """
 
     temperature_free = False
-    has_hessian = False  # whether `objective_and_hessian` is there
-    extrapolates = True  # whether minima move smoothly enough with temperature to be predicted
+    extrapolates = True
     form: Form
 
     def __init__(self, design: Design):
@@ -80,13 +78,42 @@ class Problem(ABC):
         self.n_fits = design.n_fits
         self.n_classes = design.n_classes
         self.class_shares = design.class_weight_sums()
-        self.class_variance = self.class_shares * (1 - self.class_shares)
-
-    # -- what a family defines ------------------------------------------------------------------------------
 
     @abstractmethod
     def start(self, temperature: float) -> np.ndarray:
         """Parameters before the first temperature."""
+
+    @abstractmethod
+    def observe(self, parameters, temperature, picks: Picks) -> Observation:
+        """One pass that solves nothing: loss and entropy of every fit, and picked logits."""
+
+    @abstractmethod
+    def report(self, parameters, temperature, fits=slice(None)) -> dict[str, np.ndarray]:
+        """Named arrays in the user's units with a leading axis of fits, e.g. coef and intercept of the logits."""
+
+    @abstractmethod
+    def hot_temperature(self) -> float:
+        """A temperature at which every posterior is near the prior."""
+
+    def carry(self, parameters, temperature, new_temperature):
+        """The same scores at another temperature; families free of temperature keep the same logits instead."""
+        return parameters if self.temperature_free else parameters * (temperature / new_temperature)
+
+
+class SmoothProblem(Problem):
+    """A stack of penalized mean log-likelihoods with gradients, as a solver sees it.
+
+    The objective of fit s is `loss_s + 1/2 sum_k strength_k (parameter_k - anchor_k)^2`; a solver may treat the
+    two parts apart.
+    """
+
+    has_hessian = False  # whether `objective_and_hessian` is there
+
+    def __init__(self, design: Design):
+        super().__init__(design)
+        self.class_variance = self.class_shares * (1 - self.class_shares)
+
+    # -- what a family defines ------------------------------------------------------------------------------
 
     @abstractmethod
     def forward(self, parameters, temperature, fits) -> Any:
@@ -112,9 +139,9 @@ class Problem(ABC):
     def curvature(self, temperature, fits) -> np.ndarray:
         """A rough diagonal of the loss part's Hessian, (n_fits, n_parameters): the preconditioner."""
 
-    @abstractmethod
-    def report(self, parameters, temperature, fits=slice(None)) -> dict[str, np.ndarray]:
-        """Named arrays in the user's units with a leading axis of fits, e.g. coef and intercept of the logits."""
+    def certificate(self, gradient, value, temperature, fits) -> np.ndarray:
+        """Bound on the relative suboptimality where the family has one; zero where it does not."""
+        return np.zeros(len(value))
 
     @property
     def n_parameters(self) -> int:
@@ -123,14 +150,6 @@ class Problem(ABC):
     def gradient_noise(self) -> float:
         """What rounding leaves of a gradient entry that should be zero."""
         return ROUNDING
-
-    def carry(self, parameters, temperature, new_temperature):
-        """The same scores at another temperature; families free of temperature keep the same logits instead."""
-        return parameters if self.temperature_free else parameters * (temperature / new_temperature)
-
-    def certificate(self, gradient, value, temperature, fits) -> np.ndarray:
-        """Bound on the relative suboptimality where the family has one; zero where it does not."""
-        return np.zeros(len(value))
 
     # -- what every family gets -----------------------------------------------------------------------------
 
@@ -157,7 +176,7 @@ class Problem(ABC):
         return loss + 0.5 * np.sum(pull * offset, axis=1), loss_gradient + pull, loss_gradient
 
     def observe(self, parameters, temperature, picks: Picks) -> Observation:
-        """One pass that solves nothing: loss, entropy and class variance of every fit, and picked logits."""
+        """Also learns the class variances, for `curvature` at the next temperature."""
         state = self.forward(parameters, temperature, slice(None))
         picked = np.empty((len(picks.rows), self.n_classes))
 

@@ -26,7 +26,7 @@ import numpy as np
 from scipy import sparse
 
 from annealed.design import Design
-from annealed.objectives.base import Form, Objective, Problem
+from annealed.objectives.base import Form, Objective, SmoothProblem
 from annealed.objectives.linear import spread_of_columns
 
 
@@ -74,7 +74,7 @@ class FamilyForm(Form):
         return self.family.scores(X, arrays["parameters"]) / temperature
 
 
-class FamilyProblem(Problem):
+class FamilyProblem(SmoothProblem):
     """Solved in `parameters / temperature`, so that the gradient is the paper's dQ / dtheta."""
 
     def __init__(self, design: Design, family: ScoreFamily, random_state):

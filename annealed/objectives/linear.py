@@ -23,7 +23,7 @@ from annealed.design.coordinates import (
     principal_coordinates,
 )
 from annealed.objectives import gibbs
-from annealed.objectives.base import HOT_LOGIT, ROUNDING, Form, Problem
+from annealed.objectives.base import HOT_LOGIT, ROUNDING, Form, SmoothProblem
 
 METRICS = ("auto", "euclidean", "diagonal", "covariance")
 MISSING_CLASS_WEIGHT = 0.5  # rows' worth of evidence for a class that a fit has no row of
@@ -36,7 +36,7 @@ class LinearForm(Form):
         return X @ arrays["coef"].T + arrays["intercept"]
 
 
-class LinearProblem(Problem):
+class LinearProblem(SmoothProblem):
     """Logits `(x - center) @ coef + intercept`, solved in coordinates of `x - center`."""
 
     form: Form = LinearForm()
@@ -117,7 +117,11 @@ class PenalizedLinearProblem(LinearProblem):
 
     def start(self, temperature):
         coef = np.zeros((self.n_fits, self.n_classes, self.coordinates.rank))
-        return self._join(coef, np.log(self.class_shares + self.missing))
+        return self._join(coef, self.start_intercept())
+
+    def start_intercept(self):
+        """Log priors, (n_fits, n_classes), where there are intercepts."""
+        return np.log(self.class_shares + self.missing) if self.fit_intercept else np.zeros_like(self.class_shares)
 
     def forward(self, parameters, temperature, fits):
         coef, intercept = self._split(parameters)
@@ -224,9 +228,7 @@ def spread_of_columns(design: Design):
 
 def spans_fewer_than_columns(design: Design) -> bool:
     """Whether to solve in the span of the rows: columns outnumber rows and the Gram matrix is affordable."""
-    if design.n_features <= design.n_rows:
-        return False
-    return not sparse.issparse(design.X) or design.n_rows <= WIDEST_EIGENPROBLEM
+    return design.n_rows < design.n_features and design.n_rows <= WIDEST_EIGENPROBLEM
 
 
 def missing_class_weight(class_shares, total_weight):

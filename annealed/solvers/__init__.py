@@ -1,32 +1,54 @@
 """One minimum at one temperature, one file a method."""
 
-from annealed.objectives import Problem
+from scipy import sparse
+
+from annealed.design.coordinates import WIDEST_EIGENPROBLEM
+from annealed.objectives import Problem, SmoothProblem
+from annealed.objectives.linear import PenalizedLinearProblem
 from annealed.solvers.base import Solution, Solver
 from annealed.solvers.lbfgs import LBFGS
 from annealed.solvers.newton import Newton
+from annealed.solvers.subspace import Subspace
 from annealed.solvers.scaled_conjugate_gradient import ScaledConjugateGradient
 
-SOLVERS = {"lbfgs": LBFGS, "newton": Newton, "scg": ScaledConjugateGradient}
+SOLVERS = {"lbfgs": LBFGS, "newton": Newton, "scg": ScaledConjugateGradient, "subspace": Subspace}
 MOST_NEWTON_PARAMETERS = 256
 MOST_NEWTON_WORK = 3e8  # multiplications for the Hessians of one pass
 
-__all__ = ["LBFGS", "SOLVERS", "Newton", "ScaledConjugateGradient", "Solution", "Solver", "make_solver"]
+__all__ = ["LBFGS", "SOLVERS", "Newton", "ScaledConjugateGradient", "Solution", "Solver", "Subspace", "make_solver"]
 
 
-def make_solver(solver, problem: Problem) -> Solver:
-    """A solver from its name, or the solver itself; "auto" is Newton where Hessians are cheap, else L-BFGS."""
+def make_solver(solver, problem: SmoothProblem) -> Solver:
+    """A solver from its name, or the solver itself; "auto" goes by the problem's shape."""
     if isinstance(solver, Solver):
         return solver
     if solver == "auto":
-        solver = "newton" if _has_cheap_hessian(problem) else "lbfgs"
+        solver = _by_shape(problem)
     if solver not in SOLVERS:
         raise ValueError(f"solver must be one of {('auto', *SOLVERS)} or a Solver. Got {solver!r}.")
     if solver == "newton" and not problem.has_hessian:
         raise ValueError('solver="newton" needs a family with a Hessian, such as InnerProduct(). Use "lbfgs".')
+    if solver == "subspace" and not _has_row_form(problem):
+        raise ValueError('solver="subspace" needs the inner-product family in raw columns. Use "lbfgs".')
     return SOLVERS[solver]()
 
 
+def _by_shape(problem):
+    """Combinations of rows where an eigenbasis is out of reach, Newton where Hessians are cheap, else L-BFGS."""
+    if _has_row_form(problem) and problem.design.n_features > WIDEST_EIGENPROBLEM:
+        if sparse.issparse(problem.design.X) or problem.design.n_rows < problem.design.n_features:
+            return "subspace"
+    return "newton" if _has_cheap_hessian(problem) else "lbfgs"
+
+
+def _has_row_form(problem):
+    """Whether the penalty is |coef|^2 in scaled columns, so that combinations of rows hold the optimum."""
+    return isinstance(problem, PenalizedLinearProblem) and problem.span is None and problem.coordinates.basis.ndim == 1
+
+
 def _has_cheap_hessian(problem):
+    if not problem.has_hessian:
+        return False
     n_parameters = problem.n_parameters
     work = problem.n_fits * problem.design.n_rows * n_parameters**2
-    return problem.has_hessian and n_parameters <= MOST_NEWTON_PARAMETERS and work <= MOST_NEWTON_WORK
+    return n_parameters <= MOST_NEWTON_PARAMETERS and work <= MOST_NEWTON_WORK

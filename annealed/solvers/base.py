@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from annealed.objectives import Problem
+from annealed.objectives import Problem, SmoothProblem
 
 SUBOPTIMALITY_SHARE = 0.01  # a certified relative suboptimality is held under this share of `tol`
 ROUNDING = 64 * np.finfo(np.float64).eps  # progress below this, relative to the value, is not progress
@@ -32,6 +32,10 @@ class Solver(BaseEstimator, ABC):
     def minimize(self, problem: Problem, start, temperature, *, tol, max_iter, memory) -> Solution:
         """Minimize from `start`; `memory` is what `new_memory` made, kept from one temperature to the next."""
 
+    def adapt(self, problem: Problem, tol) -> Problem:
+        """The problem in the terms this solver works in; most take it as it is."""
+        return problem
+
     def new_memory(self, problem: Problem):
         """State a path carries along for the solver; most need none."""
         return None
@@ -41,7 +45,7 @@ def largest_entry(gradient):
     return np.abs(gradient).max(axis=1)
 
 
-def is_solved(problem: Problem, value, gradient, temperature, tol, fits):
+def is_solved(problem: SmoothProblem, value, gradient, temperature, tol, fits):
     """Gradient within `tol` entry by entry, and its certified relative suboptimality where a family has one.
 
     A gradient that is nothing but rounding is solved whatever the tolerance.

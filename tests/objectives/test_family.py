@@ -1,0 +1,182 @@
+"""Families of one's own: the user writes scores and their pullback, the rest follows."""
+
+from dataclasses import replace
+
+import numpy as np
+import oracles
+import pytest
+from problems import Loudness, Radial, fold_masks, gaussian, rare_class, solve, stack_of, text, two_classes
+from scipy import sparse
+
+from annealed.objectives import Picks, ScoreFamily
+
+FAMILIES = [Radial, Loudness]
+
+
+class Slacker(ScoreFamily):
+    """A plain inner product without intercept, started at zero: pADA without intercept on standardized rows."""
+
+    def start(self, X, labels, n_classes, random_state):
+        return np.zeros((n_classes, X.shape[1]))
+
+    def scores(self, X, parameters):
+        return X @ parameters.T
+
+    def pullback(self, X, parameters, residual):
+        return residual.T @ X
+
+
+class Wandering(Slacker):
+    """Started at random."""
+
+    def start(self, X, labels, n_classes, random_state):
+        return np.random.RandomState(random_state).normal(size=(n_classes, X.shape[1]))
+
+
+def standard_rows(table):
+    return (table.X - table.X.mean(axis=0)) / table.X.std(axis=0)
+
+
+def near_start(problem, temperature):
+    start = problem.start(temperature)
+    return start + 0.2 / temperature * np.random.default_rng(0).normal(size=start.shape)
+
+
+@pytest.mark.parametrize("temperature", [20.0, 1.0, 0.3])
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("make", [gaussian, two_classes], ids=lambda make: make.__name__)
+def test_gradient_is_the_slope(make, family, temperature):
+    table = make()
+    problem = family(l2_strength=0.7).prepare(stack_of(table, fold_masks(len(table.y))), 0)
+    point = near_start(problem, temperature)
+    _, gradient, loss_gradient = problem.objective(point, temperature)
+    for part, expected in [(problem.objective, gradient), (problem.loss, loss_gradient)]:
+        slopes = oracles.slope(lambda shift, part=part: part(point + shift, temperature)[0], np.zeros(point.shape[1]))
+        np.testing.assert_allclose(slopes, expected, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array])
+def test_gradient_is_the_slope_on_sparse_rows(kind):
+    table = text(kind)
+    problem = Loudness().prepare(stack_of(table, fold_masks(len(table.y))), 0)
+    point = near_start(problem, 1.0)
+    slopes = oracles.slope(lambda shift: problem.objective(point + shift, 1.0)[0], np.zeros(point.shape[1]))
+    np.testing.assert_allclose(slopes, problem.objective(point, 1.0)[1], rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("temperature", [20.0, 1.0, 0.3])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_value_is_equation_9_with_the_pull_to_the_start(family, temperature):
+    table = gaussian()
+    weight = fold_masks(len(table.y))
+    problem = family(l2_strength=0.7).prepare(stack_of(table, weight), 0)
+    point = near_start(problem, temperature)
+    value, _, _ = problem.objective(point, temperature)
+    parameters = problem.report(point, temperature)["parameters"]
+    rows = standard_rows(table)
+    for fit, own in enumerate((weight / weight.sum(axis=0)).T):
+        scores = family().scores(rows, parameters[fit])
+        used = own > 0
+        start = family().start(rows[used], table.y[used], 3, None)
+        pull = 0.35 * np.sum((parameters[fit] - start) ** 2)
+        expected = oracles.free_energy(scores, table.y, temperature, own) + pull
+        np.testing.assert_allclose(temperature * value[fit], expected, rtol=1e-10)
+
+
+def test_an_inner_product_of_ones_own_is_the_inner_product_family():
+    table = gaussian()
+    problem = Slacker(l2_strength=0.5).prepare(stack_of(table), 0)
+    parameters = problem.report(solve(problem, 0.2).parameters, 0.2)["parameters"][0]
+    expected = oracles.multinomial_optimum(standard_rows(table), table.y, 0.1 * np.eye(4), fit_intercept=False)
+    np.testing.assert_allclose(parameters / 0.2, expected.coef, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_form_gives_the_logits_a_pass_gives(family):
+    table = gaussian()
+    problem = family().prepare(stack_of(table), 0)
+    point = near_start(problem, 0.3)
+    picks = Picks(np.arange(9), np.zeros(9, dtype=int))
+    picked = problem.observe(point, 0.3, picks).picked_logits
+    arrays = {name: array[0] for name, array in problem.report(point, 0.3).items()}
+    np.testing.assert_allclose(problem.form.logits(table.X[:9], arrays, 0.3), picked, atol=1e-10)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_pass_over_some_fits_equals_those_of_the_whole_stack(family):
+    table = gaussian()
+    problem = family().prepare(stack_of(table, fold_masks(len(table.y))), 0)
+    point = near_start(problem, 1.0)
+    some = np.array([2, 0])
+    for part, whole in zip(problem.objective(point[some], 1.0, some), problem.objective(point, 1.0), strict=True):
+        np.testing.assert_allclose(part, whole[some], rtol=1e-12)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_same_scores_are_carried_to_another_temperature(family):
+    table = gaussian()
+    problem = family().prepare(stack_of(table), 0)
+    point = near_start(problem, 2.0)
+    carried = problem.carry(point, 2.0, 0.5)
+    expected = problem.report(point, 2.0)["parameters"]
+    np.testing.assert_allclose(problem.report(carried, 0.5)["parameters"], expected, rtol=1e-12)
+
+
+def test_permuting_classes_permutes_the_answer():
+    table = gaussian()
+    order = np.array([2, 0, 1])
+    plain, permuted = (
+        problem.report(solve(problem, 2.0).parameters, 2.0)["parameters"][0]
+        for problem in (
+            Radial().prepare(stack_of(own), 0) for own in (table, replace(table, y=order[table.y]))
+        )
+    )
+    np.testing.assert_allclose(permuted[order], plain, atol=1e-6)
+
+
+def test_weight_two_equals_the_row_twice():
+    """For a family whose start does not depend on the rows: a start sees rows, not weights."""
+    table = gaussian()
+    counts = 1 + (np.arange(len(table.y)) % 3 == 0)
+    rows = np.repeat(np.arange(len(table.y)), counts)
+    doubled = replace(table, X=table.X[rows], y=table.y[rows])
+    weighted, expected = (
+        problem.report(solve(problem, 0.2).parameters, 0.2)["parameters"]
+        for problem in (
+            Slacker().prepare(stack_of(table, counts[:, None]), 0),
+            Slacker().prepare(stack_of(doubled), 0),
+        )
+    )
+    np.testing.assert_allclose(weighted, expected, atol=1e-7)
+
+
+def test_single_precision_rows_equal_double():
+    table = gaussian()
+    single = replace(table, X=table.X.astype(np.float32))
+    double = replace(table, X=single.X.astype(np.float64))
+    problems = [Radial().prepare(stack_of(own), 0) for own in (single, double)]
+    first, second = (problem.report(solve(problem, 2.0).parameters, 2.0)["parameters"] for problem in problems)
+    np.testing.assert_allclose(first, second, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_hot_temperature_makes_the_posterior_nearly_uniform(family):
+    table = rare_class()
+    problem = family().prepare(stack_of(table), 0)
+    hot = problem.hot_temperature()
+    arrays = {name: array[0] for name, array in problem.report(problem.start(hot), hot).items()}
+    posterior = oracles.posterior(problem.form.logits(table.X, arrays, hot), 1.0)
+    assert np.sqrt(np.mean((posterior - 1 / 3) ** 2, axis=0)).max() < 0.1
+
+
+def test_random_start_repeats_with_its_seed():
+    problems = [Wandering().prepare(stack_of(gaussian()), seed) for seed in (0, 0, 1)]
+    first, again, other = (problem.start(1.0) for problem in problems)
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - other).max() > 0
+
+
+@pytest.mark.parametrize("strength", [0, -1.0])
+def test_impossible_strength_is_refused(strength):
+    with pytest.raises(ValueError, match=f"l2_strength must be positive. Got {strength}"):
+        Radial(l2_strength=strength).prepare(stack_of(gaussian()), 0)

@@ -1,0 +1,220 @@
+"""Schedules: exact temperatures, clear errors, and when the adaptive one stops."""
+
+import numpy as np
+import pytest
+
+from annealed.schedules import (
+    AdaptiveSchedule,
+    ExponentialSchedule,
+    FixedSchedule,
+    UntilSchedule,
+    check_temperature,
+    make_schedule,
+)
+
+
+def visited(schedule, hot=8.0):
+    return list(schedule.temperatures(lambda: hot))
+
+
+def never_hot():
+    raise AssertionError("the hot end was asked for without need")
+
+
+# --- temperatures -----------------------------------------------------------------------------------
+
+
+def test_exponential_multiplies_by_the_rate_down_to_the_stop():
+    assert visited(ExponentialSchedule(4.0, cooling_rate=0.5, stop=0.25)) == [4.0, 2.0, 1.0, 0.5, 0.25]
+
+
+def test_exponential_visits_nothing_below_its_stop():
+    assert visited(ExponentialSchedule(4.0, cooling_rate=0.5, stop=0.3)) == [4.0, 2.0, 1.0, 0.5]
+
+
+def test_exponential_reaches_a_stop_that_rounding_would_miss():
+    schedule = ExponentialSchedule(1.0, cooling_rate=0.1, stop=1e-3)
+    np.testing.assert_allclose(visited(schedule), [1, 0.1, 0.01, 0.001], rtol=1e-14)
+
+
+def test_exponential_takes_its_start_from_the_data():
+    assert visited(ExponentialSchedule(cooling_rate=0.5, stop=2.0), hot=8.0) == [8.0, 4.0, 2.0]
+
+
+def test_exponential_with_a_start_leaves_the_data_alone():
+    assert list(ExponentialSchedule(1.0, cooling_rate=0.5, stop=0.5).temperatures(never_hot)) == [1.0, 0.5]
+
+
+def test_exponential_may_be_a_single_temperature():
+    assert visited(ExponentialSchedule(1.0, stop=1.0)) == [1.0]
+
+
+def test_fixed_is_visited_hot_to_cold_each_once():
+    assert list(FixedSchedule([0.1, 10, 1.0, 10]).temperatures(never_hot)) == [10.0, 1.0, 0.1]
+
+
+def test_fixed_gives_plain_floats():
+    assert {type(temperature) for temperature in visited(FixedSchedule(np.float32([1, 2])))} == {float}
+
+
+def test_adaptive_cools_geometrically_from_the_hot_end():
+    schedule = AdaptiveSchedule(n_temperatures=4, cooling_rate=0.5)
+    assert visited(schedule, hot=8.0) == [8.0, 4.0, 2.0, 1.0]
+
+
+def test_until_ends_at_its_temperature():
+    schedule = UntilSchedule(FixedSchedule([4, 2, 1]), 1.5)
+    assert visited(schedule) == [4.0, 2.0, 1.5]
+
+
+def test_until_does_not_visit_its_temperature_twice():
+    assert visited(UntilSchedule(FixedSchedule([4, 2, 1]), 2.0)) == [4.0, 2.0]
+
+
+def test_until_goes_on_where_the_other_schedule_ended():
+    assert visited(UntilSchedule(FixedSchedule([4, 2]), 0.5)) == [4.0, 2.0, 0.5]
+
+
+def test_until_hotter_than_the_schedule_is_one_temperature():
+    assert visited(UntilSchedule(FixedSchedule([4, 2]), 9.0)) == [9.0]
+
+
+# --- making one -------------------------------------------------------------------------------------
+
+
+def test_auto_is_adaptive():
+    assert isinstance(make_schedule("auto"), AdaptiveSchedule)
+
+
+@pytest.mark.parametrize("temperatures", [[1.0, 0.5], (1.0, 0.5), np.array([1.0, 0.5])])
+def test_temperatures_make_a_fixed_schedule(temperatures):
+    assert visited(make_schedule(temperatures)) == [1.0, 0.5]
+
+
+def test_a_schedule_is_kept():
+    schedule = ExponentialSchedule()
+    assert make_schedule(schedule) is schedule
+
+
+# --- errors -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [0, -0.5, np.nan, np.inf, True, "hot", None])
+def test_temperature_must_be_a_positive_number(value):
+    with pytest.raises(ValueError, match=f"temperature must be a positive number. Got {value!r}."):
+        check_temperature(value)
+
+
+@pytest.mark.parametrize("value", [0.0, -2.0, np.nan, np.inf])
+def test_fixed_refuses_what_is_no_temperature(value):
+    with pytest.raises(ValueError, match=f"every temperature of the schedule must be a positive number. Got {value!r}."):
+        visited(FixedSchedule([1.0, value]))
+
+
+def test_fixed_refuses_an_empty_list():
+    with pytest.raises(ValueError, match="at least one temperature. Got an empty list."):
+        visited(FixedSchedule([]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"start": -1.0}, "start must be a positive number. Got -1.0."),
+        ({"start": 1.0, "stop": 0}, "stop must be a positive number. Got 0."),
+        ({"start": 1.0, "cooling_rate": 0}, "cooling_rate must be a positive number. Got 0."),
+        ({"start": 1.0, "cooling_rate": 1.0}, "cooling_rate must be below 1 .* Got 1.0."),
+        ({"start": 1.0, "cooling_rate": 1.5}, "cooling_rate must be below 1 .* Got 1.5."),
+        ({"start": 0.1, "stop": 0.5}, "start must not be colder than stop. Got start=0.1, stop=0.5."),
+    ],
+)
+def test_exponential_refuses_impossible_settings(settings, message):
+    with pytest.raises(ValueError, match=message):
+        visited(ExponentialSchedule(**settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"cooling_rate": -0.1}, "cooling_rate must be a positive number. Got -0.1."),
+        ({"cooling_rate": 1.0}, "cooling_rate must be below 1 .* Got 1.0."),
+        ({"n_temperatures": 0}, "n_temperatures must be .* Got 0."),
+        ({"n_temperatures": -3}, "n_temperatures must be .* Got -3."),
+    ],
+)
+def test_adaptive_refuses_impossible_settings(settings, message):
+    with pytest.raises(ValueError, match=message):
+        visited(AdaptiveSchedule(**settings))
+
+
+def test_until_refuses_what_is_no_temperature():
+    with pytest.raises(ValueError, match="selection must be a positive number. Got -1."):
+        visited(UntilSchedule(FixedSchedule([1.0]), -1))
+
+
+@pytest.mark.parametrize("schedule", ["linear", 1.0, [[1.0, 0.5]]])
+def test_what_is_no_schedule_is_refused(schedule):
+    with pytest.raises(ValueError, match='schedule must be "auto".*Got '):
+        make_schedule(schedule)
+
+
+# --- when to stop -----------------------------------------------------------------------------------
+
+
+def should_stop(means, noise=0.0, train_loss=None):
+    """Whether the adaptive schedule stops after these mean scores of five folds."""
+    folds = noise * np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
+    scores = [mean + (folds if index % 2 else folds[::-1]) for index, mean in enumerate(means)]
+    train_loss = np.linspace(1, 0.1, len(means)) if train_loss is None else train_loss
+    return AdaptiveSchedule().should_stop(scores, list(train_loss))
+
+
+def rising(n):
+    return list(np.linspace(-1.0, -0.5, n))
+
+
+def test_goes_on_while_validation_improves():
+    assert not any(should_stop(rising(30)[:n]) for n in range(1, 31))
+
+
+def test_stops_when_validation_has_clearly_passed_its_best():
+    assert should_stop([*rising(10), *np.linspace(-0.52, -0.9, 8)])
+
+
+def test_does_not_stop_right_after_the_best():
+    assert not should_stop([*rising(20), -0.6, -0.7])
+
+
+def test_does_not_stop_in_the_first_temperatures_whatever_they_say():
+    assert not any(should_stop(list(np.linspace(-0.1, -1.0, n))) for n in range(1, 12))
+
+
+def test_a_fall_within_the_noise_of_the_folds_is_no_fall():
+    past_the_best = [*rising(10), *np.linspace(-0.501, -0.51, 9)]
+    assert not should_stop(past_the_best, noise=0.2)
+    assert should_stop(past_the_best, noise=0.0)
+
+
+def test_stops_when_validation_no_longer_moves():
+    assert should_stop([*rising(10), *[-0.5] * 8])
+
+
+def test_slow_improvement_is_no_standstill():
+    assert not should_stop([*rising(10), *np.linspace(-0.5, -0.499, 8)])
+
+
+@pytest.mark.parametrize(("cold", "stops"), [(-0.505, False), (-0.52, True)])
+def test_with_one_fold_a_fall_of_two_percent_is_clear(cold, stops):
+    means = [*rising(10), *np.linspace(-0.501, cold, 8)]
+    scores = [np.array([mean]) for mean in means]
+    assert AdaptiveSchedule().should_stop(scores, list(np.linspace(1, 0.1, len(means)))) == stops
+
+
+@pytest.mark.parametrize(("tail", "stops"), [([0.1] * 6, True), (list(np.linspace(0.1, 0.05, 6)), False)])
+def test_without_validation_a_training_loss_that_stands_still_is_the_end(tail, stops):
+    losses = [*np.linspace(1, 0.2, 10), *tail]
+    assert AdaptiveSchedule().should_stop([None] * len(losses), losses) == stops
+
+
+@pytest.mark.parametrize("schedule", [ExponentialSchedule(), FixedSchedule([1.0])])
+def test_only_the_adaptive_schedule_stops_by_itself(schedule):
+    assert not schedule.should_stop([np.zeros(5)] * 30, [1.0] * 30)

@@ -1,0 +1,353 @@
+"""Every solver: the minimum of a convex problem, a falling free energy, a stack that equals its fits alone."""
+
+import numpy as np
+import oracles
+import pytest
+from problems import (
+    Loudness,
+    Radial,
+    badly_scaled,
+    fold_masks,
+    gaussian,
+    rare_class,
+    separable,
+    solve,
+    stack_of,
+    standardized,
+    two_classes,
+)
+
+from annealed.objectives import Distance, InnerProduct, Quadratic
+from annealed.solvers import LBFGS, SOLVERS, ScaledConjugateGradient, make_solver
+
+CONVEX = [gaussian, badly_scaled, two_classes, rare_class, separable]
+FAMILIES = {
+    "inner_product": InnerProduct(),
+    "distance": Distance(),
+    "literal_distance": Distance(anchor=0, init="zero"),
+    "quadratic": Quadratic(),
+    "radial": Radial(),
+    "loudness": Loudness(),
+}
+
+
+class Alone:
+    """One fit of a stack as a problem of its own, in the coordinates of the stack."""
+
+    n_fits = 1
+
+    def __init__(self, problem, fit):
+        self.problem, self.fit = problem, fit
+
+    def __getattr__(self, name):
+        return getattr(self.problem, name)
+
+    def _own(self, fits):
+        return np.full(len(np.arange(1)[fits]), self.fit)
+
+    def start(self, temperature):
+        return self.problem.start(temperature)[[self.fit]]
+
+    def objective(self, parameters, temperature, fits=slice(None)):
+        return self.problem.objective(parameters, temperature, self._own(fits))
+
+    def objective_and_hessian(self, parameters, temperature, fits):
+        return self.problem.objective_and_hessian(parameters, temperature, self._own(fits))
+
+    def penalty(self, temperature, fits):
+        return self.problem.penalty(temperature, self._own(fits))
+
+    def curvature(self, temperature, fits):
+        return self.problem.curvature(temperature, self._own(fits))
+
+    def certificate(self, gradient, value, temperature, fits):
+        return self.problem.certificate(gradient, value, temperature, self._own(fits))
+
+
+class Recorder:
+    """A problem that keeps every point a solver asked for, and its value."""
+
+    def __init__(self, problem):
+        self.problem = problem
+        self.visited = []
+
+    def __getattr__(self, name):
+        return getattr(self.problem, name)
+
+    def _record(self, parameters, values, fits):
+        for fit, point, value in zip(np.arange(self.problem.n_fits)[fits], parameters, values, strict=True):
+            self.visited.append((fit, point.copy(), value))
+
+    def objective(self, parameters, temperature, fits=slice(None)):
+        answer = self.problem.objective(parameters, temperature, fits)
+        self._record(parameters, answer[0], fits)
+        return answer
+
+    def objective_and_hessian(self, parameters, temperature, fits):
+        answer = self.problem.objective_and_hessian(parameters, temperature, fits)
+        self._record(parameters, answer[0], fits)
+        return answer
+
+    def value_at(self, fit, point):
+        return next(value for own, other, value in self.visited if own == fit and np.array_equal(other, point))
+
+
+class Stumbling(Recorder):
+    """A problem whose value is infinite in the second and third pass: every fit's first step fails."""
+
+    def _record(self, parameters, values, fits):
+        self.visited.append(len(values))
+        if len(self.visited) in (2, 3):
+            values[:] = np.inf
+
+
+def prepared(family, table, n_folds=2):
+    return family.prepare(stack_of(table, fold_masks(len(table.y), n_folds)), 0)
+
+
+def solvers_for(family):
+    has_hessian = isinstance(family, InnerProduct | Quadratic)
+    return [name for name in SOLVERS if has_hessian or name != "newton"]
+
+
+def family_and_solver():
+    return [(family, solver) for family in FAMILIES for solver in solvers_for(FAMILIES[family])]
+
+
+def minimize(problem, solver, temperature, start=None, tol=1e-12, max_iter=1000):
+    solver = SOLVERS[solver]()
+    start = problem.start(temperature) if start is None else start
+    memory = solver.new_memory(problem)
+    return solver.minimize(problem, start, temperature, tol=tol, max_iter=max_iter, memory=memory)
+
+
+# --- the minimum ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("temperature", [1.0, 0.02])
+@pytest.mark.parametrize("make", CONVEX, ids=lambda make: make.__name__)
+def test_reaches_the_minimum_of_a_convex_problem(make, temperature, solver):
+    table = make()
+    problem = InnerProduct(metric="diagonal").prepare(stack_of(table))
+    solution = minimize(problem, solver, temperature, tol=1e-7, max_iter=20000)
+    assert solution.converged.all()
+    expected = oracles.multinomial_optimum(standardized(table).X, table.y, temperature * np.eye(table.X.shape[1]))
+    np.testing.assert_allclose(solution.value[0], expected.value, rtol=1e-9)
+    reported = problem.report(solution.parameters, temperature)
+    np.testing.assert_allclose(reported["coef"][0] * table.X.std(axis=0), expected.coef, atol=1e-5)
+
+
+@pytest.mark.parametrize(("family", "solver"), family_and_solver())
+def test_solution_tells_the_truth(family, solver):
+    """Value and gradient norm are those of the returned parameters, converged those within the tolerance."""
+    problem = prepared(FAMILIES[family], gaussian())
+    solution = minimize(problem, solver, 2.0, tol=1e-5)
+    value, gradient, _ = problem.objective(solution.parameters, 2.0)
+    np.testing.assert_allclose(solution.value, value, rtol=1e-10)
+    np.testing.assert_allclose(solution.gradient_norm, np.abs(gradient).max(axis=1), atol=1e-9)
+    assert solution.converged.all()
+    assert solution.gradient_norm.max() <= 1e-5
+
+
+@pytest.mark.parametrize(("family", "solver"), family_and_solver())
+def test_iterations_are_bounded_and_counted(family, solver):
+    problem = prepared(FAMILIES[family], gaussian())
+    solution = minimize(problem, solver, 0.5, max_iter=2)
+    assert solution.n_iter.tolist() == [2, 2, 2]
+    assert not solution.converged.any()
+
+
+@pytest.mark.parametrize(("family", "solver"), family_and_solver())
+def test_a_solved_start_is_left_alone(family, solver):
+    problem = prepared(FAMILIES[family], gaussian())
+    solved = minimize(problem, "lbfgs", 2.0, tol=1e-9, max_iter=5000)
+    again = minimize(problem, solver, 2.0, start=solved.parameters, tol=1e-5)
+    assert again.n_iter.tolist() == [0, 0, 0]
+    np.testing.assert_array_equal(again.parameters, solved.parameters)
+
+
+# --- a falling free energy --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("temperature", [20.0, 0.3])
+@pytest.mark.parametrize(("family", "solver"), family_and_solver())
+def test_free_energy_never_rises_within_a_solve(family, solver, temperature):
+    """A solve cut after k iterations is the first k iterations of the whole one."""
+    problem = Recorder(prepared(FAMILIES[family], gaussian(n_samples=60)))
+    values = []
+    for max_iter in range(25):
+        solution = minimize(problem, solver, temperature, max_iter=max_iter)
+        values.append([problem.value_at(fit, point) for fit, point in enumerate(solution.parameters)])
+        problem.visited.clear()
+    rises = np.diff(values, axis=0) / np.abs(values[0])
+    assert rises.max() <= 1e-13
+    assert (values[-1] < np.array(values[0])).all()
+
+
+@pytest.mark.parametrize(("family", "solver"), family_and_solver())
+def test_no_visited_point_is_better_than_the_one_returned(family, solver):
+    problem = Recorder(prepared(FAMILIES[family], gaussian(n_samples=60)))
+    solution = minimize(problem, solver, 2.0, tol=1e-6)
+    for fit, _, value in problem.visited:
+        assert solution.value[fit] <= value + 1e-9 * abs(value)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_survives_an_iteration_in_which_every_fit_fails(solver):
+    problem = prepared(InnerProduct(), gaussian(n_samples=60))
+    solution = minimize(Stumbling(problem), solver, 0.5, tol=1e-6)
+    assert solution.converged.all()
+    np.testing.assert_allclose(solution.value, solve(problem, 0.5).value, rtol=1e-8)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_survives_a_tolerance_below_rounding(solver):
+    """Every step fails in the end: the best point is returned, converged or not."""
+    problem = prepared(InnerProduct(), two_classes())
+    solution = minimize(problem, solver, 1.0, tol=1e-30, max_iter=300)
+    np.testing.assert_allclose(solution.value, solve(problem, 1.0).value, rtol=1e-12)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_reaches_the_minimum_from_far_away(solver):
+    problem = prepared(InnerProduct(), gaussian(n_samples=60))
+    start = 30 * np.random.default_rng(0).normal(size=problem.start(0.1).shape)
+    solution = minimize(problem, solver, 0.1, start=start, tol=1e-6, max_iter=5000)
+    assert solution.converged.all()
+    np.testing.assert_allclose(solution.value, solve(problem, 0.1).value, rtol=1e-8)
+
+
+# --- stacks -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("family", "solver"), family_and_solver())
+def test_a_stack_equals_each_fit_alone(family, solver):
+    problem = prepared(FAMILIES[family], gaussian(n_samples=60), n_folds=3)
+    stacked = minimize(problem, solver, 2.0, tol=1e-6)
+    for fit in range(problem.n_fits):
+        alone = minimize(Alone(problem, fit), solver, 2.0, tol=1e-6)
+        assert abs(int(alone.n_iter[0]) - int(stacked.n_iter[fit])) <= 1
+        np.testing.assert_allclose(alone.value[0], stacked.value[fit], rtol=1e-9)
+        np.testing.assert_allclose(alone.parameters[0], stacked.parameters[fit], atol=1e-4)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_first_iterations_of_a_stack_are_those_of_each_fit_alone(solver):
+    problem = prepared(InnerProduct(), gaussian(n_samples=60), n_folds=3)
+    for max_iter in range(1, 5):
+        stacked = minimize(problem, solver, 0.1, max_iter=max_iter)
+        for fit in range(problem.n_fits):
+            alone = minimize(Alone(problem, fit), solver, 0.1, max_iter=max_iter)
+            expected = problem.report(stacked.parameters, 0.1)["coef"][fit]
+            np.testing.assert_allclose(problem.report(alone.parameters, 0.1)["coef"][0], expected, rtol=1e-8, atol=1e-11)
+
+
+# --- scaled conjugate gradient ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("temperature", [20.0, 0.3])
+@pytest.mark.parametrize("family", ["inner_product", "distance", "literal_distance", "radial"])
+def test_scaled_conjugate_gradient_is_netlabs_step_by_step(family, temperature):
+    n_iterations = 12
+    problem = prepared(FAMILIES[family], gaussian(n_samples=60))
+    start = problem.start(temperature)
+    expected = [
+        oracles.scaled_conjugate_gradient(one_fit(problem, fit, temperature), start[fit], n_iterations)
+        for fit in range(problem.n_fits)
+    ]
+    for done in range(1, n_iterations + 1):
+        solution = minimize(problem, "scg", temperature, tol=1e-300, max_iter=done)
+        for fit in range(problem.n_fits):
+            point, value = expected[fit][done - 1]
+            np.testing.assert_allclose(solution.parameters[fit], point, rtol=1e-6, atol=1e-9)
+            np.testing.assert_allclose(solution.value[fit], value, rtol=1e-10)
+
+
+def one_fit(problem, fit, temperature):
+    def value_and_gradient(point):
+        value, gradient, _ = problem.objective(point[None], temperature, np.array([fit]))
+        return value[0], gradient[0]
+
+    return value_and_gradient
+
+
+def test_scaled_conjugate_gradient_turns_to_steepest_descent_after_as_many_successes_as_parameters():
+    """Two classes and one column: few parameters, so the restart falls into the first dozen iterations."""
+    problem = prepared(InnerProduct(fit_intercept=False), two_classes(n_features=2))
+    assert problem.start(0.1).shape[1] == 4
+    visited = oracles.scaled_conjugate_gradient(one_fit(problem, 0, 0.1), problem.start(0.1)[0], 9)
+    for done, (point, _) in enumerate(visited, start=1):
+        solution = minimize(problem, "scg", 0.1, tol=1e-300, max_iter=done)
+        np.testing.assert_allclose(solution.parameters[0], point, rtol=1e-6, atol=1e-10)
+
+
+# --- memory carried over temperatures ---------------------------------------------------------------
+
+
+def test_memory_carried_over_temperatures_gives_the_answer_of_a_cold_start():
+    problem = prepared(InnerProduct(), gaussian())
+    solver = LBFGS()
+    memory = solver.new_memory(problem)
+    point = problem.start(1.0)
+    for temperature in np.geomspace(10, 1e-3, 9):
+        carried = solver.minimize(problem, point, temperature, tol=1e-9, max_iter=2000, memory=memory)
+        assert carried.converged.all()
+        point = carried.parameters
+        cold = solve(problem, temperature, tol=1e-9)
+        np.testing.assert_allclose(carried.value, cold.value, rtol=1e-11)
+        first, second = (problem.report(own.parameters, temperature)["coef"] for own in (carried, cold))
+        np.testing.assert_allclose(first, second, atol=1e-5 * np.abs(second).max())
+
+
+def test_memory_carried_over_temperatures_saves_iterations():
+    problem = prepared(InnerProduct(), gaussian())
+    solver = LBFGS()
+    memory = solver.new_memory(problem)
+    settings = {"tol": 1e-8, "max_iter": 2000}
+    first = solver.minimize(problem, problem.start(0.1), 0.1, memory=memory, **settings)
+    carried = solver.minimize(problem, first.parameters, 0.05, memory=memory, **settings)
+    forgetful = solver.minimize(problem, first.parameters, 0.05, memory=solver.new_memory(problem), **settings)
+    assert carried.n_iter.max() < forgetful.n_iter.max()
+
+
+@pytest.mark.parametrize("family", ["distance", "radial"])
+def test_memory_is_forgotten_where_the_loss_depends_on_temperature(family):
+    problem = prepared(FAMILIES[family], gaussian())
+    solver = LBFGS()
+    memory = solver.new_memory(problem)
+    solver.minimize(problem, problem.start(5.0), 5.0, tol=1e-6, max_iter=500, memory=memory)
+    carried = solver.minimize(problem, problem.start(1.0), 1.0, tol=1e-6, max_iter=500, memory=memory)
+    fresh = minimize(problem, "lbfgs", 1.0, tol=1e-6, max_iter=500)
+    np.testing.assert_array_equal(carried.parameters, fresh.parameters)
+
+
+@pytest.mark.parametrize("memory_size", [1, 3, 30])
+def test_any_memory_size_reaches_the_minimum(memory_size):
+    problem = prepared(InnerProduct(), gaussian())
+    expected = solve(problem, 0.05)
+    np.testing.assert_allclose(solve(problem, 0.05, LBFGS(memory_size=memory_size)).value, expected.value, rtol=1e-10)
+
+
+# --- choosing a solver ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_solver_by_name(name):
+    problem = prepared(InnerProduct(), gaussian())
+    assert type(make_solver(name, problem)) is SOLVERS[name]
+
+
+def test_solver_itself_is_kept():
+    solver = ScaledConjugateGradient()
+    assert make_solver(solver, prepared(Distance(), gaussian())) is solver
+
+
+def test_unknown_solver_is_refused():
+    with pytest.raises(ValueError, match="solver must be one of .*'lbfgs'.* Got 'adam'."):
+        make_solver("adam", prepared(InnerProduct(), gaussian()))
+
+
+def test_newton_without_a_hessian_is_refused():
+    with pytest.raises(ValueError, match="newton.*Hessian.*lbfgs"):
+        make_solver("newton", prepared(Distance(), gaussian()))

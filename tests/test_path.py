@@ -1,0 +1,333 @@
+"""The annealing path: what it records, how it prints, and what it says between its temperatures."""
+
+import copy
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import oracles
+import pytest
+from problems import Radial, badly_scaled, gaussian, solve, stack_of, two_classes, wide
+
+from annealed import AnnealedClassifier, AnnealingPath, DistanceADA, InnerProductADA
+from annealed.objectives import Distance, InnerProduct
+from annealed.path import Judgement, anneal
+from annealed.schedules import FixedSchedule
+from annealed.selection import NO_PICKS
+from annealed.solvers import LBFGS
+
+LADDER = 4.0 * 0.7 ** np.arange(12)
+
+
+@pytest.fixture(scope="module")
+def model():
+    table = gaussian()
+    return InnerProductADA(schedule=LADDER, cv=3, tol=1e-8).fit(table.X, table.y)
+
+
+@pytest.fixture(scope="module")
+def path(model):
+    return model.path_
+
+
+def remade(path, **changes):
+    return replace(path, **changes)
+
+
+# --- what it records --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [gaussian, two_classes, wide], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA])
+def test_every_array_has_one_entry_per_temperature(estimator, make):
+    table = make()
+    path = estimator(schedule=[2.0, 1.0, 0.5], cv=2).fit(table.X, table.y).path_
+    n_classes, n_features = table.n_classes, table.X.shape[1]
+    assert isinstance(path, AnnealingPath)
+    assert len(path) == 3
+    assert path.temperatures.tolist() == [2.0, 1.0, 0.5]
+    assert path.coef.shape == (3, n_classes, n_features)
+    assert path.intercept.shape == (3, n_classes)
+    assert path.validation_score.shape == (3, 2)
+    one_each = ["free_energy", "entropy", "train_score", "posterior_scale", "n_iter", "seconds", "gradient_norm"]
+    assert {getattr(path, name).shape for name in [*one_each, "converged"]} == {(3,)}
+    assert path.converged.all()
+    assert (path.seconds > 0).all()
+    if estimator is DistanceADA:
+        assert path.means.shape == (3, n_classes, n_features)
+
+
+def test_absent_arrays_are_none_and_unknown_names_are_errors(path):
+    assert path.means is None
+    with pytest.raises(AttributeError, match="'AnnealingPath' object has no attribute 'lambda_'"):
+        _ = path.lambda_
+
+
+def test_a_family_of_ones_own_has_parameters_only():
+    table = gaussian()
+    path = AnnealedClassifier(Radial(), [2.0, 1.0], selection="last").fit(table.X, table.y).path_
+    assert path.parameters.shape == (2, 3, 4)
+    assert path.coef is None
+
+
+@pytest.mark.parametrize("make", [gaussian, badly_scaled, two_classes, wide], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("metric", ["euclidean", "diagonal"])
+def test_free_energy_is_equation_17_at_the_recorded_parameters(make, metric):
+    table = make()
+    if make is badly_scaled and metric == "euclidean":
+        pytest.skip("sixteen orders of magnitude of units are what the diagonal metric is for")
+    model = InnerProductADA(schedule=[2.0, 0.3, 0.05], l2_strength=0.6, metric=metric, cv=2, tol=1e-7)
+    path = model.fit(table.X, table.y).path_
+    matrix = oracles.metric_matrix(table.X, metric)
+    for index, temperature in enumerate(path.temperatures):
+        lambda_, intercept = temperature * path.coef[index], temperature * path.intercept[index]
+        expected = oracles.penalized_free_energy(table.X, table.y, lambda_, intercept, temperature, 0.6, matrix)
+        np.testing.assert_allclose(path.free_energy[index], expected, rtol=1e-7)
+
+
+def test_free_energy_of_distances_is_equation_9_with_priors_and_pull():
+    table = gaussian()
+    path = DistanceADA(schedule=[5.0, 1.0], shrinkage=0.0, anchor=0.8, selection="last", tol=1e-7)
+    path = path.fit(table.X, table.y).path_
+    covariance = oracles.pooled_covariance(table.X, table.y)
+    prior = np.bincount(table.y) / len(table.y)
+    for index, temperature in enumerate(path.temperatures):
+        offsets = path.means[index] - oracles.class_means(table.X, table.y)
+        pull = 0.4 * sum(p * own @ np.linalg.solve(covariance, own) for p, own in zip(prior, offsets, strict=True))
+        scores = oracles.distance_scores(table.X, path.means[index], covariance) + temperature * np.log(prior)
+        expected = oracles.free_energy(scores, table.y, temperature) + pull
+        np.testing.assert_allclose(path.free_energy[index], expected, rtol=1e-9)
+
+
+def test_entropy_and_train_score_are_those_of_the_recorded_logits(path):
+    table = gaussian()
+    for index in range(len(path)):
+        logits = table.X @ path.coef[index].T + path.intercept[index]
+        np.testing.assert_allclose(path.entropy[index], oracles.mean_entropy(logits, 1.0), rtol=1e-6)
+        np.testing.assert_allclose(-path.train_score[index], oracles.free_energy(logits, table.y, 1.0), rtol=1e-6)
+
+
+def test_entropy_falls_with_temperature(path):
+    assert np.diff(path.entropy).max() < 0
+
+
+def test_free_energy_at_the_minimum_falls_with_temperature(path):
+    assert np.diff(path.free_energy).max() < 0
+
+
+def test_validation_score_is_the_calibrated_log_loss_of_fits_that_did_not_see_the_fold():
+    table = gaussian()
+    folds = np.arange(len(table.y)) % 3
+    splits = [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in range(3)]
+    model = InnerProductADA(schedule=[1.0, 0.1], metric="euclidean", cv=splits, tol=1e-8).fit(table.X, table.y)
+    for index, temperature in enumerate(model.path_.temperatures):
+        for fold, (train, test) in enumerate(splits):
+            strength = temperature * np.eye(4)
+            fit = oracles.multinomial_optimum(table.X[train], table.y[train], strength)
+            logits = model.path_.posterior_scale[index] * (table.X[test] @ fit.coef.T + fit.intercept)
+            expected = -oracles.free_energy(logits, table.y[test], 1.0)
+            np.testing.assert_allclose(model.path_.validation_score[index, fold], expected, rtol=1e-5)
+
+
+def test_posterior_scale_is_the_best_one_under_its_prior():
+    """At every temperature `loss(exp(s) * logits) + 2 s^2 / n_rows` has its minimum there."""
+    table = gaussian()
+    folds = np.arange(len(table.y)) % 3
+    splits = [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in range(3)]
+    model = InnerProductADA(schedule=[3.0, 0.3, 0.01], metric="euclidean", cv=splits, tol=1e-8).fit(table.X, table.y)
+    for index, temperature in enumerate(model.path_.temperatures):
+        logits = np.zeros((len(table.y), 3))
+        for train, test in splits:
+            fit = oracles.multinomial_optimum(table.X[train], table.y[train], temperature * np.eye(4))
+            logits[test] = table.X[test] @ fit.coef.T + fit.intercept
+
+        def penalized(s, logits=logits):
+            return oracles.free_energy(np.exp(s) * logits, table.y, 1.0) + 2 * s**2 / len(table.y)
+
+        found = np.log(model.path_.posterior_scale[index])
+        assert np.abs(oracles.slope(penalized, np.array(found))).max() < 1e-4
+
+
+def test_without_calibration_the_posterior_scale_is_one():
+    table = gaussian()
+    path = InnerProductADA(schedule=[1.0, 0.1], cv=2, calibrate=False).fit(table.X, table.y).path_
+    assert path.posterior_scale.tolist() == [1.0, 1.0]
+
+
+def test_chosen_temperature_has_the_best_penalized_validation_score(model, path):
+    penalty = 2 * np.log(path.posterior_scale) ** 2 / len(gaussian().y)
+    means = path.validation_score.mean(axis=1) - penalty
+    assert path.best_index == means.argmax()
+    assert model.temperature_ == path.temperatures[path.best_index]
+    assert model.posterior_scale_ == pytest.approx(path.posterior_scale[path.best_index])
+
+
+# --- walking ----------------------------------------------------------------------------------------
+
+
+class NoJudge:
+    picks = NO_PICKS
+
+    def judge(self, problem, parameters, temperature, observation):
+        return Judgement()
+
+
+@pytest.mark.parametrize("family", [InnerProduct(), Distance()], ids=["inner_product", "distance"])
+def test_every_step_of_the_walk_is_the_minimum_a_cold_start_finds(family):
+    problem = family.prepare(stack_of(gaussian()), 0)
+    steps = anneal(problem, FixedSchedule(LADDER), LBFGS(), NoJudge(), tol=1e-9, max_iter=2000)
+    assert [step.temperature for step in steps] == LADDER.tolist()
+    for step in steps:
+        cold = solve(problem, step.temperature, tol=1e-9)
+        np.testing.assert_allclose(step.solution.value, cold.value, rtol=1e-11)
+        for name, array in problem.report(cold.parameters, step.temperature).items():
+            np.testing.assert_allclose(step.arrays[name], array[0], atol=1e-6 * np.abs(array).max())
+
+
+# --- between its temperatures -----------------------------------------------------------------------
+
+
+def test_at_a_visited_temperature_is_what_was_recorded(path):
+    for index, temperature in enumerate(path.temperatures):
+        arrays, scale = path.at(temperature)
+        np.testing.assert_array_equal(arrays["coef"], path.coef[index])
+        np.testing.assert_array_equal(arrays["intercept"], path.intercept[index])
+        np.testing.assert_allclose(scale, path.posterior_scale[index], rtol=1e-12)
+
+
+@pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA])
+def test_at_a_temperature_between_is_close_to_a_fit_there(estimator):
+    table = gaussian()
+    model = estimator(schedule=LADDER, selection="last", tol=1e-8).fit(table.X, table.y)
+    between = np.sqrt(LADDER[1:] * LADDER[:-1])
+    for temperature in between:
+        real = estimator(schedule=[temperature], selection="last", tol=1e-8).fit(table.X, table.y)
+        difference = model.at(temperature).predict_proba(table.X) - real.predict_proba(table.X)
+        assert np.abs(difference).max() < 1e-3
+
+
+@pytest.mark.parametrize("n_temperatures", [1, 2, 3])
+def test_at_works_on_short_paths(n_temperatures):
+    table = gaussian()
+    ladder = [1.0, 0.5, 0.25][:n_temperatures]
+    path = InnerProductADA(schedule=ladder, selection="last", tol=1e-8).fit(table.X, table.y).path_
+    for index, temperature in enumerate(ladder):
+        np.testing.assert_array_equal(path.at(temperature)[0]["coef"], path.coef[index])
+    if n_temperatures > 1:
+        low, high = np.sort(path.coef[:2], axis=0)
+        middle = path.at(0.7)[0]["coef"]
+        assert (np.abs(middle - (low + high) / 2) <= high - low).all()
+
+
+def test_at_takes_the_ends_though_rounded(path):
+    hot, cold = path.temperatures[0], path.temperatures[-1]
+    np.testing.assert_allclose(path.at(hot * (1 + 1e-12))[0]["coef"], path.coef[0], rtol=1e-9)
+    np.testing.assert_allclose(path.at(cold * (1 - 1e-12))[0]["coef"], path.coef[-1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("temperature", [4.01, 0.05, 1e9])
+def test_at_outside_the_ends_is_an_error_that_names_them(path, temperature):
+    cold = f"{path.temperatures[-1]:.6g}"
+    with pytest.raises(ValueError, match=f"between {cold} and 4. Got {temperature!r}. Refit with a schedule"):
+        path.at(temperature)
+
+
+@pytest.mark.parametrize("temperature", [0, -1.0, np.nan])
+def test_at_refuses_what_is_no_temperature(path, temperature):
+    with pytest.raises(ValueError, match="temperature must"):
+        path.at(temperature)
+
+
+# --- as a record ------------------------------------------------------------------------------------
+
+
+def test_repr_is_a_table_with_the_chosen_row_marked(path):
+    first, header, *rows = repr(path).splitlines()
+    assert first == "AnnealingPath: 12 temperatures, score neg_log_loss"
+    assert header.split() == ["temperature", "free_energy", "entropy", "train_score", "validation_score", "n_iter"]
+    assert len(rows) == 12
+    marked = [index for index, row in enumerate(rows) if row.startswith("->")]
+    assert marked == [path.best_index]
+    chosen = rows[path.best_index].removeprefix("->").split()
+    expected = [
+        path.temperatures[path.best_index],
+        path.free_energy[path.best_index],
+        path.entropy[path.best_index],
+        path.train_score[path.best_index],
+        path.validation_score[path.best_index].mean(),
+        path.n_iter[path.best_index],
+    ]
+    np.testing.assert_allclose([float(word) for word in chosen], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("best_index", [0, 1, 20, 38, 39])
+def test_repr_of_a_long_path_shows_its_ends_and_the_chosen_row(best_index):
+    long = long_path(40, best_index)
+    rows = repr(long).splitlines()[2:]
+    assert len(rows) <= 12
+    temperatures = [float(row.removeprefix("->").split()[0]) for row in rows if row.strip() != "..."]
+    np.testing.assert_allclose([temperatures[0], temperatures[-1]], long.temperatures[[0, -1]], rtol=1e-5)
+    (marked,) = [row for row in rows if row.startswith("->")]
+    np.testing.assert_allclose(float(marked.removeprefix("->").split()[0]), long.temperatures[best_index], rtol=1e-5)
+
+
+def long_path(n_temperatures, best_index):
+    each = np.linspace(1.0, 0.1, n_temperatures)
+    return AnnealingPath(
+        temperatures=np.geomspace(10, 0.1, n_temperatures),
+        arrays={"coef": np.zeros((n_temperatures, 2, 1)), "intercept": np.zeros((n_temperatures, 2))},
+        free_energy=each,
+        entropy=each,
+        train_score=-each,
+        validation_score=None,
+        posterior_scale=np.ones(n_temperatures),
+        n_iter=np.arange(n_temperatures),
+        seconds=each,
+        gradient_norm=each,
+        converged=np.ones(n_temperatures, dtype=bool),
+        best_index=best_index,
+        score_name="neg_log_loss",
+    )
+
+
+def test_to_frame_has_a_row_per_temperature(path):
+    pytest.importorskip("pandas")
+    frame = path.to_frame()
+    assert len(frame) == len(path)
+    np.testing.assert_array_equal(frame["temperature"], path.temperatures)
+    np.testing.assert_array_equal(frame["free_energy"], path.free_energy)
+    np.testing.assert_array_equal(frame["validation_score"], path.validation_score.mean(axis=1))
+    np.testing.assert_array_equal(frame["validation_spread"], path.validation_score.std(axis=1))
+    assert np.flatnonzero(frame["chosen"]).tolist() == [path.best_index]
+
+
+def test_to_frame_without_validation_leaves_its_columns_out():
+    pytest.importorskip("pandas")
+    columns = set(long_path(3, 1).to_frame().columns)
+    assert {"temperature", "entropy", "train_score", "n_iter", "seconds", "converged", "chosen"} <= columns
+    assert not {"validation_score", "validation_spread", "posterior_scale"} & columns
+
+
+def test_equality_looks_at_everything_but_the_clock(path):
+    assert path == remade(path, seconds=path.seconds + 1)
+    assert path != remade(path, best_index=path.best_index + 1)
+    assert path != remade(path, free_energy=path.free_energy + 1e-9)
+    assert path != remade(path, arrays={**path.arrays, "coef": path.coef + 1e-9})
+    assert path != remade(path, arrays={"coef": path.coef})
+    assert path != remade(path, validation_score=None)
+    assert path != "a path"
+
+
+def test_a_path_is_not_hashable_and_not_changeable(path):
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(path)
+    with pytest.raises(AttributeError):
+        path.best_index = 0
+
+
+@pytest.mark.parametrize("round_trip", [lambda own: pickle.loads(pickle.dumps(own)), copy.copy, copy.deepcopy])
+def test_round_trips(path, round_trip):
+    other = round_trip(path)
+    assert other == path
+    assert other.coef.tobytes() == path.coef.tobytes()
+    assert repr(other) == repr(path)
