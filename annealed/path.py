@@ -34,10 +34,13 @@ class Judge(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """One temperature of the walk."""
+    """One temperature of the walk: what is kept of it. Numbers are those of fit 0, the final fit."""
 
     temperature: float
-    solution: Solution
+    value: float
+    gradient_norm: float
+    n_iter: int
+    converged: bool
     observation: Observation
     judgement: Judgement
     arrays: dict[str, np.ndarray]
@@ -48,28 +51,44 @@ def anneal(problem: Problem, schedule, solver: Solver, judge: Judge, *, tol, max
     """Cool a stack of fits, warm-started and predicted from temperature to temperature. Fit 0 is reported."""
     memory = solver.new_memory(problem)
     steps: list[Step] = []
+    recent: list[tuple[float, np.ndarray]] = []
     for temperature in schedule.temperatures(problem.hot_temperature):
         began = perf_counter()
-        start = _predict(problem, steps, temperature)
+        start = _predict(problem, recent, temperature)
         solution = solver.minimize(problem, start, temperature, tol=tol, max_iter=max_iter, memory=memory)
-        observation = problem.observe(solution.parameters, temperature, judge.picks)
-        judgement = judge.judge(problem, solution.parameters, temperature, observation)
-        full = problem.report(solution.parameters[:1], temperature, slice(0, 1))
-        arrays = {name: array[0] for name, array in full.items()}
-        steps.append(Step(temperature, solution, observation, judgement, arrays, perf_counter() - began))
+        recent = [*recent, (temperature, solution.parameters)][-3:]
+        steps.append(_record(problem, temperature, solution, judge, began))
         scores = [step.judgement.scores for step in steps]
         if schedule.should_stop(scores, [float(step.observation.loss[0]) for step in steps]):
             break
     return steps
 
 
-def _predict(problem: Problem, steps: list[Step], temperature):
+def _record(problem: Problem, temperature, solution: Solution, judge: Judge, began) -> Step:
+    """Observe, validate and report one solved temperature."""
+    observation = problem.observe(solution.parameters, temperature, judge.picks)
+    judgement = judge.judge(problem, solution.parameters, temperature, observation)
+    reported = problem.report(solution.parameters[:1], temperature, slice(0, 1))
+    return Step(
+        temperature=temperature,
+        value=float(solution.value[0]),
+        gradient_norm=float(solution.gradient_norm[0]),
+        n_iter=int(solution.n_iter[0]),
+        converged=bool(solution.converged.all()),
+        observation=observation,
+        judgement=judgement,
+        arrays={name: array[0] for name, array in reported.items()},
+        seconds=perf_counter() - began,
+    )
+
+
+def _predict(problem: Problem, recent, temperature):
     """Where the next minimum should lie: the last three carried along a parabola in log temperature."""
-    if not steps:
+    if not recent:
         return problem.start(temperature)
-    known = steps[-3:] if problem.extrapolates else steps[-1:]
-    carried = [problem.carry(step.solution.parameters, step.temperature, temperature) for step in known]
-    places = np.log([step.temperature for step in known])
+    known = recent if problem.extrapolates else recent[-1:]
+    carried = [problem.carry(parameters, own, temperature) for own, parameters in known]
+    places = np.log([own for own, _ in known])
     target = np.log(temperature)
     if len(known) < 3 or places[-1] - target > 2 * (places[-2] - places[-1]):
         return carried[-1]
@@ -121,22 +140,20 @@ class AnnealingPath:
 
     @classmethod
     def from_steps(cls, steps: list[Step], best_index: int, score_name: str, dtype) -> AnnealingPath:
-        validated = steps[0].judgement.scores is not None
-        first = [step.solution for step in steps]
-        train = [step.judgement.train_score for step in steps]
-        loss = [step.observation.loss[0] for step in steps]
+        scores = [step.judgement.scores for step in steps if step.judgement.scores is not None]
+        arrays = {name: np.stack([step.arrays[name] for step in steps]).astype(dtype) for name in steps[0].arrays}
         return cls(
             temperatures=np.array([step.temperature for step in steps]),
-            arrays={name: np.stack([step.arrays[name] for step in steps]).astype(dtype) for name in steps[0].arrays},
-            free_energy=np.array([step.temperature * step.solution.value[0] for step in steps]),
+            arrays=arrays,
+            free_energy=np.array([step.temperature * step.value for step in steps]),
             entropy=np.array([step.observation.entropy[0] for step in steps]),
-            train_score=np.array([-value if score is None else score for score, value in zip(train, loss, strict=True)]),
-            validation_score=np.stack([step.judgement.scores for step in steps]) if validated else None,
+            train_score=np.array([_train_score(step) for step in steps]),
+            validation_score=np.stack(scores) if scores else None,
             posterior_scale=np.array([step.judgement.scale for step in steps]),
-            n_iter=np.array([solution.n_iter[0] for solution in first]),
+            n_iter=np.array([step.n_iter for step in steps]),
             seconds=np.array([step.seconds for step in steps]),
-            gradient_norm=np.array([solution.gradient_norm[0] for solution in first]),
-            converged=np.array([bool(solution.converged.all()) for solution in first]),
+            gradient_norm=np.array([step.gradient_norm for step in steps]),
+            converged=np.array([step.converged for step in steps]),
             best_index=best_index,
             score_name=score_name,
         )
@@ -216,6 +233,12 @@ class AnnealingPath:
         return all(_same(getattr(self, f.name), getattr(other, f.name)) for f in fields(self) if f.name != "seconds")
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _train_score(step: Step) -> float:
+    """The user's scorer on the training rows, or minus their log-loss."""
+    score = step.judgement.train_score
+    return -float(step.observation.loss[0]) if score is None else score
 
 
 def _same(left, right):

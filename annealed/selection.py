@@ -150,7 +150,7 @@ def stratified_splits(n_folds, labels, classes, random_state):
     counts = np.bincount(labels)
     alone = counts[labels] == 1
     if alone.any():
-        names = ", ".join(repr(classes[label]) for label in labels[alone][:5])
+        names = ", ".join(repr(name) for name in classes[labels[alone][:5]].tolist())
         warnings.warn(
             f"{alone.sum()} class(es) with one row, fewer than the {n_folds} folds: {names}. Such rows are kept for "
             "training in every fold, so validation does not see their class.",

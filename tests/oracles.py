@@ -14,8 +14,8 @@ from scipy import optimize
 # --- the Gibbs posterior and the free energy --------------------------------------------------------
 
 
-def posterior(scores, temperature):
-    """Equation (7), row by row, in decimal arithmetic that neither overflows nor underflows."""
+def exact_posterior(scores, temperature):
+    """Equation (7) as printed, in decimal arithmetic that neither overflows nor underflows."""
     rows = []
     with localcontext() as context:
         context.prec = 40
@@ -25,8 +25,17 @@ def posterior(scores, temperature):
     return np.array(rows)
 
 
+def posterior(scores, temperature):
+    """Equation (7), row by row: exp(g_j / T - log_partition)."""
+    rows = []
+    for row in np.asarray(scores, dtype=float).tolist():
+        partition = log_partition(row, temperature)
+        rows.append([exp(score / temperature - partition) for score in row])
+    return np.array(rows)
+
+
 def log_partition(row, temperature):
-    """log sum_j exp(g_j / T) of one row, around its largest score."""
+    """Logarithm of sum_j exp(g_j / T) of one row, around its largest score."""
     largest = max(row)
     return largest / temperature + log(sum(exp((score - largest) / temperature) for score in row))
 

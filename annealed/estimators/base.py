@@ -184,7 +184,9 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         weight = check_weight(sample_weight, len(labels))
         weight = weight * class_weights(self.class_weight, classes, y, sample_weight)
         if (np.bincount(labels, weight) > 0).sum() < 2:
-            raise ValueError("y must hold at least two classes with positive weight. Got one class, the others weigh 0.")
+            raise ValueError(
+                "y must hold at least two classes with positive weight. Got one class, the others weigh 0."
+            )
         generator = check_random_state(self.random_state)
 
         validation_set = self._validation_set(X_val, y_val, sample_weight_val, classes)
@@ -217,7 +219,7 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"rule must be one of {RULES}. Got {self.rule!r}.")
         for name in ("tol", "max_iter"):
             value = getattr(self, name)
-            if not isinstance(value, Real) or not value > 0:
+            if not isinstance(value, Real) or not float(value) > 0:
                 raise ValueError(f"{name} must be a positive number. Got {value!r}.")
         if isinstance(self.selection, str):
             if self.selection not in SELECTIONS:
@@ -292,7 +294,7 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
                 calibrate=self.calibrate,
                 X=X_val,
             )
-            parts = [(0, X_val, y_val, {})]
+            parts: list = [(0, X_val, y_val, {})]
         elif splits:
             picks, folds = fold_picks(splits)
             judge = HeldOut(labels[picks.rows], weight[picks.rows], folds, picks, self.calibrate)

@@ -23,7 +23,7 @@ from sklearn.base import BaseEstimator
 from annealed.design import Block, Design
 from annealed.objectives import gibbs
 
-ROUNDING = 32 * np.finfo(np.float64).eps
+ROUNDING = 256 * np.finfo(np.float64).eps
 HOT_LOGIT = 0.1  # root mean square logit at the hot end of an automatic schedule
 
 

@@ -65,7 +65,7 @@ class Distance(Objective):
             raise ValueError(f"init must be one of {INITS}. Got {self.init!r}.")
         if not self.anchor >= 0:
             raise ValueError(f"anchor must not be negative. Got {self.anchor!r}.")
-        is_fraction = isinstance(self.shrinkage, Real) and 0 <= self.shrinkage <= 1
+        is_fraction = isinstance(self.shrinkage, Real) and 0 <= float(self.shrinkage) <= 1
         if self.shrinkage not in SHRINKAGES and not is_fraction:
             raise ValueError(f"shrinkage must be one of {SHRINKAGES} or in [0, 1]. Got {self.shrinkage!r}.")
         return DistanceProblem(design, self, check_random_state(random_state))
@@ -170,7 +170,8 @@ def _coordinates(design, means, shares, scale, covariance, shrinkage, n_columns)
         _whitening(design, fit, means[fit], shares[fit], scale, covariance, shrinkage, n_columns)
         for fit in range(design.n_fits)
     ]
-    return Coordinates(*(np.stack(parts) for parts in zip(*fits, strict=True)), per_fit=True)
+    basis, inverse, spectrum = (np.stack(parts) for parts in zip(*fits, strict=True))
+    return Coordinates(basis, inverse, spectrum, per_fit=True)
 
 
 def _whitening(design, fit, means, shares, scale, covariance, shrinkage, n_columns):

@@ -6,8 +6,9 @@ flows back to the parameters; annealing, selection, path and scikit-learn's beha
     class Radial(ScoreFamily):
         "Scores are minus the squared distance to a centre per class."
 
-        def start(self, X, labels, n_classes, random_state):
-            return np.stack([X[labels == label].mean(axis=0) for label in range(n_classes)])
+        def start(self, X, labels, weight, n_classes, random_state):
+            rows = [labels == label for label in range(n_classes)]
+            return np.stack([np.average(X[own], axis=0, weights=weight[own]) for own in rows])
 
         def scores(self, X, parameters):
             return -((X[:, None] - parameters) ** 2).sum(axis=2)
@@ -45,8 +46,8 @@ class ScoreFamily(Objective):
         self.l2_strength = l2_strength
 
     @abstractmethod
-    def start(self, X, labels, n_classes, random_state) -> np.ndarray:
-        """Parameters, an array of any shape, before annealing; labels are integers from 0."""
+    def start(self, X, labels, weight, n_classes, random_state) -> np.ndarray:
+        """Parameters, an array of any shape, before annealing; labels are integers from 0, weights sum to one."""
 
     @abstractmethod
     def scores(self, X, parameters) -> np.ndarray:
@@ -93,7 +94,8 @@ class FamilyProblem(SmoothProblem):
         X = self.design.X[used]
         if not sparse.issparse(X):
             X = (X - self.design.center) / self.scale
-        start = self.family.start(X, self.design.labels[used], self.n_classes, random_state)
+        weight = self.design.weight[used, fit]
+        start = self.family.start(X, self.design.labels[used], weight, self.n_classes, random_state)
         return np.asarray(start, dtype=np.float64)
 
     def _unflatten(self, parameters, temperature):

@@ -44,7 +44,7 @@ class RepresenterProblem(Problem):
         self._imaged: np.ndarray | None = None
 
     def split(self, parameters):
-        """alpha (n_rows, n_classes) and intercept (n_classes,) of one fit."""
+        """Alpha (n_rows, n_classes) and intercept (n_classes,) of one fit."""
         return parameters[: -self.n_classes].reshape(-1, self.n_classes), parameters[-self.n_classes :]
 
     def start(self, temperature):

@@ -7,24 +7,26 @@ import numpy as np
 from annealed.schedules.base import Schedule, check_temperature
 
 PATIENCE = 6  # temperatures past the best before "clearly passed" is considered
-FLAT = 1e-4  # relative change that counts as none
+LONG_PATIENCE = 12  # temperatures past the best after which it is taken for passed, however small the fall
+FLAT = 1e-3  # relative change over PATIENCE temperatures that counts as none
 
 
 class AdaptiveSchedule(Schedule):
     """Cool from a hot end found in the data until validation has clearly passed its best.
 
     It stops when the mean validation score has fallen below its best by more than the standard error of their
-    fold-by-fold difference, or the validation score, or without validation the training loss, no longer moves.
+    fold-by-fold difference, when the best lies a dozen temperatures back, or when the validation score (without
+    validation, the training loss) no longer moves.
 
     Parameters
     ----------
-    n_temperatures : int, default=50
+    n_temperatures : int, default=80
         The most temperatures visited.
     cooling_rate : float in (0, 1), default=0.7
         Ratio of one temperature to the one before.
     """
 
-    def __init__(self, *, n_temperatures=50, cooling_rate=0.7):
+    def __init__(self, *, n_temperatures=80, cooling_rate=0.7):
         self.n_temperatures = n_temperatures
         self.cooling_rate = cooling_rate
 
@@ -44,9 +46,9 @@ class AdaptiveSchedule(Schedule):
         scores = np.stack(validation)
         mean = scores.mean(axis=1)
         best = int(np.argmax(mean))
-        if len(mean) - 1 - best < PATIENCE:
-            return _is_flat(mean[-PATIENCE:])
-        return _is_flat(mean[-PATIENCE:]) or _clearly_below(scores[-1], scores[best])
+        since_best = len(mean) - 1 - best
+        is_passed = since_best >= PATIENCE and _clearly_below(scores[-1], scores[best])
+        return is_passed or since_best >= LONG_PATIENCE or _is_flat(mean[-PATIENCE:])
 
 
 def _is_flat(values):

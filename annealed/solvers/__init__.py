@@ -3,13 +3,13 @@
 from scipy import sparse
 
 from annealed.design.coordinates import WIDEST_EIGENPROBLEM
-from annealed.objectives import Problem, SmoothProblem
+from annealed.objectives import Problem
 from annealed.objectives.linear import PenalizedLinearProblem
 from annealed.solvers.base import Solution, Solver
 from annealed.solvers.lbfgs import LBFGS
 from annealed.solvers.newton import Newton
-from annealed.solvers.subspace import Subspace
 from annealed.solvers.scaled_conjugate_gradient import ScaledConjugateGradient
+from annealed.solvers.subspace import Subspace
 
 SOLVERS = {"lbfgs": LBFGS, "newton": Newton, "scg": ScaledConjugateGradient, "subspace": Subspace}
 MOST_NEWTON_PARAMETERS = 256
@@ -18,7 +18,7 @@ MOST_NEWTON_WORK = 3e8  # multiplications for the Hessians of one pass
 __all__ = ["LBFGS", "SOLVERS", "Newton", "ScaledConjugateGradient", "Solution", "Solver", "Subspace", "make_solver"]
 
 
-def make_solver(solver, problem: SmoothProblem) -> Solver:
+def make_solver(solver, problem: Problem) -> Solver:
     """A solver from its name, or the solver itself; "auto" goes by the problem's shape."""
     if isinstance(solver, Solver):
         return solver
@@ -26,7 +26,7 @@ def make_solver(solver, problem: SmoothProblem) -> Solver:
         solver = _by_shape(problem)
     if solver not in SOLVERS:
         raise ValueError(f"solver must be one of {('auto', *SOLVERS)} or a Solver. Got {solver!r}.")
-    if solver == "newton" and not problem.has_hessian:
+    if solver == "newton" and not getattr(problem, "has_hessian", False):
         raise ValueError('solver="newton" needs a family with a Hessian, such as InnerProduct(). Use "lbfgs".')
     if solver == "subspace" and not _has_row_form(problem):
         raise ValueError('solver="subspace" needs the inner-product family in raw columns. Use "lbfgs".')
@@ -47,7 +47,7 @@ def _has_row_form(problem):
 
 
 def _has_cheap_hessian(problem):
-    if not problem.has_hessian:
+    if not getattr(problem, "has_hessian", False):
         return False
     n_parameters = problem.n_parameters
     work = problem.n_fits * problem.design.n_rows * n_parameters**2

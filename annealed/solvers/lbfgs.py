@@ -117,7 +117,7 @@ class _Pairs:
 
     def __init__(self, size, n_fits):
         self.size, self.n_fits = size, n_fits
-        self.steps: np.ndarray | None = None
+        self.steps = np.zeros((0, 0, 0))
         self.clear()
 
     def clear(self):
@@ -125,7 +125,7 @@ class _Pairs:
 
     def add(self, fits, step, change):
         """Keep the pairs whose curvature is clearly positive: convex losses give no others."""
-        if self.steps is None:
+        if not self.steps.size:
             self.steps = np.zeros((self.n_fits, self.size, step.shape[1]))
             self.changes = np.zeros_like(self.steps)
         curvature = np.einsum("sp,sp->s", step, change)

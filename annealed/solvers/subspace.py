@@ -123,7 +123,7 @@ class _Search:
         return self.converged
 
     def _residual(self):
-        """kappa alpha - weight (targets - posterior): the optimum's condition, and minus the fall's direction."""
+        """Kappa alpha - weight (targets - posterior): the optimum's condition, and minus the fall's direction."""
         residual = self.weight[:, None] * self.posterior
         residual[np.arange(len(self.labels)), self.labels] -= self.weight
         return residual + self.kappa * self.alpha
@@ -147,7 +147,8 @@ class _Search:
 
     def _predict(self):
         """The minimum over earlier solutions; the current point is the newest of them."""
-        differences = [(a - self.alpha, z - self.image) for a, z in zip(self.earlier.alphas, self.earlier.images)]
+        earlier = zip(self.earlier.alphas, self.earlier.images, strict=True)
+        differences = [(alpha - self.alpha, image - self.image) for alpha, image in earlier]
         differences = [pair for pair in differences if pair[0].any()]
         alphas = [self.alpha.copy(), *(pair[0] for pair in differences)] if self.alpha.any() else []
         images = [self.image.copy(), *(pair[1] for pair in differences)] if self.alpha.any() else []
@@ -215,7 +216,7 @@ class _Span:
 
     def _newton(self, scalars, intercept, posterior):
         """A Newton step in (scalars, intercept) and the fall it promises; balanced, since scales differ widely."""
-        search, n_scalars = self.search, len(self.flat)
+        search = self.search
         weighted = search.weight[:, None] * posterior
         residual = weighted.copy()
         residual[np.arange(len(search.labels)), search.labels] -= search.weight

@@ -124,7 +124,7 @@ def test_value_with_anchor_adds_priors_and_the_pull_to_the_class_means(temperatu
 
 
 def test_gradient_is_equation_12():
-    """dQ / dmean_j = 2/N sum_i (p_ij - y_ij) S^-1 (x_i - mean_j), by the slope of Q in the user's units."""
+    """Namely 2/N sum_i (p_ij - y_ij) S^-1 (x_i - mean_j), by the slope of Q in the user's units."""
     table = gaussian()
     problem = prepared(table, covariance="pooled", shrinkage=0.0, anchor=0)
     temperature = 3.0

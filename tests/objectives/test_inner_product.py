@@ -119,9 +119,7 @@ def test_gradient_is_equation_18_corrected(metric, temperature):
             table.X, table.y, lambda_ + shift[:, :-1], intercept + shift[:, -1], temperature, 0.7, matrix
         )
 
-    by_lambda, by_intercept = oracles.penalized_gradient(
-        table.X, table.y, lambda_, intercept, temperature, 0.7, matrix
-    )
+    by_lambda, by_intercept = oracles.penalized_gradient(table.X, table.y, lambda_, intercept, temperature, 0.7, matrix)
     slopes = oracles.slope(energy, np.zeros((3, 5)), step=1e-4 * min(1, temperature)).reshape(3, 5)
     np.testing.assert_allclose(np.column_stack([by_lambda, by_intercept]), slopes, rtol=1e-5, atol=1e-7)
 

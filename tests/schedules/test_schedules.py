@@ -107,7 +107,9 @@ def test_temperature_must_be_a_positive_number(value):
 
 @pytest.mark.parametrize("value", [0.0, -2.0, np.nan, np.inf])
 def test_fixed_refuses_what_is_no_temperature(value):
-    with pytest.raises(ValueError, match=f"every temperature of the schedule must be a positive number. Got {value!r}."):
+    with pytest.raises(
+        ValueError, match=f"every temperature of the schedule must be a positive number. Got {value!r}."
+    ):
         visited(FixedSchedule([1.0, value]))
 
 

@@ -1,0 +1,174 @@
+"""Bad input gets a clear error before any work: what is wrong, the value, and what to do."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+from annealed import AnnealedClassifier, DistanceADA, ExponentialSchedule, InnerProductADA
+from annealed.objectives import InnerProduct, Quadratic
+
+X, y = load_iris(return_X_y=True)
+ESTIMATORS = pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA, AnnealedClassifier])
+
+
+@ESTIMATORS
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("store", [np.asarray, sparse.csr_array])
+def test_not_a_number_or_infinite(estimator, value, store):
+    bad = X.copy()
+    bad[3, 1] = value
+    with pytest.raises(ValueError, match="NaN|infinity"):
+        estimator().fit(store(bad), y)
+
+
+@ESTIMATORS
+def test_one_class(estimator):
+    with pytest.raises(ValueError, match="at least two classes. Got only one class"):
+        estimator().fit(X[:50], y[:50])
+
+
+@ESTIMATORS
+def test_one_class_of_positive_weight(estimator):
+    with pytest.raises(ValueError, match="two classes with positive weight"):
+        estimator().fit(X, y, sample_weight=(y == 0).astype(float))
+
+
+@ESTIMATORS
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (np.where(np.arange(150) == 4, -2.0, 1), "must not be negative. Got -2.0 at row 4"),
+        (np.zeros(150), "must hold a positive weight"),
+        (np.ones(149), r"shape \(150,\). Got shape \(149,\)"),
+        (np.where(np.arange(150) == 4, np.nan, 1), "must be finite. Got nan at row 4"),
+    ],
+)
+def test_weights(estimator, weight, message):
+    with pytest.raises(ValueError, match=message):
+        estimator().fit(X, y, sample_weight=weight)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"selection": -0.5}, "selection must be a positive number. Got -0.5"),
+        ({"selection": 0}, "selection must be a positive number. Got 0"),
+        ({"selection": "best"}, "selection must be one of .* Got 'best'"),
+        ({"schedule": [1.0, -0.1]}, "must be a positive number. Got -0.1"),
+        ({"schedule": []}, "at least one temperature"),
+        ({"schedule": "hot"}, "Got 'hot'"),
+        ({"schedule": ExponentialSchedule(1.0, cooling_rate=1.5)}, "cooling_rate must be below 1"),
+        ({"schedule": ExponentialSchedule(0.1, stop=1.0)}, "must not be colder than stop"),
+        ({"cv": 1}, "at least 2 folds. Got 1"),
+        ({"rule": "worst"}, "Got 'worst'"),
+        ({"tol": 0}, "tol must be a positive number. Got 0"),
+        ({"max_iter": -1}, "max_iter must be a positive number. Got -1"),
+        ({"class_weight": {9: 1.0}}, "class_weight names classes that y does not hold: .*9"),
+        ({"class_weight": "heavy"}, "Got 'heavy'"),
+        ({"rule": "one_standard_error", "selection": "holdout"}, "needs several folds"),
+    ],
+)
+@ESTIMATORS
+def test_parameters(estimator, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        estimator(**parameters).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (InnerProductADA(l2_strength=0), "l2_strength must be positive. Got 0"),
+        (InnerProductADA(metric="cosine"), "metric must be one of .* Got 'cosine'"),
+        (DistanceADA(covariance="full"), "covariance must be one of .* Got 'full'"),
+        (DistanceADA(shrinkage=1.5), "shrinkage .* Got 1.5"),
+        (DistanceADA(anchor=-1), "anchor must not be negative. Got -1"),
+        (DistanceADA(init="corners"), "init must be one of .* Got 'corners'"),
+        (DistanceADA(inner_iterations=0), "inner_iterations must be at least 1. Got 0"),
+        (DistanceADA(solver="adam"), "solver must be one of .* Got 'adam'"),
+        (DistanceADA(solver="newton"), "needs a family with a Hessian"),
+    ],
+)
+def test_family_parameters(model, message):
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, y)
+
+
+def test_objective_that_is_none():
+    with pytest.raises(TypeError, match="objective must be an Objective"):
+        AnnealedClassifier("linear").fit(X, y)
+
+
+def test_quadratic_refuses_sparse():
+    with pytest.raises(TypeError, match="dense data is required"):
+        AnnealedClassifier(Quadratic()).fit(sparse.csr_array(X), y)
+
+
+@ESTIMATORS
+def test_unfitted_and_mismatched_columns(estimator):
+    with pytest.raises(NotFittedError):
+        estimator().predict(X)
+    with pytest.raises(NotFittedError):
+        estimator().at(0.1)
+    model = estimator(schedule=[1.0, 0.1]).fit(X, y)
+    with pytest.raises(ValueError, match="3 features"):
+        model.predict(X[:, :3])
+
+
+def test_temperature_off_the_path():
+    model = InnerProductADA(schedule=[1.0, 0.1]).fit(X, y)
+    with pytest.raises(ValueError, match="between 0.1 and 1. Got 5.0"):
+        model.at(5.0)
+    with pytest.raises(ValueError, match="must be a positive number. Got -1"):
+        model.at(-1)
+
+
+def test_validation_set():
+    model = InnerProductADA(selection="holdout")
+    with pytest.raises(ValueError, match="y_val holds labels that y does not"):
+        model.fit(X, y, X_val=X[:5], y_val=np.array([0, 0, 7, 0, 1]))
+    with pytest.raises(ValueError, match="given together"):
+        model.fit(X, y, X_val=X[:5])
+    with pytest.raises(ValueError, match="3 features"):
+        model.fit(X, y, X_val=X[:5, :3], y_val=y[:5])
+    with pytest.raises(ValueError, match='Set selection="holdout"'):
+        InnerProductADA().fit(X, y, X_val=X[:5], y_val=y[:5])
+
+
+def test_unknown_fit_argument():
+    with pytest.raises(TypeError, match="enable_metadata_routing"):
+        InnerProductADA().fit(X, y, colour="red")
+
+
+@pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA])
+def test_class_of_one_row_still_fits_with_a_warning_that_says_so(estimator):
+    labels = np.array(["a", "b", "c"], dtype=object)[y]
+    labels[0] = "lonely"
+    with pytest.warns(UserWarning, match="one row, fewer than the 5 folds: 'lonely'"):
+        model = estimator().fit(X, labels)
+    assert "lonely" in model.classes_
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_class_rarer_than_the_folds_needs_no_warning():
+    labels = y.copy()
+    labels[[0, 60]] = 3
+    model = InnerProductADA().fit(X, labels)
+    assert model.path_.validation_score.shape[1] == 5
+
+
+def test_fewer_rows_than_folds_in_every_class():
+    rows = [0, 1, 60, 61, 120, 121]
+    with pytest.warns(UserWarning, match="largest class has 2 rows, fewer than the 5 folds: 2 folds"):
+        model = InnerProductADA().fit(X[rows], y[rows])
+    assert model.path_.validation_score.shape[1] == 2
+    with pytest.warns(UserWarning) as caught:
+        InnerProductADA().fit(X[[0, 60, 120]], y[[0, 60, 120]])
+    assert any("nothing can be held out" in str(warning.message) for warning in caught)
+
+
+def test_a_temperature_that_fails_is_named_with_the_remedy():
+    model = AnnealedClassifier(InnerProduct(), [1.0, 1e-6], "lbfgs", "last", max_iter=2)
+    with pytest.warns(ConvergenceWarning, match=r"first at .*Raise max_iter \(now 2\)"):
+        model.fit(X, y)

@@ -1,0 +1,123 @@
+"""DistanceADA: LDA at the start, the paper's literal form, and data on which LDA breaks."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.metrics import log_loss
+
+from annealed import DistanceADA, ExponentialSchedule
+
+X, y = load_iris(return_X_y=True)
+
+
+def lda_posterior(X, y, priors):
+    """Linear discriminant analysis by its formula, pooled covariance with 1/n."""
+    classes = np.unique(y)
+    means = np.stack([X[y == label].mean(axis=0) for label in classes])
+    centred = X - means[np.searchsorted(classes, y)]
+    precision = np.linalg.inv(centred.T @ centred / len(X))
+    offsets = X[:, None] - means
+    scores = -0.5 * np.einsum("ncd,de,nce->nc", offsets, precision, offsets) + np.log(priors)
+    posterior = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return posterior / posterior.sum(axis=1, keepdims=True)
+
+
+def test_strong_anchor_at_temperature_two_is_lda():
+    labels = y[:120]
+    model = DistanceADA(anchor=1e9, selection=2.0, shrinkage=0.0).fit(X[:120], labels)
+    priors = np.bincount(labels) / len(labels)
+    np.testing.assert_allclose(model.predict_proba(X[:120]), lda_posterior(X[:120], labels, priors), atol=1e-6)
+    np.testing.assert_allclose(model.means_, [X[:120][labels == k].mean(axis=0) for k in range(3)], atol=1e-6)
+
+
+def test_default_predicts_much_like_lda_and_speaks_no_worse():
+    for load in (load_iris, load_wine):
+        features, labels = load(return_X_y=True)
+        model = DistanceADA().fit(features, labels)
+        oracle = LinearDiscriminantAnalysis().fit(features, labels)
+        assert np.mean(model.predict(features) == oracle.predict(features)) > 0.95
+        assert log_loss(labels, model.predict_proba(features)) < 1.5 * log_loss(labels, oracle.predict_proba(features))
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "scg"])
+def test_literal_starts_merge_when_cooled_slowly(solver):
+    """Figure 1(a): whatever the start, the accuracies merge at low temperature."""
+    schedule = ExponentialSchedule(50.0, cooling_rate=0.9, stop=0.05)
+    scores = [
+        DistanceADA(anchor=0, init=init, solver=solver, schedule=schedule, selection="last", random_state=0)
+        .fit(X, y)
+        .score(X, y)
+        for init in ("means", "random", "zero")
+    ]
+    assert min(scores) > 0.95
+    assert max(scores) - min(scores) <= 0.03
+
+
+def test_inner_iterations_bound_the_work_of_every_temperature():
+    model = DistanceADA(anchor=0, inner_iterations=3, schedule=[10.0, 5.0, 2.0]).fit(X, y)
+    assert model.path_.n_iter.max() <= 3
+    default = DistanceADA(anchor=0, schedule=[10.0, 5.0, 2.0], tol=1e-12).fit(X, y)
+    assert default.path_.n_iter.max() == 15
+
+
+def test_reported_means_give_the_reported_scores():
+    model = DistanceADA(covariance="identity", selection=3.0, schedule=[3.0]).fit(X, y)
+    distance = ((X[:, None] - model.means_) ** 2).sum(axis=2)
+    logits = -distance / 3.0 + np.log(1 / 3)
+    difference = logits - model.decision_function(X)
+    assert np.ptp(difference, axis=1).max() < 1e-8
+
+
+@pytest.mark.parametrize("covariance", ["pooled", "total", "diagonal", "identity"])
+@pytest.mark.parametrize("shrinkage", ["oas", "ledoit_wolf", 0.0, 0.5])
+def test_every_covariance_and_shrinkage(covariance, shrinkage):
+    model = DistanceADA(covariance=covariance, shrinkage=shrinkage).fit(X, y)
+    assert model.score(X, y) > 0.9
+    assert model.path_.converged.all()
+
+
+@pytest.mark.parametrize("covariance", ["pooled", "diagonal", "identity", "total"])
+def test_sparse_equals_dense(covariance):
+    dense = DistanceADA(covariance=covariance).fit(X, y)
+    model = DistanceADA(covariance=covariance).fit(sparse.csr_array(X), y)
+    np.testing.assert_allclose(model.predict_proba(sparse.csr_array(X)), dense.predict_proba(X), atol=1e-7)
+
+
+def test_wide_sparse_is_never_densified(monkeypatch):
+    X_wide = sparse.random_array((90, 3000), density=0.01, rng=np.random.default_rng(0), format="csr")
+    labels = np.arange(90) % 3
+    for kind in (sparse.csr_array, sparse.csr_matrix):
+        whole = kind.toarray
+
+        def guarded(self, *args, whole=whole, **kwargs):
+            assert self.shape[0] * self.shape[1] < 90 * 3000, "X was densified"
+            return whole(self, *args, **kwargs)
+
+        monkeypatch.setattr(kind, "toarray", guarded)
+        monkeypatch.setattr(kind, "todense", guarded)
+    for covariance in ("pooled", "diagonal"):
+        model = DistanceADA(covariance=covariance, schedule=[50.0, 20.0]).fit(X_wide, labels)
+        assert model.coef_.shape == (3, 3000)
+
+
+def test_singular_data():
+    features, labels = load_digits(return_X_y=True)
+    features = np.column_stack([features, features[:, :5]])[:200]
+    model = DistanceADA().fit(features, labels[:200])
+    assert np.isfinite(model.coef_).all()
+    assert model.score(features, labels[:200]) > 0.95
+
+
+def test_more_columns_than_rows_equals_the_plain_computation():
+    generator = np.random.RandomState(0)
+    labels = np.repeat([0, 1, 2], 8)
+    rows = generator.standard_normal((24, 40)) + 1.5 * np.eye(3)[labels] @ generator.standard_normal((3, 40))
+    padded = np.vstack([rows, generator.standard_normal((30, 40))])
+    weight = np.r_[np.ones(24), np.zeros(30)]
+    settings = dict(shrinkage=0.3, selection=5.0, schedule=[20.0, 10.0, 5.0], tol=1e-8)
+    wide = DistanceADA(**settings).fit(rows, labels)
+    tall = DistanceADA(**settings).fit(padded, np.r_[labels, np.zeros(30, dtype=int)], sample_weight=weight)
+    np.testing.assert_allclose(wide.predict_proba(rows), tall.predict_proba(rows), atol=1e-6)
+    np.testing.assert_allclose(wide.means_, tall.means_, atol=1e-5)

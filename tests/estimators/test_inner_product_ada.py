@@ -1,0 +1,170 @@
+"""InnerProductADA as a user meets it: raw data, any storage, weights, and the oracle LogisticRegression."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from annealed import InnerProductADA
+
+IRIS = load_iris(return_X_y=True)
+WINE = load_wine(return_X_y=True)
+CANCER = load_breast_cancer(return_X_y=True)
+
+
+def shuffled_exponents(n_columns):
+    return 10.0 ** np.random.RandomState(0).choice([-8, 8], n_columns)
+
+
+@pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer, load_digits])
+def test_raw_data_fits_without_warning(load):
+    X, y = load(return_X_y=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = InnerProductADA().fit(X, y)
+    assert model.score(X, y) > 0.96
+    assert model.path_.converged.all()
+    assert model.path_.gradient_norm.max() <= model.tol
+
+
+@pytest.mark.parametrize("data", [WINE, CANCER], ids=["wine", "cancer"])
+def test_column_units_do_not_matter(data):
+    X, y = data
+    units = shuffled_exponents(X.shape[1])
+    plain, scaled = InnerProductADA().fit(X, y), InnerProductADA().fit(X * units, y)
+    assert scaled.path_.converged.all()
+    np.testing.assert_allclose(scaled.predict_proba(X * units), plain.predict_proba(X), atol=1e-9)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "diagonal", "covariance"])
+def test_every_metric_converges_on_badly_scaled_columns(metric):
+    X, y = WINE
+    model = InnerProductADA(metric=metric).fit(X * shuffled_exponents(X.shape[1]), y)
+    assert model.path_.converged.all()
+    assert np.isfinite(model.coef_).all()
+
+
+def test_automatic_metric_is_diagonal_for_dense_and_euclidean_for_sparse():
+    X, y = WINE
+    fit = lambda X, metric: InnerProductADA(metric=metric).fit(X, y).coef_  # noqa: E731
+    np.testing.assert_array_equal(fit(X, "auto"), fit(X, "diagonal"))
+    columns = sparse.csr_array(X)
+    np.testing.assert_array_equal(fit(columns, "auto"), fit(columns, "euclidean"))
+
+
+@pytest.mark.parametrize("temperature", [3.0, 0.1, 1e-3])
+def test_two_classes_equal_logistic_regression_with_twice_its_strength(temperature):
+    X, y = CANCER
+    standardized = StandardScaler().fit_transform(X)
+    oracle = LogisticRegression(C=2 / (temperature * len(y)), tol=1e-12, max_iter=10_000, solver="newton-cg")
+    oracle.fit(standardized, y)
+    model = InnerProductADA(selection=temperature, tol=1e-8).fit(X, y)
+    assert model.coef_.shape == (1, X.shape[1])
+    np.testing.assert_allclose(model.coef_ * X.std(axis=0), oracle.coef_, atol=1e-5)
+    np.testing.assert_allclose(model.predict_proba(X), oracle.predict_proba(standardized), atol=1e-6)
+
+
+@pytest.mark.parametrize("data", [CANCER, WINE], ids=["two classes", "three classes"])
+@pytest.mark.parametrize("calibrate", [True, False])
+def test_softmax_of_the_decision_function_is_the_posterior(data, calibrate):
+    X, y = data
+    model = InnerProductADA(calibrate=calibrate).fit(X, y)
+    scores = model.decision_function(X)
+    if scores.ndim == 1:
+        scores = np.column_stack([np.zeros(len(X)), scores])
+    softmax = np.exp(scores - scores.max(axis=1, keepdims=True))
+    softmax /= softmax.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.predict_proba(X), softmax, atol=1e-12)
+    np.testing.assert_allclose(model.predict_log_proba(X), np.log(softmax), atol=1e-9)
+    linear = X @ model.coef_.T + model.intercept_
+    np.testing.assert_allclose(linear.squeeze(), model.decision_function(X), atol=1e-8)
+
+
+def test_paper_form_has_no_scale_and_path_coefficients_leave_it_out():
+    X, y = WINE
+    paper = InnerProductADA(calibrate=False).fit(X, y)
+    assert paper.posterior_scale_ == 1.0
+    model = InnerProductADA().fit(X, y)
+    assert model.posterior_scale_ != 1.0
+    chosen = model.path_.coef[model.path_.best_index]
+    np.testing.assert_allclose(model.coef_, model.posterior_scale_ * chosen)
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array, sparse.csc_array, sparse.coo_matrix])
+def test_sparse_equals_dense(kind):
+    X, y = IRIS
+    dense = InnerProductADA(metric="diagonal").fit(X, y)
+    model = InnerProductADA(metric="diagonal").fit(kind(X), y)
+    np.testing.assert_allclose(model.predict_proba(kind(X)), dense.predict_proba(X), atol=1e-9)
+
+
+def test_wide_sparse_equals_dense_of_the_same_rows():
+    generator = np.random.RandomState(0)
+    X = sparse.random_array((120, 1500), density=0.02, rng=np.random.default_rng(0), format="csr")
+    X.data[:] = 1 + generator.rand(X.nnz)
+    y = generator.randint(3, size=120)
+    temperatures = np.geomspace(0.05, 1e-4, 6)
+    settings = dict(metric="euclidean", schedule=temperatures, tol=1e-7, calibrate=False)
+    wide = InnerProductADA(**settings).fit(X, y)
+    dense = InnerProductADA(**settings).fit(X.toarray(), y)
+    assert wide.path_.converged.all()
+    np.testing.assert_allclose(wide.path_.free_energy, dense.path_.free_energy, rtol=1e-8)
+    np.testing.assert_allclose(wide.path_.coef, dense.path_.coef, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_precision_is_kept(dtype):
+    X, y = IRIS
+    model = InnerProductADA().fit(X.astype(dtype), y)
+    for array in (model.coef_, model.intercept_, model.path_.coef, model.predict_proba(X.astype(dtype))):
+        assert array.dtype == dtype
+    reference = InnerProductADA().fit(X, y).predict_proba(X)
+    np.testing.assert_allclose(model.predict_proba(X.astype(dtype)), reference, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "names", [["setosa", "versicolor", "virginica"], [True, False, False], [7, -1, 3], [1.0, 2.0, 3.0]]
+)
+def test_any_label_type(names):
+    X, y = IRIS
+    labels = np.array(names)[y]
+    model = InnerProductADA().fit(X, labels)
+    assert model.classes_.dtype == labels.dtype
+    assert np.mean(model.predict(X) == labels) > 0.95
+
+
+def test_fit_without_intercept_passes_through_the_origin():
+    X, y = WINE
+    model = InnerProductADA(fit_intercept=False).fit(X, y)
+    assert np.all(model.intercept_ == 0)
+    np.testing.assert_allclose(model.predict_proba(np.zeros((1, X.shape[1]))), 1 / 3)
+
+
+def test_more_columns_than_rows():
+    generator = np.random.RandomState(0)
+    y = np.repeat([0, 1, 2], 10)
+    X = generator.standard_normal((30, 400)) + 2 * np.eye(3)[y] @ generator.standard_normal((3, 400))
+    model = InnerProductADA().fit(X, y)
+    assert model.coef_.shape == (3, 400)
+    assert model.score(X, y) == 1.0
+
+
+def test_degenerate_columns_and_separable_rows_give_a_finite_answer():
+    X, y = IRIS
+    X = np.column_stack([X, X, np.ones(len(X)), np.zeros(len(X))])[y != 1]
+    model = InnerProductADA().fit(X, y[y != 1])
+    assert np.isfinite(model.coef_).all()
+    np.testing.assert_allclose(model.coef_[:, -2:], 0, atol=1e-12)
+    np.testing.assert_allclose(model.coef_[:, :4], model.coef_[:, 4:8], rtol=1e-6)
+
+
+def test_logits_work_under_temperature_scaling_and_in_pipelines():
+    X, y = WINE
+    model = make_pipeline(StandardScaler(), InnerProductADA())
+    assert CalibratedClassifierCV(model, method="sigmoid", cv=3).fit(X, y).score(X, y) > 0.97

@@ -1,0 +1,134 @@
+"""How a temperature is chosen, through the estimator."""
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.datasets import load_iris, load_wine
+from sklearn.metrics import accuracy_score, log_loss, make_scorer
+from sklearn.model_selection import GroupKFold, RepeatedStratifiedKFold, StratifiedKFold
+
+from annealed import DistanceADA, ExponentialSchedule, InnerProductADA
+
+X, y = load_iris(return_X_y=True)
+
+
+def test_folds_give_what_separate_fits_give():
+    """The stack of folds against five estimators fitted one by one on their training rows."""
+    splits = list(StratifiedKFold(4, shuffle=True, random_state=1).split(X, y))
+    temperatures = np.geomspace(1, 1e-3, 5)
+    settings = dict(schedule=temperatures, metric="euclidean", calibrate=False, tol=1e-8)
+    model = InnerProductADA(cv=splits, **settings).fit(X, y)
+    for fold, (train, test) in enumerate(splits):
+        alone = InnerProductADA(selection="last", **settings).fit(X[train], y[train])
+        scores = [-log_loss(y[test], alone.at(temperature).predict_proba(X[test])) for temperature in temperatures]
+        np.testing.assert_allclose(model.path_.validation_score[:, fold], scores, rtol=1e-5)
+
+
+def test_best_and_one_standard_error():
+    best = InnerProductADA(calibrate=False).fit(X, y)
+    mean = best.path_.validation_score.mean(axis=1)
+    assert best.path_.best_index == np.argmax(mean)
+    careful = InnerProductADA(calibrate=False, rule="one_standard_error").fit(X, y)
+    assert careful.temperature_ > best.temperature_
+    scores = careful.path_.validation_score
+    error = scores[np.argmax(mean)].std(ddof=1) / np.sqrt(scores.shape[1])
+    assert mean[careful.path_.best_index] >= mean.max() - error
+    assert mean[careful.path_.best_index - 1] < mean.max() - error
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "neg_brier_score", make_scorer(accuracy_score)])
+def test_any_scorer(scoring):
+    if scoring == "neg_brier_score":
+        labels = y == 2
+    else:
+        labels = y
+    model = InnerProductADA(scoring=scoring, schedule=np.geomspace(1, 1e-3, 6)).fit(X, labels)
+    assert model.path_.score_name == str(scoring)
+    assert model.path_.best_index == np.argmax(model.path_.validation_score.mean(axis=1))
+    chosen = sklearn.metrics.check_scoring(model, scoring=scoring)(model.at(model.temperature_), X, labels)
+    uncalibrated = model.path_.train_score[model.path_.best_index]
+    assert chosen == pytest.approx(uncalibrated)
+
+
+def test_held_out_part_uses_a_fifth_and_refits_on_all():
+    model = InnerProductADA(selection="holdout", schedule=[0.1, 0.01], random_state=0).fit(X, y)
+    assert model.path_.validation_score.shape == (2, 1)
+    last = InnerProductADA(selection="last", schedule=[0.1, 0.01]).fit(X, y)
+    np.testing.assert_allclose(model.path_.coef, last.path_.coef, atol=1e-5)
+
+
+def test_explicit_validation_set():
+    train, validation = slice(None, None, 2), slice(1, None, 2)
+    model = InnerProductADA(selection="holdout", calibrate=False).fit(
+        X[train], y[train], X_val=X[validation], y_val=y[validation]
+    )
+    expected = -log_loss(y[validation], model.predict_proba(X[validation]))
+    assert model.path_.validation_score[model.path_.best_index, 0] == pytest.approx(expected)
+    assert model.path_.validation_score.shape[1] == 1
+
+
+def test_last_and_fixed_temperature():
+    schedule = ExponentialSchedule(1.0, cooling_rate=0.5, stop=0.1)
+    last = InnerProductADA(schedule=schedule, selection="last").fit(X, y)
+    np.testing.assert_allclose(last.path_.temperatures, [1.0, 0.5, 0.25, 0.125])
+    assert last.temperature_ == 0.125
+    assert last.posterior_scale_ == 1.0
+    assert last.path_.validation_score is None
+    fixed = InnerProductADA(schedule=schedule, selection=0.2).fit(X, y)
+    np.testing.assert_allclose(fixed.path_.temperatures, [1.0, 0.5, 0.25, 0.2])
+    assert fixed.temperature_ == 0.2
+
+
+def test_groups_keep_together():
+    groups = np.arange(len(y)) % 7
+    model = InnerProductADA(cv=GroupKFold(7), schedule=[0.1, 0.01]).fit(X, y, groups=groups)
+    assert model.path_.validation_score.shape == (2, 7)
+
+
+def test_groups_and_weights_are_routed():
+    groups, weight = np.arange(len(y)) % 5, np.linspace(0.5, 1.5, len(y))
+    with sklearn.config_context(enable_metadata_routing=True):
+        scorer = make_scorer(accuracy_score).set_score_request(sample_weight=True)
+        model = InnerProductADA(cv=GroupKFold(5), scoring=scorer, schedule=[0.1, 0.01])
+        model = model.set_fit_request(sample_weight=True)
+        model.fit(X, y, sample_weight=weight, groups=groups)
+    assert model.path_.validation_score.shape == (2, 5)
+
+
+def test_overlapping_test_parts():
+    cv = RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0)
+    model = InnerProductADA(cv=cv, schedule=[0.1, 0.01]).fit(X, y)
+    assert model.path_.validation_score.shape == (2, 6)
+
+
+@pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA])
+def test_fold_without_a_class_stays_finite(estimator):
+    model = estimator(cv=GroupKFold(3), schedule=np.geomspace(10, 1e-2, 8)).fit(X, y, groups=y)
+    assert np.isfinite(model.path_.validation_score).all()
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_automatic_schedule_starts_near_the_prior_and_stops_after_the_best():
+    wine = load_wine(return_X_y=True)
+    path = InnerProductADA().fit(*wine).path_
+    prior_entropy = -np.sum([p * np.log(p) for p in np.bincount(wine[1]) / len(wine[1])])
+    assert path.entropy[0] == pytest.approx(prior_entropy, rel=0.02)
+    assert 0 < path.best_index < len(path) - 1
+    assert np.all(np.diff(path.temperatures) < 0)
+    assert np.all(np.diff(path.entropy) < 0)
+
+
+def test_calibration_improves_the_held_out_loss_and_is_chosen_with_the_temperature():
+    wine = load_wine(return_X_y=True)
+    calibrated, plain = InnerProductADA().fit(*wine), InnerProductADA(calibrate=False).fit(*wine)
+    best = calibrated.path_.validation_score.mean(axis=1)[calibrated.path_.best_index]
+    assert best > plain.path_.validation_score.mean(axis=1).max()
+    assert calibrated.posterior_scale_ == calibrated.path_.posterior_scale[calibrated.path_.best_index]
+    assert plain.path_.posterior_scale.max() == 1.0
+
+
+def test_same_seed_same_bits():
+    first, second = (InnerProductADA(random_state=3).fit(X, y) for _ in range(2))
+    assert first.path_ == second.path_
+    other = InnerProductADA(random_state=4).fit(X, y)
+    assert not np.array_equal(first.path_.validation_score[:20], other.path_.validation_score[:20])

@@ -1,0 +1,223 @@
+"""Subspace minimization in combinations of rows, on tables made small by a low limit of what counts as wide."""
+
+from dataclasses import replace
+
+import numpy as np
+import oracles
+import pytest
+from problems import (
+    dense,
+    fold_masks,
+    gaussian,
+    separable,
+    solve,
+    stack_of,
+    text,
+    two_classes,
+    uneven_weights,
+    wide,
+    wide_text,
+)
+from scipy import sparse
+
+from annealed import AnnealedClassifier
+from annealed.objectives import InnerProduct, Picks
+from annealed.solvers import Subspace, make_solver
+from annealed.solvers.subspace import FOLD_SUBOPTIMALITY
+
+TOL = 5e-6  # below which products are in double precision
+TABLES = [gaussian, two_classes, separable, wide, text, wide_text]
+
+
+@pytest.fixture(autouse=True)
+def _everything_is_wide(monkeypatch):
+    for module in ("design.coordinates", "objectives.linear", "solvers"):
+        monkeypatch.setattr(f"annealed.{module}.WIDEST_EIGENPROBLEM", 1)
+
+
+def adapted(table, weight=None, tol=TOL, **settings):
+    primal = InnerProduct(**settings).prepare(stack_of(table, weight))
+    assert isinstance(make_solver("subspace", primal), Subspace)
+    return primal, Subspace().adapt(primal, tol)
+
+
+def minimize(problem, temperature, tol=TOL, max_iter=500, memory=None, start=None):
+    solver = Subspace()
+    memory = solver.new_memory(problem) if memory is None else memory
+    start = problem.start(temperature) if start is None else start
+    return solver.minimize(problem, start, temperature, tol=tol, max_iter=max_iter, memory=memory)
+
+
+def used_columns(table):
+    return dense(table.X)[:, dense(table.X).std(axis=0) > 0]
+
+
+# --- the minimum ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.02])
+@pytest.mark.parametrize("metric", ["euclidean", "diagonal"])
+@pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
+def test_final_fit_reaches_the_minimum(make, metric, temperature):
+    table = make()
+    rows = used_columns(table)
+    _, problem = adapted(replace(table, X=type(table.X)(rows) if sparse.issparse(table.X) else rows), metric=metric)
+    solution = minimize(problem, temperature)
+    assert solution.converged.all()
+    matrix = oracles.metric_matrix(rows, metric)
+    expected = oracles.multinomial_optimum(rows, table.y, temperature * matrix)
+    np.testing.assert_allclose(solution.value[0], expected.value, rtol=0.01 * TOL)
+    reported = problem.report(solution.parameters, temperature)
+    logits, exact = (
+        rows @ own[0].T + own[1] for own in [(reported["coef"][0], reported["intercept"][0]), expected[:2]]
+    )
+    np.testing.assert_allclose(logits, exact, atol=2e-3 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("make", [gaussian, wide, text], ids=lambda make: make.__name__)
+def test_reaches_a_fine_tolerance(make):
+    """As every other solver does: minima over the span must be as fine as the tolerance asks."""
+    _, problem = adapted(make(), tol=1e-7, metric="euclidean")
+    assert minimize(problem, 0.1, tol=1e-7, max_iter=200).converged.all()
+
+
+def test_reaches_a_cold_temperature_from_the_start():
+    _, problem = adapted(wide(), tol=1e-4, metric="euclidean")
+    assert minimize(problem, 1e-3, tol=1e-4).converged.all()
+
+
+def test_minimum_without_intercept():
+    table = wide()
+    _, problem = adapted(table, metric="euclidean", fit_intercept=False)
+    solution = minimize(problem, 0.1)
+    expected = oracles.multinomial_optimum(table.X, table.y, 0.1 * np.eye(60), fit_intercept=False)
+    np.testing.assert_allclose(solution.value[0], expected.value, rtol=0.01 * TOL)
+    reported = problem.report(solution.parameters, 0.1)
+    np.testing.assert_allclose(reported["coef"][0], expected.coef, atol=1e-4)
+    np.testing.assert_allclose(reported["intercept"][0], 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("make", [gaussian, wide, text], ids=lambda make: make.__name__)
+def test_folds_are_solved_to_their_own_suboptimality(make):
+    table = make()
+    primal, problem = adapted(table, uneven_weights(len(table.y)) * fold_masks(len(table.y)), metric="euclidean")
+    solution = minimize(problem, 0.1)
+    expected = solve(primal, 0.1, tol=1e-8).value
+    assert solution.converged.all()
+    excess = solution.value / expected - 1
+    assert excess.min() > -1e-9
+    assert excess[0] <= 0.01 * TOL
+    assert excess[1:].max() < 10 * FOLD_SUBOPTIMALITY
+
+
+@pytest.mark.parametrize("make", [gaussian, wide, text], ids=lambda make: make.__name__)
+def test_single_precision_products_keep_what_the_default_tolerance_promises(make):
+    """The certified relative suboptimality is a hundredth of the tolerance, the gradient within it."""
+    table = make()
+    primal, problem = adapted(table, tol=1e-4, metric="euclidean")
+    solution = minimize(problem, 0.1, tol=1e-4)
+    assert solution.converged.all()
+    reached = problem.report(solution.parameters, 0.1)
+    rows, eye = dense(table.X), np.eye(table.X.shape[1])
+    lambda_, intercept = 0.1 * reached["coef"][0], 0.1 * reached["intercept"][0]
+    energy = oracles.penalized_free_energy(rows, table.y, lambda_, intercept, 0.1, 1.0, eye)
+    assert energy / 0.1 <= solve(primal, 0.1, tol=1e-9).value[0] * (1 + 1e-6)
+    by_lambda, by_intercept = oracles.penalized_gradient(rows, table.y, lambda_, intercept, 0.1, 1.0, eye)
+    assert np.abs(by_lambda - np.outer(by_intercept, rows.mean(axis=0))).max() <= 1e-4
+    assert np.abs(by_intercept).max() <= 1e-4
+
+
+@pytest.mark.parametrize("missing", [0, 2])
+def test_a_class_missing_from_a_fold_stays_finite(missing):
+    table = gaussian()
+    weight = np.column_stack([np.ones(len(table.y)), table.y != missing]).astype(float)
+    primal, problem = adapted(table, weight)
+    solution = minimize(problem, 0.1)
+    np.testing.assert_allclose(solution.value, solve(primal, 0.1).value, rtol=2 * FOLD_SUBOPTIMALITY)
+    reported = problem.report(solution.parameters, 0.1)
+    assert np.isfinite(reported["coef"]).all()
+    assert np.isfinite(reported["intercept"]).all()
+
+
+@pytest.mark.parametrize("temperature", [5.0, 0.05])
+@pytest.mark.parametrize("make", [gaussian, wide, text], ids=lambda make: make.__name__)
+def test_free_energy_never_rises_within_a_solve(make, temperature):
+    table = make()
+    _, problem = adapted(table, fold_masks(len(table.y)))
+    values = np.array([minimize(problem, temperature, tol=1e-12, max_iter=bound).value for bound in range(1, 15)])
+    assert np.diff(values, axis=0).max() <= 1e-12 * values.max()
+
+
+def test_iterations_are_bounded_and_counted():
+    _, problem = adapted(wide(), fold_masks(24))
+    solution = minimize(problem, 1e-3, tol=1e-12, max_iter=2)
+    assert solution.n_iter.max() <= 2
+    assert not solution.converged[0]
+
+
+# --- along a path -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [gaussian, wide, text], ids=lambda make: make.__name__)
+def test_memory_carried_over_temperatures_gives_the_answer_of_a_cold_start(make):
+    _, problem = adapted(make())
+    memory = Subspace().new_memory(problem)
+    point = problem.start(1.0)
+    for temperature in np.geomspace(3, 0.01, 6):
+        carried = minimize(problem, temperature, memory=memory, start=point)
+        point = carried.parameters
+        cold = minimize(problem, temperature)
+        assert carried.converged.all()
+        np.testing.assert_allclose(carried.value, cold.value, rtol=0.01 * TOL)
+
+
+def test_observation_is_loss_entropy_and_the_picked_logits():
+    table = text()
+    weight = fold_masks(len(table.y))
+    _, problem = adapted(table, weight)
+    parameters = minimize(problem, 0.1).parameters
+    picks = Picks(np.array([1, 1, 4, 59]), np.array([0, 2, 1, 2]))
+    observation = problem.observe(parameters, 0.1, picks)
+    reported = problem.report(parameters, 0.1)
+    rows = dense(table.X)
+    for fit, own in enumerate((weight / weight.sum(axis=0)).T):
+        logits = rows @ reported["coef"][fit].T + reported["intercept"][fit]
+        np.testing.assert_allclose(observation.loss[fit], oracles.free_energy(logits, table.y, 1.0, own), rtol=1e-7)
+        np.testing.assert_allclose(observation.entropy[fit], oracles.mean_entropy(logits, 1.0, own), rtol=1e-7)
+    for row, fit, picked in zip(picks.rows, picks.fits, observation.picked_logits, strict=True):
+        own = rows[row] @ reported["coef"][fit].T + reported["intercept"][fit]
+        np.testing.assert_allclose(picked - picked.mean(), own - own.mean(), atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.csr_array], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+def test_gradient_vanishes_on_every_backend_through_the_classifier(kind, precision):
+    table = text()
+    X = kind(table.X.toarray().astype(precision))
+    model = AnnealedClassifier(InnerProduct(metric="euclidean"), [1.0, 0.1, 0.01], "subspace", cv=3)
+    path = model.fit(X, table.y).path_
+    assert path.converged.all()
+    rows, eye = table.X.toarray(), np.eye(25)
+    for index, temperature in enumerate(path.temperatures):
+        lambda_, intercept = temperature * path.coef[index], temperature * path.intercept[index]
+        gradient = oracles.penalized_gradient(rows, table.y, lambda_, intercept, temperature, 1.0, eye)
+        assert oracles.gradient_norm(*gradient, rows.mean(axis=0), eye) <= 1e-4 * np.sqrt(78)
+
+
+def test_same_seed_same_bits():
+    """Fits run in threads, each by itself: their order changes nothing."""
+    table = text()
+    models = [AnnealedClassifier(InnerProduct(), [1.0, 0.1], "subspace", random_state=0) for _ in range(3)]
+    first, *others = (model.fit(table.X, table.y).path_ for model in models)
+    assert all(first == other for other in others)
+
+
+def test_choice_of_temperature_is_that_of_exact_folds():
+    table = text(n_samples=150)
+    ladder = np.geomspace(3, 1e-3, 14)
+    chosen = [
+        AnnealedClassifier(InnerProduct(metric="euclidean"), ladder, solver, random_state=0).fit(table.X, table.y).path_
+        for solver in ("subspace", "lbfgs")
+    ]
+    np.testing.assert_allclose(chosen[0].validation_score, chosen[1].validation_score, atol=0.01)
+    assert abs(chosen[0].best_index - chosen[1].best_index) <= 1

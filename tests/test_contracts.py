@@ -1,0 +1,450 @@
+"""What every family, backend, solver and schedule promises together, through the public classifier."""
+
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import oracles
+import pytest
+from problems import (
+    Loudness,
+    Radial,
+    badly_scaled,
+    gaussian,
+    rare_class,
+    separable,
+    standardized,
+    text,
+    two_classes,
+    wide,
+    wide_text,
+)
+from scipy import sparse
+from scipy.special import softmax
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+
+from annealed import AnnealedClassifier, DistanceADA, ExponentialSchedule, InnerProductADA
+from annealed.objectives import Distance, InnerProduct, Quadratic
+
+FAMILIES = {
+    "inner_product": InnerProduct(),
+    "distance": Distance(),
+    "literal_distance": Distance(anchor=0),
+    "quadratic": Quadratic(),
+    "radial": Radial(),
+    "loudness": Loudness(),
+}
+DENSE_ONLY = {"quadratic", "radial"}
+BACKENDS = {
+    "float64": lambda X: X,
+    "float32": lambda X: X.astype(np.float32),
+    "csr_matrix": sparse.csr_matrix,
+    "csr_array": sparse.csr_array,
+}
+SOLVERS = ["lbfgs", "newton", "scg"]
+WITH_HESSIAN = {"inner_product", "quadratic"}
+SCHEDULES = {
+    "auto": "auto",
+    "list": [20.0, 5.0, 2.0],
+    "exponential": ExponentialSchedule(20.0, cooling_rate=0.4, stop=1.0),
+}
+METRICS = ["euclidean", "diagonal", "covariance"]
+
+
+@dataclass(frozen=True)
+class Combination:
+    family: str
+    backend: str
+    solver: str
+    schedule: str
+
+    def __repr__(self):
+        return f"{self.family}-{self.backend}-{self.solver}-{self.schedule}"
+
+    @property
+    def is_possible(self):
+        needs_dense = self.family in DENSE_ONLY
+        has_solver = self.solver != "newton" or self.family in WITH_HESSIAN
+        return has_solver and not (needs_dense and self.backend.startswith("csr"))
+
+    @property
+    def is_single_precision(self):
+        return self.backend == "float32"
+
+
+COMBINATIONS = [
+    combination
+    for family in FAMILIES
+    for backend in BACKENDS
+    for solver in SOLVERS
+    for schedule in SCHEDULES
+    if (combination := Combination(family, backend, solver, schedule)).is_possible
+]
+
+
+def rows_of(combination, n_classes=3):
+    table = gaussian(n_samples=60) if n_classes == 3 else two_classes(n_samples=60)
+    return replace(table, X=BACKENDS[combination.backend](table.X))
+
+
+@cache
+def fitted(combination, n_classes=3):
+    table = rows_of(combination, n_classes)
+    bound = 15 if combination.family == "literal_distance" else 3000
+    model = AnnealedClassifier(
+        FAMILIES[combination.family],
+        SCHEDULES[combination.schedule],
+        combination.solver,
+        cv=2,
+        tol=1e-3,
+        max_iter=bound,
+        random_state=0,
+    )
+    return model.fit(table.X, table.y)
+
+
+@pytest.mark.filterwarnings("ignore:Not converged")
+@pytest.mark.parametrize(
+    ("combination", "n_classes"),
+    [(own, n_classes) for own in COMBINATIONS for n_classes in (2, 3) if n_classes == 3 or own.schedule == "list"],
+)
+def test_posterior_is_the_softmax_of_the_decision_function(combination, n_classes):
+    table = rows_of(combination, n_classes)
+    model = fitted(combination, n_classes)
+    posterior = model.predict_proba(table.X)
+    decision = model.decision_function(table.X)
+    atol = 1e-5 if combination.is_single_precision else 1e-12
+    assert posterior.shape == (len(table.y), n_classes)
+    assert posterior.min() >= 0
+    np.testing.assert_allclose(posterior.sum(axis=1), 1, atol=atol)
+    logits = np.column_stack([np.zeros(len(table.y)), decision]) if n_classes == 2 else decision
+    np.testing.assert_allclose(posterior, softmax(logits, axis=1), atol=atol)
+    np.testing.assert_array_equal(model.predict(table.X), model.classes_[logits.argmax(axis=1)])
+    np.testing.assert_allclose(np.exp(model.predict_log_proba(table.X)), posterior, atol=atol)
+
+
+@pytest.mark.filterwarnings("ignore:Not converged")
+@pytest.mark.parametrize("combination", COMBINATIONS, ids=repr)
+def test_temperatures_fall_and_the_chosen_one_is_on_the_path(combination):
+    path = fitted(combination).path_
+    assert np.diff(path.temperatures).max() < 0
+    assert fitted(combination).temperature_ in path.temperatures
+    assert path.validation_score.shape == (len(path), 2)
+    assert np.isfinite(path.free_energy).all() and np.isfinite(path.validation_score).all()
+
+
+@pytest.mark.parametrize("combination", [own for own in COMBINATIONS if own.family != "literal_distance"], ids=repr)
+def test_every_temperature_converges(combination):
+    assert fitted(combination).path_.converged.all()
+
+
+def comparable(family):
+    """Combinations that minimize the very same thing: sparse rows change what "auto" and one's own family mean."""
+    sees_storage = family in {"inner_product", "loudness"}
+    return [
+        own
+        for own in COMBINATIONS
+        if (own.family, own.schedule) == (family, "list") and not (sees_storage and own.backend.startswith("csr"))
+    ]
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "literal_distance"])
+def test_every_backend_solver_and_precision_gives_the_same_posterior(family):
+    table = gaussian(n_samples=60)
+    reference = fitted(Combination(family, "float64", "lbfgs", "list"))
+    for combination in comparable(family):
+        rows = rows_of(combination).X
+        for temperature in SCHEDULES["list"]:
+            expected, model = reference.at(temperature), fitted(combination).at(temperature)
+            assert abs(model.posterior_scale_ - expected.posterior_scale_) < 0.02
+            np.testing.assert_allclose(model.predict_proba(rows), expected.predict_proba(table.X), atol=0.01)
+
+
+# --- the hot end ------------------------------------------------------------------------------------
+
+
+class OnlyTheHottest(ExponentialSchedule):
+    """The hot end that the data give, and nothing colder."""
+
+    def temperatures(self, hot):
+        yield hot()
+
+
+HAVE_PRIORS = ["inner_product", "distance", "quadratic"]
+
+
+@pytest.mark.parametrize(
+    ("family", "make"),
+    [
+        (family, make)
+        for family in [*HAVE_PRIORS, "radial"]
+        for make in [gaussian, badly_scaled, two_classes, rare_class, separable, wide, text, wide_text]
+        if not (family in DENSE_ONLY and make in (text, wide_text))
+    ],
+    ids=lambda own: getattr(own, "__name__", own),
+)
+def test_hot_end_found_from_the_data_is_near_the_prior_or_uniform(family, make):
+    table = make()
+    hot = AnnealedClassifier(FAMILIES[family], OnlyTheHottest(), selection="last").fit(table.X, table.y)
+    shares = np.bincount(table.y) / len(table.y)
+    expected = shares if family in HAVE_PRIORS else np.full(table.n_classes, 1 / table.n_classes)
+    spread = np.sqrt(np.mean((hot.predict_proba(table.X) - expected) ** 2, axis=0))
+    assert spread.max() < 0.15
+
+
+@pytest.mark.parametrize("anchor", [10.0, 1.0, 0.1, 0.01])
+def test_hot_end_of_distances_is_near_the_prior_for_any_anchor(anchor):
+    table = gaussian()
+    hot = DistanceADA(anchor=anchor, schedule=OnlyTheHottest(), selection="last").fit(table.X, table.y)
+    shares = np.bincount(table.y) / len(table.y)
+    assert np.sqrt(np.mean((hot.predict_proba(table.X) - shares) ** 2, axis=0)).max() < 0.15
+
+
+# --- the gradient at every temperature --------------------------------------------------------------
+
+
+MADE_FOR = [(make, metric) for make in (gaussian, two_classes, rare_class, separable) for metric in METRICS]
+
+
+@pytest.mark.parametrize(
+    ("make", "metric"),
+    [*MADE_FOR, (badly_scaled, "diagonal"), (badly_scaled, "covariance")],
+    ids=lambda own: getattr(own, "__name__", own),
+)
+def test_gradient_of_equation_18_vanishes_at_every_temperature(make, metric):
+    """Computed by loops from the recorded parameters in the user's units, and judged in the metric's own."""
+    table = make()
+    tol = 1e-5
+    path = InnerProductADA(l2_strength=0.3, metric=metric, cv=3, tol=tol).fit(table.X, table.y).path_
+    norms = gradient_norms(table, path, 0.3, metric)
+    n_parameters = table.n_classes * (table.X.shape[1] + 1)
+    assert norms.max() <= tol * np.sqrt(n_parameters)
+    assert len(norms) > 5
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_gradient_vanishes_for_every_solver(solver):
+    table = gaussian()
+    objective = InnerProduct(l2_strength=0.3, metric="diagonal")
+    model = AnnealedClassifier(objective, [3.0, 1.0, 0.3, 0.1, 0.01], solver, cv=3, tol=1e-5, max_iter=5000)
+    norms = gradient_norms(table, model.fit(table.X, table.y).path_, 0.3, "diagonal")
+    assert norms.max() <= 1e-5 * np.sqrt(15)
+
+
+@pytest.mark.parametrize("make", [text, wide_text, wide], ids=lambda own: own.__name__)
+def test_gradient_vanishes_on_sparse_and_wide_rows(make):
+    table = make()
+    path = InnerProductADA(metric="euclidean", cv=3, tol=1e-5).fit(table.X, table.y).path_
+    rows = table.X.toarray() if sparse.issparse(table.X) else table.X
+    norms = gradient_norms(replace(table, X=rows), path, 1.0, "euclidean")
+    assert norms.max() <= 1e-5 * np.sqrt(table.n_classes * (rows.shape[1] + 1))
+
+
+def gradient_norms(table, path, l2_strength, metric):
+    matrix = oracles.metric_matrix(table.X, metric)
+    center = table.X.mean(axis=0)
+    norms = []
+    for index, temperature in enumerate(path.temperatures):
+        lambda_, intercept = temperature * path.coef[index], temperature * path.intercept[index]
+        gradient = oracles.penalized_gradient(table.X, table.y, lambda_, intercept, temperature, l2_strength, matrix)
+        norms.append(oracles.gradient_norm(*gradient, center, matrix))
+    return np.array(norms)
+
+
+def test_gradient_with_sample_weights_is_that_of_the_weighted_rows():
+    table = gaussian()
+    weight = np.random.default_rng(0).uniform(0.1, 3, size=len(table.y))
+    model = InnerProductADA(schedule=[1.0, 0.1], selection="last", tol=1e-6)
+    path = model.fit(table.X, table.y, sample_weight=weight).path_
+    share = weight / weight.sum()
+    matrix = oracles.metric_matrix(table.X, "diagonal", share)
+    for index, temperature in enumerate(path.temperatures):
+        lambda_, intercept = temperature * path.coef[index], temperature * path.intercept[index]
+        gradient = oracles.penalized_gradient(table.X, table.y, lambda_, intercept, temperature, 1.0, matrix, share)
+        assert oracles.gradient_norm(*gradient, share @ table.X, matrix) <= 1e-6 * np.sqrt(15)
+
+
+def test_gradient_of_equation_12_vanishes_with_the_anchors_pull():
+    """Zero is 2/N sum_i (p_ij - y_ij) S^-1 (x_i - mean_j) + anchor prior_j S^-1 (mean_j - class mean_j)."""
+    table = gaussian()
+    path = DistanceADA(anchor=0.8, shrinkage=0.0, cv=3, tol=1e-6).fit(table.X, table.y).path_
+    covariance = oracles.pooled_covariance(table.X, table.y)
+    prior = np.bincount(table.y) / len(table.y)
+    root = np.linalg.cholesky(covariance)
+    for means, temperature in zip(path.means, path.temperatures, strict=True):
+        scores = oracles.distance_scores(table.X, means, covariance)
+        p = oracles.posterior(scores + temperature * np.log(prior), temperature)
+        residual = (p - np.eye(3)[table.y]) / len(table.y)
+        gradient = 2 * (residual.T @ table.X - residual.sum(axis=0)[:, None] * means)
+        gradient += 0.8 * prior[:, None] * (means - oracles.class_means(table.X, table.y))
+        assert np.abs(np.linalg.solve(root, gradient.T)).max() <= 2e-6 * np.sqrt(4)
+
+
+# --- logistic regression ----------------------------------------------------------------------------
+
+
+def logistic_regression(table, C):
+    """scikit-learn's own minimum, as exact as it gets."""
+    return LogisticRegression(C=C, solver="newton-cholesky", tol=1e-12, max_iter=1000).fit(table.X, table.y)
+
+
+def objective_of(table, coef, intercept, strength):
+    return oracles.penalized_free_energy(table.X, table.y, coef, intercept, 1.0, strength, np.eye(table.X.shape[1]))
+
+
+@pytest.mark.parametrize("make", [gaussian, rare_class, separable], ids=lambda own: own.__name__)
+@pytest.mark.parametrize("metric", METRICS)
+def test_every_temperature_is_a_logistic_regression(make, metric):
+    """C = 1 / (l2_strength T N), on rows in the metric's own units."""
+    table = standardized(make())
+    root = np.linalg.cholesky(oracles.metric_matrix(table.X, metric))
+    own = replace(table, X=np.linalg.solve(root, table.X.T).T)
+    ladder = np.geomspace(30, 1e-4, 12)
+    model = InnerProductADA(l2_strength=0.4, schedule=ladder, metric=metric, selection="last", tol=1e-8)
+    path = model.fit(table.X, table.y).path_
+    for index, temperature in enumerate(ladder):
+        other = logistic_regression(own, 1 / (0.4 * temperature * len(table.y)))
+        expected = other.coef_ - other.coef_.mean(axis=0)
+        intercept = other.intercept_ - other.intercept_.mean()
+        coef = path.coef[index] @ root
+        np.testing.assert_allclose(coef, expected, atol=1e-5 * max(1, np.abs(expected).max()))
+        np.testing.assert_allclose(path.intercept[index], intercept, atol=1e-5 * max(1, np.abs(intercept).max()))
+        reached, reference = (
+            objective_of(own, *point, 0.4 * temperature)
+            for point in [(coef, path.intercept[index]), (expected, intercept)]
+        )
+        assert abs(reached - reference) <= 1e-8 * reference
+        np.testing.assert_allclose(path.free_energy[index], temperature * reference, rtol=1e-8)
+
+
+def test_every_temperature_is_a_logistic_regression_for_two_classes():
+    """C = 2 / (l2_strength T N): both rows of lambda are penalized, each half of scikit-learn's one."""
+    table = standardized(two_classes())
+    ladder = np.geomspace(30, 1e-4, 12)
+    model = InnerProductADA(l2_strength=0.4, schedule=ladder, selection="last", tol=1e-8).fit(table.X, table.y)
+    for temperature in ladder:
+        other = logistic_regression(table, 2 / (0.4 * temperature * len(table.y)))
+        own = model.at(temperature)
+        np.testing.assert_allclose(own.coef_, other.coef_, atol=1e-5)
+        np.testing.assert_allclose(own.intercept_, other.intercept_, atol=1e-5)
+        reached, reference = (
+            objective_of(table, *two_rows(point.coef_, point.intercept_), 0.4 * temperature) for point in (own, other)
+        )
+        assert abs(reached - reference) <= 1e-8 * reference
+
+
+def two_rows(coef, intercept):
+    return np.stack([-coef[0], coef[0]]) / 2, np.array([-intercept[0], intercept[0]]) / 2
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array])
+def test_every_temperature_is_a_logistic_regression_on_sparse_rows(kind):
+    table = text(kind)
+    plain = replace(table, X=table.X.toarray())
+    ladder = np.geomspace(10, 1e-3, 8)
+    path = InnerProductADA(schedule=ladder, selection="last", tol=1e-8).fit(table.X, table.y).path_
+    for index, temperature in enumerate(ladder):
+        other = logistic_regression(plain, 1 / (temperature * len(table.y)))
+        np.testing.assert_allclose(path.coef[index], other.coef_ - other.coef_.mean(axis=0), atol=1e-5)
+
+
+# --- what the answer depends on ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strength", [1e-3, 0.1, 50.0])
+def test_answer_depends_on_strength_times_temperature_only(strength):
+    table = gaussian()
+    ladder = np.array([3.0, 0.5, 0.05, 0.01])
+    settings = {"cv": 3, "tol": 1e-8}
+    plain = InnerProductADA(schedule=ladder, **settings).fit(table.X, table.y)
+    other = InnerProductADA(l2_strength=strength, schedule=ladder / strength, **settings).fit(table.X, table.y)
+    np.testing.assert_allclose(other.path_.coef, plain.path_.coef, atol=1e-5)
+    np.testing.assert_allclose(other.path_.validation_score, plain.path_.validation_score, atol=1e-6)
+    assert other.path_.best_index == plain.path_.best_index
+
+
+def test_automatic_schedule_scales_with_the_strength():
+    table = gaussian()
+    plain, other = (InnerProductADA(l2_strength=own, cv=3).fit(table.X, table.y) for own in (1.0, 0.01))
+    np.testing.assert_allclose(0.01 * other.path_.temperatures, plain.path_.temperatures, rtol=1e-9)
+    np.testing.assert_allclose(other.predict_proba(table.X), plain.predict_proba(table.X), atol=1e-3)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("make", [gaussian, badly_scaled, separable], ids=lambda own: own.__name__)
+def test_warm_path_equals_cold_start(make, solver):
+    table = make()
+    ladder = np.geomspace(10, 0.01, 8)
+    settings = {"solver": solver, "selection": "last", "tol": 1e-7, "max_iter": 20000}
+    warm = AnnealedClassifier(InnerProduct(), ladder, **settings).fit(table.X, table.y)
+    for temperature in ladder:
+        cold = AnnealedClassifier(InnerProduct(), [temperature], **settings).fit(table.X, table.y)
+        difference = warm.at(temperature).decision_function(table.X) - cold.decision_function(table.X)
+        assert np.abs(difference).max() < 1e-4
+
+
+@pytest.mark.parametrize("make", [gaussian, two_classes, separable], ids=lambda own: own.__name__)
+@pytest.mark.parametrize(
+    ("estimator", "steep"),
+    [(InnerProductADA, [1000.0, 1.0, 1e-3, 1e-6]), (InnerProductADA, [1e-6]), (DistanceADA, [1000.0, 1.0, 1e-2])],
+)
+def test_a_steep_schedule_reaches_what_a_gentle_one_does(estimator, steep, make):
+    table = make()
+    gentle = np.geomspace(steep[0], steep[-1], 31) if len(steep) > 1 else np.geomspace(1000, steep[0], 31)
+    models = [estimator(schedule=own, selection="last", tol=1e-6) for own in (steep, gentle)]
+    first, second = (model.fit(table.X, table.y).predict_proba(table.X) for model in models)
+    np.testing.assert_allclose(first, second, atol=0.01)
+
+
+@pytest.mark.parametrize("family", ["inner_product", "distance", "quadratic"])
+def test_weight_two_equals_the_row_twice(family):
+    """On folds that keep a row's copies together."""
+    table = gaussian()
+    counts = 1 + (np.arange(len(table.y)) % 3 == 0)
+    rows = np.repeat(np.arange(len(table.y)), counts)
+    weighted, doubled = (
+        AnnealedClassifier(FAMILIES[family], [20.0, 5.0], cv=halves(own), tol=1e-8, max_iter=3000)
+        for own in (np.arange(len(table.y)), rows)
+    )
+    weighted.fit(table.X, table.y, sample_weight=counts)
+    doubled.fit(table.X[rows], table.y[rows])
+    np.testing.assert_allclose(weighted.path_.validation_score, doubled.path_.validation_score, atol=1e-5)
+    np.testing.assert_allclose(weighted.predict_proba(table.X), doubled.predict_proba(table.X), atol=1e-5)
+
+
+def halves(row_names):
+    first = row_names % 2 == 0
+    return [(np.flatnonzero(first), np.flatnonzero(~first)), (np.flatnonzero(~first), np.flatnonzero(first))]
+
+
+@pytest.mark.filterwarnings("ignore:Not converged")
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("selection", ["cv", "holdout"])
+def test_same_seed_same_bits(family, selection):
+    table = gaussian(n_samples=60)
+    model = AnnealedClassifier(FAMILIES[family], [20.0, 5.0, 2.0], selection=selection, random_state=3, max_iter=200)
+    first, second = (clone(model).fit(table.X, table.y) for _ in range(2))
+    assert first.path_ == second.path_
+    np.testing.assert_array_equal(first.predict_proba(table.X), second.predict_proba(table.X))
+
+
+def test_random_starts_of_another_seed_are_other_starts():
+    table = gaussian()
+    models = [
+        DistanceADA(init="random", anchor=0, inner_iterations=1, schedule=[5.0], selection="last", random_state=seed)
+        for seed in (0, 0, 1)
+    ]
+    first, again, other = (model.fit(table.X, table.y).path_ for model in models)
+    assert first == again
+    assert first != other
+
+
+def test_true_posterior_is_found_from_many_rows():
+    """The constructed answer of the Gaussian classes, in units that differ by sixteen orders of magnitude."""
+    table = gaussian(n_samples=4000)
+    units = np.logspace(-8, 8, 4)
+    truth = softmax(table.X @ table.coef.T + table.intercept, axis=1)
+    for estimator in (InnerProductADA(), DistanceADA()):
+        posterior = estimator.fit(table.X * units, table.y).predict_proba(table.X * units)
+        assert np.sqrt(np.mean((posterior - truth) ** 2, axis=0)).max() < 0.03

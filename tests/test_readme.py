@@ -1,0 +1,159 @@
+"""Every python block of README.md and docs/ runs as it stands, and what the pages point to is there.
+
+The blocks of one page share a namespace, in order, as a reader would run them; every warning is an error.
+"""
+
+import ast
+import re
+import warnings
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib
+import pytest
+
+matplotlib.use("Agg")
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
+
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
+PLACE = re.compile(r"`(annealed/[\w/]+\.py)(?:::([\w.]+))?`")  # `annealed/path.py` or `annealed/path.py::anneal`
+
+
+class Block(NamedTuple):
+    line: int  # of the page, where the code begins
+    code: str
+
+
+def blocks_of(text):
+    return [Block(text.count("\n", 0, found.start(1)) + 1, found.group(1)) for found in BLOCK.finditer(text)]
+
+
+def run_blocks(text, name):
+    """Run a page's blocks in one namespace; a traceback shows the page's own line numbers."""
+    namespace = {"__name__": "page"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for block in blocks_of(text):
+            code = compile("\n" * (block.line - 1) + block.code, name, "exec")
+            exec(code, namespace)
+
+
+def names_in(source):
+    """Dotted names of the functions, classes, methods and top-level values that a module defines."""
+    names = set()
+    for node in ast.parse(source).body:
+        names.update(_defined(node))
+        if isinstance(node, ast.ClassDef):
+            names.update(f"{node.name}.{name}" for child in node.body for name in _defined(child))
+    return names
+
+
+def _defined(node):
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.AnnAssign):
+        return [node.target.id]
+    if isinstance(node, ast.Assign):
+        return [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return []
+
+
+def missing_places(text):
+    """Every `annealed/file.py::name` of a page whose file or name is not there."""
+    return [
+        f"{path}::{name}" if name else path
+        for path, name in PLACE.findall(text)
+        if not (ROOT / path).is_file() or (name and name not in names_in((ROOT / path).read_text()))
+    ]
+
+
+@pytest.fixture(autouse=True)
+def _as_in_a_fresh_folder(tmp_path, monkeypatch):
+    """Pages may write files and draw."""
+    monkeypatch.chdir(tmp_path)
+    yield
+    matplotlib.pyplot.close("all")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_snippets_run(page):
+    text = page.read_text()
+    assert text.count("```python") == len(blocks_of(text)) > 0
+    run_blocks(text, str(page))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_examples_run(example):
+    code = compile(example.read_text(), str(example), "exec")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message="FigureCanvasAgg is non-interactive")
+        exec(code, {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files(page):
+    targets = [target for target in LINK.findall(page.read_text()) if "://" not in target]
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_named_places_in_the_code_exist(page):
+    assert missing_places(page.read_text()) == []
+
+
+def test_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) < 90
+
+
+# --- the checks themselves --------------------------------------------------------------------------
+
+
+PAGE = """A page.
+
+```python
+value = 1
+```
+
+```text
+not python at all
+```
+
+```python
+{second}
+```
+"""
+
+
+def test_blocks_are_found_with_their_lines():
+    blocks = blocks_of(PAGE.format(second="value += 1"))
+    assert blocks == [Block(4, "value = 1\n"), Block(12, "value += 1\n")]
+
+
+def test_blocks_share_a_namespace():
+    run_blocks(PAGE.format(second="assert value == 1"), "page.md")
+
+
+@pytest.mark.parametrize(
+    ("second", "error"),
+    [
+        ("assert value == 2", AssertionError),
+        ("import warnings; warnings.warn('careful')", UserWarning),
+        ("unknown_name", NameError),
+        ("not python at all", SyntaxError),
+    ],
+)
+def test_a_bad_block_fails_and_names_its_line(second, error):
+    with pytest.raises(error) as caught:
+        run_blocks(PAGE.format(second=second), "page.md")
+    where = [(str(entry.path), entry.lineno + 1) for entry in caught.traceback]
+    assert ("page.md", 12) in where or (caught.value.filename, caught.value.lineno) == ("page.md", 12)
+
+
+def test_a_place_that_is_not_there_is_found():
+    text = "`annealed/path.py::anneal` `annealed/path.py` `annealed/path.py::melt` `annealed/oven.py`"
+    assert missing_places(text) == ["annealed/path.py::melt", "annealed/oven.py"]
