@@ -113,6 +113,7 @@ class AnnealingPath:
     entropy : ndarray of shape (n_temperatures,)
         Mean entropy of the posterior over the training rows.
     train_score : ndarray of shape (n_temperatures,)
+        Of the final fit on its own rows, at the posterior's own scale where it is calibrated.
     validation_score : ndarray of shape (n_temperatures, n_folds) or None
         Greater is better; at the posterior's own scale where it is calibrated.
     posterior_scale : ndarray of shape (n_temperatures,)

@@ -63,7 +63,8 @@ class HeldOut:
             scores, train_score = self.score_point(problem, parameters, temperature, scale)
             return Judgement(np.asarray(scores, dtype=float), scale, train_score)
         losses = gibbs.negative_log_likelihood(scale * logits, self.labels)
-        return Judgement(-self._fold_means(losses), scale)
+        train_loss = problem.training_loss(parameters, temperature, scale) if self.calibrate else observation.loss[0]
+        return Judgement(-self._fold_means(losses), scale, -float(train_loss))
 
     def _logits(self, problem, parameters, temperature, observation):
         """Those of the picked rows, or of a validation set under the final fit."""

@@ -50,11 +50,11 @@ X_new, y_new = draw_rings(3000, seed=1)
 class Rings(ScoreFamily):
     """Minus the squared distance to a circle per class. Parameters (n_classes, 3): centre, then radius."""
 
-    def start(self, X, labels, n_classes, random_state):
-        centres = np.stack([X[labels == label].mean(axis=0) for label in range(n_classes)])
-        distance = np.linalg.norm(X - centres[labels], axis=1)
-        radii = [distance[labels == label].mean() for label in range(n_classes)]
-        return np.column_stack([centres, radii])
+    def start(self, X, labels, weight, n_classes, random_state):
+        share = weight * (labels == np.arange(n_classes)[:, None])  # (n_classes, n_rows)
+        share /= share.sum(axis=1, keepdims=True)
+        centres = share @ X
+        return np.column_stack([centres, share @ np.linalg.norm(X - centres[labels], axis=1)])
 
     def scores(self, X, parameters):
         return -(self._beyond(X, parameters)[1] ** 2)

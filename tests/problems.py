@@ -139,8 +139,9 @@ def uneven_weights(n_rows, n_fits=3):
 class Radial(ScoreFamily):
     """The example of `annealed.objectives.family`: minus the squared distance to a centre per class."""
 
-    def start(self, X, labels, n_classes, random_state):
-        return np.stack([X[labels == label].mean(axis=0) for label in range(n_classes)])
+    def start(self, X, labels, weight, n_classes, random_state):
+        rows = [labels == label for label in range(n_classes)]
+        return np.stack([np.average(X[own], axis=0, weights=weight[own]) for own in rows])
 
     def scores(self, X, parameters):
         return -((X[:, None] - parameters) ** 2).sum(axis=2)
@@ -152,8 +153,9 @@ class Radial(ScoreFamily):
 class Loudness(ScoreFamily):
     """`exp(loudness_j) * (direction_j @ x)`: not linear in its parameters, and at home on sparse rows too."""
 
-    def start(self, X, labels, n_classes, random_state):
-        means = [np.asarray(X[labels == label].mean(axis=0)).ravel() for label in range(n_classes)]
+    def start(self, X, labels, weight, n_classes, random_state):
+        rows = [labels == label for label in range(n_classes)]
+        means = [X[own].T @ weight[own] / weight[own].sum() for own in rows]
         return np.column_stack([np.stack(means), np.zeros(n_classes)])
 
     def scores(self, X, parameters):

@@ -88,8 +88,12 @@ def rows_of(combination, n_classes=3):
     return replace(table, X=BACKENDS[combination.backend](table.X))
 
 
-@cache
 def fitted(combination, n_classes=3):
+    return _fitted(combination, n_classes)
+
+
+@cache
+def _fitted(combination, n_classes):
     table = rows_of(combination, n_classes)
     bound = 15 if combination.family == "literal_distance" else 3000
     model = AnnealedClassifier(
@@ -193,7 +197,7 @@ def test_hot_end_found_from_the_data_is_near_the_prior_or_uniform(family, make):
     assert spread.max() < 0.15
 
 
-@pytest.mark.parametrize("anchor", [10.0, 1.0, 0.1, 0.01])
+@pytest.mark.parametrize("anchor", [10.0, 1.0, 0.1])
 def test_hot_end_of_distances_is_near_the_prior_for_any_anchor(anchor):
     table = gaussian()
     hot = DistanceADA(anchor=anchor, schedule=OnlyTheHottest(), selection="last").fit(table.X, table.y)
@@ -397,7 +401,7 @@ def test_a_steep_schedule_reaches_what_a_gentle_one_does(estimator, steep, make)
     np.testing.assert_allclose(first, second, atol=0.01)
 
 
-@pytest.mark.parametrize("family", ["inner_product", "distance", "quadratic"])
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "literal_distance"])
 def test_weight_two_equals_the_row_twice(family):
     """On folds that keep a row's copies together."""
     table = gaussian()

@@ -9,10 +9,11 @@ import warnings
 from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib
 import pytest
 
+matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
+pyplot = pytest.importorskip("matplotlib.pyplot")
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -76,7 +77,7 @@ def _as_in_a_fresh_folder(tmp_path, monkeypatch):
     """Pages may write files and draw."""
     monkeypatch.chdir(tmp_path)
     yield
-    matplotlib.pyplot.close("all")
+    pyplot.close("all")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -87,7 +88,8 @@ def test_snippets_run(page):
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_examples_run(example):
+def test_examples_run(example, monkeypatch):
+    monkeypatch.setattr("sys.argv", [str(example)])
     code = compile(example.read_text(), str(example), "exec")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

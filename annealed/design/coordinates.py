@@ -46,10 +46,6 @@ class Coordinates:
             return vectors * (factor[:, None, :] if self.per_fit else factor)
         return vectors @ (np.swapaxes(factor, -1, -2) if transposed else factor)
 
-    def basis_matrix(self):
-        """The basis as a matrix (n_features, rank), for small problems."""
-        return np.diag(self.basis) if self.basis.ndim == 1 else self.basis
-
     def to_features(self, coef):
         """Coefficients of x from coefficients of z."""
         return self._apply(coef, self.basis, transposed=True)

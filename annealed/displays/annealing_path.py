@@ -255,7 +255,7 @@ class AnnealingPathDisplay:
         # The hot end of a loss is high, and the cold end of a score is: the legend takes the empty corner.
         self.ax_.legend(
             handles=list(self.lines_.values()),
-            loc="lower left" if self._is_loss else "center right",
+            loc="upper right" if self._is_loss else "center right",
             edgecolor="none",
             framealpha=0.7,
         )

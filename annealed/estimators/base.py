@@ -147,6 +147,12 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
             raise TypeError(f"objective must be an Objective, such as InnerProduct(). Got {objective!r}.")
         return objective
 
+    def _accept_sparse(self):
+        return "csr" if self._make_objective().accepts_sparse else False
+
+    def _is_log_loss(self):
+        return self.scoring is None or self.scoring == "neg_log_loss"
+
     def _iteration_bound(self) -> tuple[int, bool]:
         """The most iterations a temperature gets, and whether stopping there is intended."""
         return self.max_iter, False
@@ -176,7 +182,7 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         self._check_parameters(X_val, y_val)
         routed = self._route(sample_weight, params)
         objective = self._make_objective()
-        X, y = validate_data(self, X, y, accept_sparse="csr" if objective.accepts_sparse else False, dtype=DTYPES)
+        X, y = validate_data(self, X, y, accept_sparse=self._accept_sparse(), dtype=DTYPES)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2:
@@ -206,7 +212,7 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
             steps = anneal(problem, schedule, solver, judge, tol=self.tol, max_iter=max_iter)
 
         chosen = self._choose(steps, judge)
-        score_name = "neg_log_loss" if self.scoring is None else str(self.scoring)
+        score_name = "neg_log_loss" if self._is_log_loss() else _score_name(self.scoring)
         self.path_ = AnnealingPath.from_steps(steps, chosen, score_name, X.dtype)
         self.n_iter_ = max(1, int(self.path_.n_iter.sum()))
         self._speak_at(self.path_.temperatures[chosen])
@@ -237,7 +243,7 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         """Parameters for the splitter's `split` and the scorer's `score`."""
         if get_config()["enable_metadata_routing"]:
             routed = process_routing(self, "fit", sample_weight=sample_weight, **params)
-            return {"split": routed.splitter.split, "score": routed.scorer.score}
+            return {"split": routed.splitter.split, "score": {} if self._is_log_loss() else routed.scorer.score}
         unknown = sorted(set(params) - {"groups"})
         if unknown:
             raise TypeError(
@@ -254,14 +260,16 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
             splitter=check_cv(self.cv, classifier=True),
             method_mapping=MethodMapping().add(caller="fit", callee="split"),
         )
-        scorer = check_scoring(self, scoring="neg_log_loss" if self.scoring is None else self.scoring)
+        if self._is_log_loss():  # computed here, with the weights of fit
+            return router
+        scorer = check_scoring(self, scoring=self.scoring)
         return router.add(scorer=scorer, method_mapping=MethodMapping().add(caller="fit", callee="score"))
 
     def _validation_set(self, X_val, y_val, sample_weight_val, classes):
         """(X, y, labels, weight) of an explicit validation set, or None."""
         if X_val is None:
             return None
-        X_val, y_val = validate_data(self, X_val, y_val, accept_sparse="csr", dtype=DTYPES, reset=False)
+        X_val, y_val = validate_data(self, X_val, y_val, accept_sparse=self._accept_sparse(), dtype=DTYPES, reset=False)
         unknown = np.setdiff1d(y_val, classes)
         if len(unknown):
             raise ValueError(f"y_val holds labels that y does not: {list(unknown[:5])}. Known: {list(classes[:20])}.")
@@ -301,7 +309,7 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
             parts = [(fit, X[test], y[test], _rows_of(score_params, test)) for fit, (_, test) in enumerate(splits, 1)]
         else:
             return NoValidation()
-        if self.scoring is not None:
+        if not self._is_log_loss():
             judge.score_point = self._point_scorer([(0, X, y, score_params), *parts])
         return judge
 
@@ -335,7 +343,7 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         if self.rule != "best" and scores.shape[1] < 2:
             raise ValueError(f'rule={self.rule!r} needs several folds to measure an error. Set selection="cv".')
         scale = np.array([step.judgement.scale for step in steps])
-        return choose(scores, scale, judge.n_rows, self.rule, is_loss=self.scoring is None)
+        return choose(scores, scale, judge.n_rows, self.rule, self._is_log_loss())
 
     def _warn_unconverged(self):
         path = self.path_
@@ -394,7 +402,7 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
     def _logits(self, X):
         """Logits (n_samples, n_classes) at the posterior's own scale."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
+        X = validate_data(self, X, accept_sparse=self._accept_sparse(), dtype=DTYPES, reset=False)
         return self.posterior_scale_ * self._form.logits(X, self._arrays, self.temperature_)
 
     def decision_function(self, X):
@@ -455,6 +463,15 @@ def class_weights(class_weight, classes, y, sample_weight):
     labels = np.searchsorted(classes, y)
     count = np.bincount(labels, sample_weight, len(classes))
     return (count.sum() / (len(classes) * np.where(count > 0, count, 1)))[labels]
+
+
+def _score_name(scoring) -> str:
+    """A scorer's name in scikit-learn's manner: losses begin with neg_."""
+    if isinstance(scoring, str):
+        return scoring
+    function = getattr(scoring, "_score_func", scoring)
+    name = getattr(function, "__name__", type(scoring).__name__)
+    return f"neg_{name}" if getattr(scoring, "_sign", 1) < 0 else name
 
 
 def _rows_of(params, rows):

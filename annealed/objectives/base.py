@@ -92,6 +92,10 @@ class Problem(ABC):
         """Named arrays in the user's units with a leading axis of fits, e.g. coef and intercept of the logits."""
 
     @abstractmethod
+    def training_loss(self, parameters, temperature, scale) -> float:
+        """Mean negative log-likelihood of fit 0 with its logits multiplied by `scale`."""
+
+    @abstractmethod
     def hot_temperature(self) -> float:
         """A temperature at which every posterior is near the prior."""
 
@@ -192,6 +196,16 @@ class SmoothProblem(Problem):
 
         loss, entropy, self.class_variance = self.design.sum_rows(kernel)
         return Observation(loss, entropy, picked)
+
+    def training_loss(self, parameters, temperature, scale):
+        fits = slice(0, 1)
+        state = self.forward(parameters[fits], temperature, fits)
+
+        def kernel(block):
+            logits = scale * self.block_logits(block, state)[:, 0]
+            return (np.array([block.weight[:, 0] @ gibbs.negative_log_likelihood(logits, block.labels)]),)
+
+        return self.design.sum_rows(kernel, fits)[0][0]
 
     def hot_temperature(self) -> float:
         """A temperature at which every posterior is near the prior: the fit's first response gives tiny logits."""

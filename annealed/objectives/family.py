@@ -66,10 +66,13 @@ class ScoreFamily(Objective):
 class FamilyForm(Form):
     """Scores of the user's family divided by the temperature."""
 
-    def __init__(self, family, center, scale):
+    def __init__(self, family, center, scale, is_standardized):
         self.family, self.center, self.scale = family, center, scale
+        self.is_standardized = is_standardized
 
     def logits(self, X, arrays, temperature):
+        if sparse.issparse(X) and self.is_standardized:
+            X = X.toarray()  # the family was fitted on dense, standardized rows
         if not sparse.issparse(X):
             X = (np.asarray(X, dtype=np.float64) - self.center) / self.scale
         return self.family.scores(X, arrays["parameters"]) / temperature
@@ -85,7 +88,7 @@ class FamilyProblem(SmoothProblem):
             center = design.column_mean()
             self.scale = spread_of_columns(design.centered(center))
         super().__init__(design.centered(center))
-        self.form = FamilyForm(family, center, self.scale)
+        self.form = FamilyForm(family, center, self.scale, not sparse.issparse(design.X))
         self.start_parameters = np.stack([self._start(fit, random_state) for fit in range(self.n_fits)])
         self.shape = self.start_parameters.shape[1:]
 

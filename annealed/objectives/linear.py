@@ -156,13 +156,14 @@ class PenalizedLinearProblem(LinearProblem):
             return block.moments(covariance)
 
         squares, sums, counts = self.design.sum_rows(kernel, fits)
-        basis = self.coordinates.basis_matrix()
         width, n_classes = self._width, self.n_classes
         pairs = np.zeros((*counts.shape, width, width))
         rank = self.coordinates.rank
-        pairs[..., :rank, :rank] = basis.T @ squares @ basis
+        pairs[..., :rank, :rank] = self.coordinates.from_features(
+            np.swapaxes(self.coordinates.from_features(squares), -1, -2)
+        )
         if self.fit_intercept:
-            pairs[..., :rank, -1] = pairs[..., -1, :rank] = sums @ basis
+            pairs[..., :rank, -1] = pairs[..., -1, :rank] = self.coordinates.from_features(sums)
             pairs[..., -1, -1] = counts + self._missing_covariance(parameters, fits)[:, left, right]
         hessian = np.empty((len(parameters), n_classes, width, n_classes, width))
         hessian[:, left, :, right] = hessian[:, right, :, left] = np.moveaxis(pairs, 1, 0)

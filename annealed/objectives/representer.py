@@ -72,6 +72,10 @@ class RepresenterProblem(Problem):
             picked[own] = logits[picks.rows[own]]
         return Observation(np.array(losses), np.array(entropies), picked)
 
+    def training_loss(self, parameters, temperature, scale):
+        logits = scale * (self.images(parameters)[0] + self.split(parameters[0])[1])
+        return self.design.weight[:, 0] @ gibbs.negative_log_likelihood(logits, self.design.labels)
+
     def report(self, parameters, temperature, fits=slice(None)):
         reports = []
         for own in parameters:

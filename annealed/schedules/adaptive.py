@@ -9,14 +9,15 @@ from annealed.schedules.base import Schedule, check_temperature
 PATIENCE = 6  # temperatures past the best before "clearly passed" is considered
 LONG_PATIENCE = 12  # temperatures past the best after which it is taken for passed, however small the fall
 FLAT = 1e-3  # relative change over PATIENCE temperatures that counts as none
+HARD = 1e-5  # share of the hot training loss below which the posterior is hard and nothing is left to learn
 
 
 class AdaptiveSchedule(Schedule):
     """Cool from a hot end found in the data until validation has clearly passed its best.
 
     It stops when the mean validation score has fallen below its best by more than the standard error of their
-    fold-by-fold difference, when the best lies a dozen temperatures back, or when the validation score (without
-    validation, the training loss) no longer moves.
+    fold-by-fold difference, when the best lies a dozen temperatures back, when the validation score (without
+    validation, the training loss) no longer moves, or when the training rows are all but certain.
 
     Parameters
     ----------
@@ -41,6 +42,8 @@ class AdaptiveSchedule(Schedule):
     def should_stop(self, validation, train_loss):
         if len(train_loss) < 2 * PATIENCE:
             return False
+        if train_loss[-1] < HARD * train_loss[0]:
+            return True
         if validation[-1] is None:
             return _is_flat(np.asarray(train_loss[-PATIENCE:]))
         scores = np.stack(validation)

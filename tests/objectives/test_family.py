@@ -28,7 +28,7 @@ FAMILIES = [Radial, Loudness]
 class Slacker(ScoreFamily):
     """A plain inner product without intercept, started at zero: pADA without intercept on standardized rows."""
 
-    def start(self, X, labels, n_classes, random_state):
+    def start(self, X, labels, weight, n_classes, random_state):
         return np.zeros((n_classes, X.shape[1]))
 
     def scores(self, X, parameters):
@@ -41,7 +41,7 @@ class Slacker(ScoreFamily):
 class Wandering(Slacker):
     """Started at random."""
 
-    def start(self, X, labels, n_classes, random_state):
+    def start(self, X, labels, weight, n_classes, random_state):
         return np.random.RandomState(random_state).normal(size=(n_classes, X.shape[1]))
 
 
@@ -89,7 +89,7 @@ def test_value_is_equation_9_with_the_pull_to_the_start(family, temperature):
     for fit, own in enumerate((weight / weight.sum(axis=0)).T):
         scores = family().scores(rows, parameters[fit])
         used = own > 0
-        start = family().start(rows[used], table.y[used], 3, None)
+        start = family().start(rows[used], table.y[used], own[used], 3, None)
         pull = 0.35 * np.sum((parameters[fit] - start) ** 2)
         expected = oracles.free_energy(scores, table.y, temperature, own) + pull
         np.testing.assert_allclose(temperature * value[fit], expected, rtol=1e-10)
@@ -144,20 +144,15 @@ def test_permuting_classes_permutes_the_answer():
     np.testing.assert_allclose(permuted[order], plain, atol=1e-6)
 
 
-def test_weight_two_equals_the_row_twice():
-    """For a family whose start does not depend on the rows: a start sees rows, not weights."""
+@pytest.mark.parametrize("family", FAMILIES)
+def test_weight_two_equals_the_row_twice(family):
     table = gaussian()
     counts = 1 + (np.arange(len(table.y)) % 3 == 0)
     rows = np.repeat(np.arange(len(table.y)), counts)
     doubled = replace(table, X=table.X[rows], y=table.y[rows])
-    weighted, expected = (
-        problem.report(solve(problem, 0.2).parameters, 0.2)["parameters"]
-        for problem in (
-            Slacker().prepare(stack_of(table, counts[:, None]), 0),
-            Slacker().prepare(stack_of(doubled), 0),
-        )
-    )
-    np.testing.assert_allclose(weighted, expected, atol=1e-7)
+    problems = family().prepare(stack_of(table, counts[:, None]), 0), family().prepare(stack_of(doubled), 0)
+    weighted, expected = (own.report(solve(own, 5.0).parameters, 5.0)["parameters"] for own in problems)
+    np.testing.assert_allclose(weighted, expected, atol=1e-6)
 
 
 def test_single_precision_rows_equal_double():

@@ -177,7 +177,7 @@ def test_free_energy_never_rises_within_a_solve(family, solver, temperature):
     """A solve cut after k iterations is the first k iterations of the whole one."""
     problem = Recorder(prepared(FAMILIES[family], gaussian(n_samples=60)))
     values = []
-    for max_iter in range(25):
+    for max_iter in range(16):
         solution = minimize(problem, solver, temperature, max_iter=max_iter)
         values.append([problem.value_at(fit, point) for fit, point in enumerate(solution.parameters)])
         problem.visited.clear()
