@@ -13,6 +13,7 @@ from annealed.optional import require
 from annealed.solvers import Solution, Solver
 
 PRINTED_ROWS = 12
+WIDEST_CUBIC_STEP = 1.0  # of log temperature: beyond it a cubic may swing, a straight line cannot
 
 
 @dataclass(frozen=True)
@@ -183,13 +184,19 @@ class AnnealingPath:
         return arrays, float(np.exp(weights @ np.log(self.posterior_scale[window])))
 
     def _interpolation(self, target):
-        """Lagrange weights on the (up to) four nearest temperatures; exactly one of them at a temperature."""
+        """Lagrange weights on the four nearest temperatures, or, where they lie far apart, the two around."""
         places = np.log(self.temperatures)
-        first = int(np.clip(np.searchsorted(-places, -target) - 2, 0, max(len(places) - 4, 0)))
-        window = slice(first, first + 4)
+        window = self._window(target, 4)
+        if np.ptp(places[window]) > 3 * WIDEST_CUBIC_STEP:
+            window = self._window(target, 2)
         near = places[window]
         weights = np.array([np.prod((target - near[near != own]) / (own - near[near != own])) for own in near])
         return weights, window
+
+    def _window(self, target, size):
+        below = np.searchsorted(-np.log(self.temperatures), -target)
+        first = int(np.clip(below - size // 2, 0, max(len(self) - size, 0)))
+        return slice(first, first + size)
 
     def to_frame(self):
         """The path as a pandas DataFrame, one row per temperature, parameters left out."""

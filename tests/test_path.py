@@ -109,7 +109,8 @@ def test_entropy_and_train_score_are_those_of_the_recorded_logits(path):
     for index in range(len(path)):
         logits = table.X @ path.coef[index].T + path.intercept[index]
         np.testing.assert_allclose(path.entropy[index], oracles.mean_entropy(logits, 1.0), rtol=1e-6)
-        np.testing.assert_allclose(-path.train_score[index], oracles.free_energy(logits, table.y, 1.0), rtol=1e-6)
+        spoken = path.posterior_scale[index] * logits
+        np.testing.assert_allclose(-path.train_score[index], oracles.free_energy(spoken, table.y, 1.0), rtol=1e-6)
 
 
 def test_entropy_falls_with_temperature(path):

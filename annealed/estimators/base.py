@@ -181,7 +181,6 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         """
         self._check_parameters(X_val, y_val)
         routed = self._route(sample_weight, params)
-        objective = self._make_objective()
         X, y = validate_data(self, X, y, accept_sparse=self._accept_sparse(), dtype=DTYPES)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)

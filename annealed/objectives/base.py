@@ -219,15 +219,15 @@ class SmoothProblem(Problem):
         return temperature
 
     def _response_spread(self, temperature, fits):
-        """Root mean square, over rows, of the logits' change by one preconditioned step from the start."""
+        """Root mean square, over rows, of the logits after one preconditioned step from the start."""
         start = self.start(temperature)[fits]
         _, gradient, _ = self.objective(start, temperature, fits)
         strength, _ = self.penalty(temperature, fits)
-        before = self.forward(start, temperature, fits)
-        after = self.forward(start - gradient / (self.curvature(temperature, fits) + strength), temperature, fits)
+        state = self.forward(start - gradient / (self.curvature(temperature, fits) + strength), temperature, fits)
 
         def kernel(block):
-            change = self.block_logits(block, after) - self.block_logits(block, before)
-            return (np.einsum("ns,nsc->sc", block.weight, change**2),)
+            logits = self.block_logits(block, state)
+            logits -= logits.mean(axis=2, keepdims=True)
+            return (np.einsum("ns,nsc->sc", block.weight, logits**2),)
 
         return np.sqrt(self.design.sum_rows(kernel, fits)[0]).max()

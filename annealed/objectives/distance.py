@@ -86,7 +86,7 @@ class DistanceProblem(LinearProblem):
         self.log_prior = self._log_prior()
         means = self.design.class_sums() / np.maximum(self.class_shares, np.finfo(float).tiny)[..., None]
         self.coordinates = _coordinates(
-            self.design, means, self.class_shares, self.scale, covariance, family.shrinkage, design.n_features
+            self.design, means, self.class_shares, covariance, family.shrinkage, in_span, design.n_features
         )
         self.class_means = self.coordinates.from_features(means)
         self.start_means = self._start_means(family.init, random_state)
@@ -139,9 +139,11 @@ class DistanceProblem(LinearProblem):
         return (variance[..., None] * spectrum).reshape(len(variance), -1)
 
     def hot_temperature(self):
+        """Hot, an anchored mean tends to `(1 + 2 / anchor)` times its class mean; its logits shall be HOT_LOGIT."""
         spectrum = self.coordinates.spectrum[0]
         spread = np.sqrt(np.sum(spectrum * self.class_means[0] ** 2, axis=1)).max()
-        return 2 * spread / HOT_LOGIT if spread > ROUNDING else 1.0
+        overshoot = 1 + 2 / self.anchor if self.anchor else 1.0
+        return 2 * overshoot * spread / HOT_LOGIT if spread > ROUNDING else 1.0
 
     def report(self, parameters, temperature, fits=slice(None)):
         points = self.coordinates.of_fits(fits).to_points(temperature / 2 * self._table(parameters))
@@ -157,44 +159,53 @@ def _named_covariance(name, design):
     return "diagonal" if is_wide and sparse.issparse(design.X) else "pooled"
 
 
-def _coordinates(design, means, shares, scale, covariance, shrinkage, n_columns) -> Coordinates:
-    """Per-fit coordinates in which the covariance is the identity."""
+def _coordinates(design, means, shares, covariance, shrinkage, in_span, n_columns) -> Coordinates:
+    """Per-fit coordinates in which the fit's own covariance is the identity."""
     if covariance in ("diagonal", "identity"):
-        variances = np.stack([design.column_variance(fit) for fit in range(design.n_fits)])
-        within = variances - np.einsum("sc,scd->sd", shares, means**2)
-        spread = np.sqrt(np.maximum(within, SMALLEST_VARIANCE * scale**2))
+        squares = np.stack([design.column_variance(fit) for fit in range(design.n_fits)])
+        within = squares - np.einsum("sc,scd->sd", shares, means**2)
+        floor = SMALLEST_VARIANCE * squares.max(axis=0)
+        spread = np.sqrt(np.where(within > floor, within, np.where(floor > 0, floor, 1.0)))
         if covariance == "identity":
             spread = np.ones_like(spread)
-        return Coordinates(1 / spread, spread, variances / spread**2, per_fit=True)
+        return Coordinates(1 / spread, spread, squares / spread**2, per_fit=True)
     fits = [
-        _whitening(design, fit, means[fit], shares[fit], scale, covariance, shrinkage, n_columns)
+        _whitening(design, fit, means[fit], shares[fit], covariance, shrinkage, in_span, n_columns)
         for fit in range(design.n_fits)
     ]
     basis, inverse, spectrum = (np.stack(parts) for parts in zip(*fits, strict=True))
     return Coordinates(basis, inverse, spectrum, per_fit=True)
 
 
-def _whitening(design, fit, means, shares, scale, covariance, shrinkage, n_columns):
-    """(basis, inverse, spectrum) of one fit: whitens its covariance, then diagonalizes the total one."""
-    total = design.covariance(fit) / np.outer(scale, scale)
-    scaled_means = means / scale
-    matrix = total
-    if covariance == "pooled":
-        matrix = total - (scaled_means.T * shares) @ scaled_means
+def _whitening(design, fit, means, shares, covariance, shrinkage, in_span, n_columns):
+    """(basis, inverse, spectrum) of one fit: whitens its covariance, then diagonalizes the second moment.
+
+    The columns are divided by their spread first, so that shrinking respects their units (in the span of the rows
+    that has been done already).
+    """
+    moment = design.covariance(fit)
+    mean = shares @ means
+    total = moment - np.outer(mean, mean)
+    scale = np.ones(len(total)) if in_span else _spread(np.diag(total), np.diag(moment))
+    inner_means = means if covariance == "pooled" else np.broadcast_to(mean, means.shape)
+    matrix = (moment - (inner_means.T * shares) @ inner_means) / np.outer(scale, scale)
     amount = shrinkage
     if shrinkage == "oas":
         amount = _oas(matrix, design.total_weight[fit], n_columns)
     elif shrinkage == "ledoit_wolf":
-        amount = _ledoit_wolf(matrix, design, fit, means if covariance == "pooled" else 0 * means, scale, n_columns)
-    target = np.trace(matrix) / n_columns
+        amount = _ledoit_wolf(matrix, design, fit, inner_means, scale, n_columns)
     eigenvalues, vectors = linalg.eigh(matrix)
-    eigenvalues = (1 - amount) * eigenvalues + amount * target
+    eigenvalues = (1 - amount) * eigenvalues + amount * np.trace(matrix) / n_columns
     spread = np.sqrt(np.maximum(eigenvalues, SMALLEST_VARIANCE * max(eigenvalues[-1], np.finfo(float).tiny)))
-    whitener = vectors / spread
-    spectrum, rotation = linalg.eigh(whitener.T @ total @ whitener)
-    basis = (whitener @ rotation) / scale[:, None]
+    whitener = vectors / spread / scale[:, None]
+    spectrum, rotation = linalg.eigh(whitener.T @ moment @ whitener)
     inverse = (vectors * spread @ rotation) * scale[:, None]
-    return basis, inverse, np.maximum(spectrum, 0)
+    return whitener @ rotation, inverse, np.maximum(spectrum, 0)
+
+
+def _spread(variance, moment):
+    """Standard deviations; one where a column is constant up to rounding."""
+    return np.sqrt(np.where(variance > 1e-13 * moment, variance, 1.0))
 
 
 def _oas(covariance, n_rows, n_columns):

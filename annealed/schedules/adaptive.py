@@ -35,6 +35,8 @@ class AdaptiveSchedule(Schedule):
         rate = check_temperature(self.cooling_rate, "cooling_rate")
         if rate >= 1:
             raise ValueError(f"cooling_rate must be below 1 so that the temperature falls. Got {rate!r}.")
+        if self.n_temperatures < 1:
+            raise ValueError(f"n_temperatures must be at least 1. Got {self.n_temperatures!r}.")
         start = hot()
         for step in range(self.n_temperatures):
             yield start * rate**step

@@ -24,6 +24,7 @@ class Schedule(BaseEstimator, ABC):
 
 def check_temperature(value, name="temperature") -> float:
     """A positive finite number, or an error that shows what came instead."""
-    if not isinstance(value, Real) or type(value) in (bool, np.bool_) or not 0 < float(value) < np.inf:
+    is_number = isinstance(value, Real) and str(value) not in ("True", "False")
+    if not is_number or not 0 < float(value) < np.inf:
         raise ValueError(f"{name} must be a positive number. Got {value!r}.")
     return float(value)

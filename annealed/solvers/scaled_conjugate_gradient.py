@@ -36,10 +36,12 @@ class ScaledConjugateGradient(Solver):
                 trust = 2 * (new_value - value[fits]) / slope
             trust = np.where(np.isfinite(trust), trust, -1.0)
             success = trust >= 0
+            state.rescale(fits, trust, success)
             good = fits[success]
+            if not len(good):
+                continue
             old_gradient = gradient[good]
             x[good], value[good], gradient[good] = trial[success], new_value[success], new_gradient[success]
-            state.rescale(fits, trust, success)
             state.turn(good, old_gradient, gradient[good])
             converged[good] = is_solved(problem, value[good], gradient[good], temperature, tol, good)
         return Solution(x, value, largest_entry(gradient), n_iter, converged)

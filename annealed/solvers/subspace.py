@@ -23,6 +23,7 @@ from annealed.solvers.base import SUBOPTIMALITY_SHARE, Solution, Solver
 FOLD_SUBOPTIMALITY = 1e-4
 N_EARLIER = 4  # solutions whose span predicts the next
 N_STEPS = 3  # last steps kept in the subspace
+PRECONDITIONER_LIFE = 4  # iterations after which it is made anew at the current posterior
 SINGLE_PRECISION_TOL = 1e-5  # tolerances down to this are served by products in single precision
 
 
@@ -83,7 +84,7 @@ class _Search:
         self.alpha, self.intercept = (part.copy() for part in problem.split(start))
         self.image = image
         self.n_iter, self.converged, self.gradient_norm = 0, False, np.nan
-        self.preconditioner = None
+        self.precision = 1e-10
         self.steps: list = []
 
     def parameters(self):
@@ -102,6 +103,7 @@ class _Search:
 
     def solve_certified(self, tol, max_iter):
         """Iterate until the certificate of (17) holds in double precision; it is asked once the decrement is small."""
+        self.precision = min(self.precision, (0.1 * tol) ** 2)
         self._predict()
         target = SUBOPTIMALITY_SHARE * tol
         while not self._is_certified(tol) and self.n_iter < max_iter:
@@ -135,7 +137,7 @@ class _Search:
 
     def _iterate(self):
         """One direction, one image, one subspace; the decrement the direction promised."""
-        if self.preconditioner is None:
+        if self.n_iter % PRECONDITIONER_LIFE == 0:
             self.preconditioner = RowPreconditioner(self.problem, self.posterior, self.weight, self.kappa)
         residual = self._residual()
         direction = -self.preconditioner.apply(residual)
@@ -190,7 +192,7 @@ class _Span:
         value, posterior = self._evaluate(scalars, intercept)
         for _ in range(20):
             step, decrement = self._newton(scalars, intercept, posterior)
-            if decrement <= 1e-10 * value:
+            if decrement <= self.search.precision * value:
                 break
             length = 1.0
             while True:

@@ -196,6 +196,15 @@ def test_a_fall_within_the_noise_of_the_folds_is_no_fall():
     assert should_stop(past_the_best, noise=0.0)
 
 
+@pytest.mark.parametrize(("fall", "stops"), [(0.03, False), (0.07, True)])
+def test_a_fall_is_clear_beyond_its_standard_error_over_folds(fall, stops):
+    """The falls of the five folds scatter so that their mean has a standard error of 0.05."""
+    spread = 0.05 * np.sqrt(5) * np.array([-1.0, -1.0, 0.0, 1.0, 1.0])
+    scores = [np.full(5, mean) for mean in [*rising(10), *np.linspace(-0.501, -0.51, 7)]]
+    scores.append(-0.5 - fall + spread)
+    assert AdaptiveSchedule().should_stop(scores, list(np.linspace(1, 0.1, len(scores)))) == stops
+
+
 def test_a_best_that_lies_a_dozen_temperatures_back_is_passed_whatever_the_noise():
     assert should_stop([*rising(10), *np.linspace(-0.501, -0.51, 12)], noise=0.2)
     assert not should_stop([*rising(10), *np.linspace(-0.501, -0.51, 11)], noise=0.2)

@@ -277,6 +277,35 @@ def one_fit(problem, fit, temperature):
     return value_and_gradient
 
 
+class Valley:
+    """Rosenbrock's valley, one start a fit: steps that fail, overshoot and fall short all occur."""
+
+    n_fits = 12
+
+    def objective(self, parameters, temperature, fits=slice(None)):
+        across, along = parameters[:, 1] - parameters[:, 0] ** 2, 1 - parameters[:, 0]
+        gradient = np.column_stack([-400 * across * parameters[:, 0] - 2 * along, 200 * across])
+        return 100 * across**2 + along**2, gradient, gradient
+
+    def certificate(self, gradient, value, temperature, fits):
+        return np.zeros(len(value))
+
+    def gradient_noise(self):
+        return 0.0
+
+
+def test_scaled_conjugate_gradient_is_netlabs_down_a_curved_valley():
+    problem = Valley()
+    start = np.random.default_rng(0).uniform(-2, 2, size=(12, 2))
+    expected = [oracles.scaled_conjugate_gradient(one_fit(problem, fit, 1.0), start[fit], 40) for fit in range(12)]
+    values = np.array([[value for _, value in visited] for visited in expected])
+    assert (np.diff(values) == 0).any(), "no step failed: the valley is too gentle to tell"
+    for done in range(1, 41):
+        solution = minimize(problem, "scg", 1.0, start=start, tol=1e-300, max_iter=done)
+        for fit in range(12):
+            np.testing.assert_allclose(solution.parameters[fit], expected[fit][done - 1][0], rtol=1e-5)
+
+
 def test_scaled_conjugate_gradient_turns_to_steepest_descent_after_as_many_successes_as_parameters():
     """Two classes and one column: few parameters, so the restart falls into the first dozen iterations."""
     problem = prepared(InnerProduct(fit_intercept=False), two_classes(n_features=2))
