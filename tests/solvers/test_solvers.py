@@ -296,11 +296,11 @@ class Valley:
 
 def test_scaled_conjugate_gradient_is_netlabs_down_a_curved_valley():
     problem = Valley()
-    start = np.random.default_rng(0).uniform(-2, 2, size=(12, 2))
-    expected = [oracles.scaled_conjugate_gradient(one_fit(problem, fit, 1.0), start[fit], 40) for fit in range(12)]
+    start = np.random.default_rng(1).uniform(-2, 2, size=(12, 2))
+    expected = [oracles.scaled_conjugate_gradient(one_fit(problem, fit, 1.0), start[fit], 20) for fit in range(12)]
     values = np.array([[value for _, value in visited] for visited in expected])
     assert (np.diff(values) == 0).any(), "no step failed: the valley is too gentle to tell"
-    for done in range(1, 41):
+    for done in range(1, 21):
         solution = minimize(problem, "scg", 1.0, start=start, tol=1e-300, max_iter=done)
         for fit in range(12):
             np.testing.assert_allclose(solution.parameters[fit], expected[fit][done - 1][0], rtol=1e-5)
