@@ -50,7 +50,8 @@ class CsrBlock(Block):
         deviation = entry_weight * (self.values.data - self.center[columns]) ** 2
         stored = np.bincount(columns, deviation, n_columns)
         stored_weight = np.bincount(columns, entry_weight, n_columns)
-        return stored + (weight.sum() - stored_weight) * self.center**2
+        has_zeros = np.bincount(columns, minlength=n_columns) < len(weight)
+        return stored + has_zeros * (weight.sum() - stored_weight) * self.center**2
 
     def row_squares(self, scale):
         scaled_center = self.center * scale**2

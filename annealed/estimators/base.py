@@ -351,7 +351,8 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
             worst = failed[0]
             warnings.warn(
                 f"Not converged at {len(failed)} of {len(path)} temperatures, first at "
-                f"{path.temperatures[worst]:.4g} (gradient {path.gradient_norm[worst]:.2g}, tol {self.tol:.2g}). "
+                f"{path.temperatures[worst]:.4g} (the final fit's gradient is {path.gradient_norm[worst]:.2g} there, "
+                f"tol {self.tol:.2g}). "
                 f"Raise max_iter (now {self.max_iter}), raise tol, or end the schedule at a hotter temperature.",
                 ConvergenceWarning,
                 stacklevel=3,

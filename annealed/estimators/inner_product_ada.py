@@ -42,7 +42,8 @@ class InnerProductADA(AnnealedClassifier):
     metric : {"auto", "euclidean", "diagonal", "covariance"}, default="auto"
         In which units |lambda_j| is measured: "euclidean" is the paper's, raw features; "diagonal" divides each
         column by its standard deviation, so units do not matter; "covariance" whitens the columns, so no linear
-        map of the features matters; "auto" is diagonal for dense and euclidean for sparse X.
+        map of the features matters (about the origin without an intercept); "auto" is diagonal for dense and
+        euclidean for sparse X. The spreads are those of all rows, also within folds.
     class_weight : dict or "balanced", default=None
         Weight of each class, multiplied into ``sample_weight``.
     tol : float, default=1e-4

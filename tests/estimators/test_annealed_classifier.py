@@ -5,29 +5,16 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from problems import Radial
 from sklearn.base import clone
 from sklearn.datasets import load_iris, load_wine, make_circles
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 
 from annealed import AnnealedClassifier, DistanceADA, InnerProductADA
-from annealed.objectives import Distance, InnerProduct, Quadratic, ScoreFamily
+from annealed.objectives import Distance, InnerProduct, Quadratic
 
 X, y = load_iris(return_X_y=True)
-
-
-class Radial(ScoreFamily):
-    """Scores are minus the squared distance to a centre per class."""
-
-    def start(self, X, labels, weight, n_classes, random_state):
-        rows = [labels == label for label in range(n_classes)]
-        return np.stack([np.average(X[own], axis=0, weights=weight[own]) for own in rows])
-
-    def scores(self, X, parameters):
-        return -((X[:, None] - parameters) ** 2).sum(axis=2)
-
-    def pullback(self, X, parameters, residual):
-        return 2 * (residual.T @ X - residual.sum(axis=0)[:, None] * parameters)
 
 
 FAMILIES = [InnerProduct(), Distance(), Quadratic(), Radial()]

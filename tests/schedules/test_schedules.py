@@ -99,7 +99,7 @@ def test_a_schedule_is_kept():
 # --- errors -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", [0, -0.5, np.nan, np.inf, "hot", None])
+@pytest.mark.parametrize("value", [0, -0.5, np.nan, np.inf, True, "hot", None])
 def test_temperature_must_be_a_positive_number(value):
     with pytest.raises(ValueError, match=f"temperature must be a positive number. Got {value!r}."):
         check_temperature(value)
