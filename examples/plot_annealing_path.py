@@ -61,7 +61,7 @@ posteriors = np.stack([model.at(temperature).predict_proba(X_new[order]) for tem
 
 figure, (above, below) = plt.subplots(2, 1, figsize=(8, 6), height_ratios=[3, 2], sharex=True, layout="constrained")
 display = AnnealingPathDisplay.from_estimator(model, ax=above)
-above.legend(handles=list(display.lines_.values()), loc="upper right", bbox_to_anchor=(1, 0.92), framealpha=0.9)
+above.legend(handles=list(display.lines_.values()), loc="upper right", framealpha=0.9)
 above.set_xlabel("")
 
 below.pcolormesh(temperatures, np.arange(len(order)), mixed_colours(posteriors), rasterized=True)

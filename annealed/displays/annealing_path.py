@@ -47,8 +47,6 @@ class AnnealingPathDisplay:
         ``"train"``, ``"chosen"``, and where drawn ``"validation"`` and ``"entropy"`` or ``"free_energy"``.
     band_ : matplotlib PolyCollection or None
         One standard deviation over the folds around their mean.
-    text_ : matplotlib Annotation
-        The value of the chosen temperature.
 
     Examples
     --------
@@ -209,24 +207,9 @@ class AnnealingPathDisplay:
         )
 
     def _draw_chosen(self):
-        ax = self.ax_
         chosen = self.temperatures[self.best_index]
-        self.lines_["chosen"] = ax.axvline(
-            chosen, color=CHOSEN_COLOUR, linewidth=1.2, label="chosen temperature", zorder=1.5
-        )
-        # Losses are low and scores are high where the choice falls, so the value stands at the other end; it
-        # leans towards the middle of the picture.
-        towards_cold = self.best_index <= 0.6 * (len(self.temperatures) - 1)
-        self.text_ = ax.annotate(
-            f"T = {chosen:.3g}",
-            xy=(chosen, 0.97 if self._is_loss else 0.03),
-            xycoords=ax.get_xaxis_transform(),
-            xytext=(5 if towards_cold else -5, 0),
-            textcoords="offset points",
-            ha="left" if towards_cold else "right",
-            va="top" if self._is_loss else "bottom",
-            color=CHOSEN_COLOUR,
-            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 1.5},
+        self.lines_["chosen"] = self.ax_.axvline(
+            chosen, color=CHOSEN_COLOUR, linewidth=1.2, label=f"chosen temperature, {chosen:.3g}", zorder=1.5
         )
 
     def _draw_twin(self, twin):
@@ -257,5 +240,5 @@ class AnnealingPathDisplay:
             handles=list(self.lines_.values()),
             loc="upper right" if self._is_loss else "center right",
             edgecolor="none",
-            framealpha=0.7,
+            framealpha=0.9,
         )

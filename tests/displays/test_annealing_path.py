@@ -60,7 +60,7 @@ def test_cools_to_the_right_on_a_log_axis_however_often_drawn(path):
 def test_marks_the_chosen_temperature_with_its_value(path):
     display = AnnealingPathDisplay.from_path(path)
     assert display.lines_["chosen"].get_xdata()[0] == 0.1
-    assert display.text_.get_text() == "T = 0.1"
+    assert display.lines_["chosen"].get_label() == "chosen temperature, 0.1"
 
 
 def test_without_validation_there_is_no_band(path):

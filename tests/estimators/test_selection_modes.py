@@ -43,7 +43,7 @@ def test_any_scorer(scoring):
     else:
         labels = y
     model = InnerProductADA(scoring=scoring, schedule=np.geomspace(1, 1e-3, 6)).fit(X, labels)
-    assert model.path_.score_name == str(scoring)
+    assert model.path_.score_name == ("accuracy_score" if callable(scoring) else scoring)
     assert model.path_.best_index == np.argmax(model.path_.validation_score.mean(axis=1))
     chosen = sklearn.metrics.check_scoring(model, scoring=scoring)(model.at(model.temperature_), X, labels)
     uncalibrated = model.path_.train_score[model.path_.best_index]
