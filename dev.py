@@ -130,6 +130,10 @@ def examine_wheel(wheel: Path) -> int:
         return subprocess.run([str(python_of(environment)), "-c", question], cwd=folder).returncode
 
 
+def bench(arguments: list[str]) -> int:
+    return run("-m", "benchmarks", *arguments)
+
+
 class Verb(NamedTuple):
     run: Callable[[list[str]], int]
     extras: frozenset[str]
@@ -141,6 +145,7 @@ VERBS = {
     "test": Verb(test, frozenset({"test"}), "run the tests; arguments go to pytest"),
     "check": Verb(check, frozenset({"check"}), "lint, formatting and types; arguments are paths"),
     "build": Verb(build, frozenset({"build"}), "build the wheel and try it alone in a fresh environment"),
+    "bench": Verb(bench, frozenset({"bench"}), "time the library beside its peers; arguments are problems and options"),
 }
 
 

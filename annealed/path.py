@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from annealed.objectives import Observation, Picks, Problem
+from annealed.objectives import Inspection, Picks, Problem
 from annealed.optional import require
 from annealed.solvers import Solution, Solver
 
@@ -30,7 +30,7 @@ class Judge(Protocol):
 
     picks: Picks
 
-    def judge(self, problem, parameters, temperature, observation: Observation) -> Judgement: ...
+    def judge(self, problem: Problem, parameters, temperature) -> Judgement: ...
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Step:
     gradient_norm: float
     n_iter: int
     converged: bool
-    observation: Observation
+    inspection: Inspection
     judgement: Judgement
     arrays: dict[str, np.ndarray]
     seconds: float
@@ -50,6 +50,7 @@ class Step:
 
 def anneal(problem: Problem, schedule, solver: Solver, judge: Judge, *, tol, max_iter) -> list[Step]:
     """Cool a stack of fits, warm-started and predicted from temperature to temperature. Fit 0 is reported."""
+    problem.watch(judge.picks)
     memory = solver.new_memory(problem)
     steps: list[Step] = []
     recent: list[tuple[float, np.ndarray]] = []
@@ -60,15 +61,15 @@ def anneal(problem: Problem, schedule, solver: Solver, judge: Judge, *, tol, max
         recent = [*recent, (temperature, solution.parameters)][-3:]
         steps.append(_record(problem, temperature, solution, judge, began))
         scores = [step.judgement.scores for step in steps]
-        if schedule.should_stop(scores, [float(step.observation.loss[0]) for step in steps]):
+        if schedule.should_stop(scores, [step.inspection.loss for step in steps]):
             break
     return steps
 
 
 def _record(problem: Problem, temperature, solution: Solution, judge: Judge, began) -> Step:
-    """Observe, validate and report one solved temperature."""
-    observation = problem.observe(solution.parameters, temperature, judge.picks)
-    judgement = judge.judge(problem, solution.parameters, temperature, observation)
+    """Validate, inspect and report one solved temperature."""
+    judgement = judge.judge(problem, solution.parameters, temperature)
+    inspection = problem.inspect(solution.parameters, temperature, judgement.scale)
     reported = problem.report(solution.parameters[:1], temperature, slice(0, 1))
     return Step(
         temperature=temperature,
@@ -76,7 +77,7 @@ def _record(problem: Problem, temperature, solution: Solution, judge: Judge, beg
         gradient_norm=float(solution.gradient_norm[0]),
         n_iter=int(solution.n_iter[0]),
         converged=bool(solution.converged.all()),
-        observation=observation,
+        inspection=inspection,
         judgement=judgement,
         arrays={name: array[0] for name, array in reported.items()},
         seconds=perf_counter() - began,
@@ -148,7 +149,7 @@ class AnnealingPath:
             temperatures=np.array([step.temperature for step in steps]),
             arrays=arrays,
             free_energy=np.array([step.temperature * step.value for step in steps]),
-            entropy=np.array([step.observation.entropy[0] for step in steps]),
+            entropy=np.array([step.inspection.entropy for step in steps]),
             train_score=np.array([_train_score(step) for step in steps]),
             validation_score=np.stack(scores) if scores else None,
             posterior_scale=np.array([step.judgement.scale for step in steps]),
@@ -246,7 +247,7 @@ class AnnealingPath:
 def _train_score(step: Step) -> float:
     """The user's scorer on the training rows, or minus their log-loss."""
     score = step.judgement.train_score
-    return -float(step.observation.loss[0]) if score is None else score
+    return -step.inspection.spoken_loss if score is None else score
 
 
 def _same(left, right):

@@ -17,13 +17,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from sklearn.model_selection import StratifiedKFold, check_cv
 
-from annealed.objectives import Picks, gibbs
+from annealed.objectives import NO_PICKS, Picks, gibbs
 from annealed.path import Judgement
 
 DEFAULT_FOLDS = 5
 SCALE_PRIOR = 2.0  # weight of s^2 / n_rows: how firmly the posterior scale is held to one
 RULES = ("best", "one_standard_error")
-NO_PICKS = Picks(np.empty(0, dtype=int), np.empty(0, dtype=int))
 
 
 class NoValidation:
@@ -31,7 +30,7 @@ class NoValidation:
 
     picks = NO_PICKS
 
-    def judge(self, problem, parameters, temperature, observation):
+    def judge(self, problem, parameters, temperature):
         return Judgement()
 
 
@@ -53,8 +52,8 @@ class HeldOut:
     score_point: Callable | None = None
     _log_scale: float = field(default=0.0, init=False)
 
-    def judge(self, problem, parameters, temperature, observation):
-        logits = self._logits(problem, parameters, temperature, observation)
+    def judge(self, problem, parameters, temperature):
+        logits = self._logits(problem, parameters, temperature)
         scale = 1.0
         if self.calibrate:
             self._log_scale = posterior_log_scale(logits, self.labels, self.weight, self._log_scale)
@@ -63,13 +62,12 @@ class HeldOut:
             scores, train_score = self.score_point(problem, parameters, temperature, scale)
             return Judgement(np.asarray(scores, dtype=float), scale, train_score)
         losses = gibbs.negative_log_likelihood(scale * logits, self.labels)
-        train_loss = problem.training_loss(parameters, temperature, scale) if self.calibrate else observation.loss[0]
-        return Judgement(-self._fold_means(losses), scale, -float(train_loss))
+        return Judgement(-self._fold_means(losses), scale)
 
-    def _logits(self, problem, parameters, temperature, observation):
+    def _logits(self, problem, parameters, temperature):
         """Those of the picked rows, or of a validation set under the final fit."""
         if self.X is None:
-            return observation.picked_logits
+            return problem.held_out_logits(parameters, temperature)
         arrays = {name: array[0] for name, array in problem.report(parameters[:1], temperature, slice(0, 1)).items()}
         return problem.form.logits(self.X, arrays, temperature)
 

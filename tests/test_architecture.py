@@ -26,7 +26,7 @@ LAYERS = [
     "cli",
 ]
 OPEN_TO_ALL = {"optional"}
-SHARED_IN_A_FOLDER = {"base", "gibbs", "linear", "coordinates"}
+SHARED_IN_A_FOLDER = {"base", "gibbs", "linear", "coordinates", "curvature", "threads"}
 SEES_EVERYTHING = {"annealed", "annealed.cli", "annealed.__main__"}
 
 BROUGHT_BY_THE_USER = {"torch", "dask", "matplotlib", "pandas"}

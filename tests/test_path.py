@@ -174,7 +174,7 @@ def test_chosen_temperature_has_the_best_penalized_validation_score(model, path)
 class NoJudge:
     picks = NO_PICKS
 
-    def judge(self, problem, parameters, temperature, observation):
+    def judge(self, problem, parameters, temperature):
         return Judgement()
 
 

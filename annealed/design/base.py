@@ -16,10 +16,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from copy import copy
+from typing import Any
 
 import numpy as np
 
-BLOCK_BYTES = 1 << 22  # a block's widest temporary, about the size of a second-level cache
+from annealed.design.threads import map_in_order
+
+BLOCK_BYTES = 1 << 21  # a block's widest temporary, about the size of a second-level cache
 
 
 class Block(ABC):
@@ -89,13 +92,12 @@ class Design(ABC):
         width = max(self.n_features, n_fits * self.n_classes)
         return max(256, BLOCK_BYTES // (8 * width))
 
-    def blocks(self, fits=slice(None)) -> Iterator[Block]:
-        """The rows, block by block, with the weights of the named fits."""
+    def map_blocks(self, function: Callable[[Block], Any], fits=slice(None)) -> Iterator:
+        """`function(block)` of the rows, block by block, with the weights of the named fits."""
         weight = self.weight[:, fits]
         step = self.block_rows(weight.shape[1])
-        for first in range(0, self.n_rows, step):
-            rows = slice(first, min(first + step, self.n_rows))
-            yield self._block(rows, self.labels[rows], weight[rows])
+        slices = [slice(first, min(first + step, self.n_rows)) for first in range(0, self.n_rows, step)]
+        return map_in_order(lambda rows: function(self._block(rows, self.labels[rows], weight[rows])), slices)
 
     @abstractmethod
     def _block(self, rows, labels, weight) -> Block: ...
@@ -103,14 +105,17 @@ class Design(ABC):
     def sum_rows(self, kernel: Callable[[Block], tuple], fits=slice(None)) -> tuple:
         """Add `kernel(block)`, a tuple of arrays, over all blocks."""
         totals: list = []
-        for block in self.blocks(fits):
-            terms = kernel(block)
+        for terms in self.map_blocks(kernel, fits):
             if not totals:
-                totals = list(terms)
+                totals = [np.asarray(term, dtype=np.float64) for term in terms]
                 continue
             for total, term in zip(totals, terms, strict=True):
                 total += term
         return tuple(totals)
+
+    @abstractmethod
+    def rows_of(self, rows) -> np.ndarray:
+        """A few centred rows, as a dense array."""
 
     @abstractmethod
     def row_gram(self, scale) -> np.ndarray:
@@ -118,7 +123,7 @@ class Design(ABC):
 
     def product(self, coef):
         """Scores (n_rows, n_fits, n_classes) of all centred rows under `coef`."""
-        return np.concatenate([block.product(coef) for block in self.blocks()])
+        return np.concatenate(list(self.map_blocks(lambda block: block.product(coef))))
 
     def combine_rows(self, weights):
         """Combinations (n, n_features) of the centred rows; `weights` is (n, n_rows)."""

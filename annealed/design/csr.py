@@ -18,7 +18,7 @@ class CsrBlock(Block):
         n_fits, n_classes, n_features = coef.shape
         flat = coef.reshape(-1, n_features)
         scores = self.values @ np.ascontiguousarray(flat.T)
-        scores -= flat @ self.center
+        scores -= flat @ self.center.astype(flat.dtype, copy=False)
         return scores.reshape(-1, n_fits, n_classes)
 
     def transposed_product(self, residual):
@@ -70,6 +70,9 @@ class CsrDesign(Design):
     def _block(self, rows, labels, weight):
         values = self.X if rows == slice(0, self.n_rows) else self.X[rows]
         return CsrBlock(values, self.center, rows, labels, weight)
+
+    def rows_of(self, rows):
+        return self.X[rows].toarray() - self.center
 
     def row_gram(self, scale):
         scaled = self.X @ sparse.diags_array(scale)

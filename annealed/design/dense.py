@@ -13,13 +13,14 @@ class DenseBlock(Block):
         self.values = values  # centred, float64
 
     def product(self, coef):
+        """Rows lie innermost in memory: sums and maxima over classes then run along whole vectors of rows."""
         n_fits, n_classes, n_features = coef.shape
-        scores = self.values @ coef.reshape(-1, n_features).T
-        return scores.reshape(-1, n_fits, n_classes)
+        scores = coef.reshape(-1, n_features) @ self.values.T
+        return scores.reshape(n_fits, n_classes, -1).transpose(2, 0, 1)
 
     def transposed_product(self, residual):
         n_rows, n_fits, n_classes = residual.shape
-        sums = residual.reshape(n_rows, -1).T @ self.values
+        sums = residual.transpose(1, 2, 0).reshape(-1, n_rows) @ self.values
         return sums.reshape(n_fits, n_classes, -1)
 
     def gram(self, weight):
@@ -49,6 +50,9 @@ class DenseDesign(Design):
     def _block(self, rows, labels, weight):
         values = np.subtract(self.X[rows], self.center, dtype=np.float64)
         return DenseBlock(values, rows, labels, weight)
+
+    def rows_of(self, rows):
+        return np.subtract(self.X[rows], self.center, dtype=np.float64)
 
     def row_gram(self, scale):
         gram = np.zeros((self.n_rows, self.n_rows))

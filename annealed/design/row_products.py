@@ -44,7 +44,7 @@ class RowProducts:
 
     def diagonal(self):
         """Squared norm of each row of Z."""
-        return np.concatenate([block.row_squares(1 / self.scale) for block in self.design.blocks()])
+        return np.concatenate(list(self.design.map_blocks(lambda block: block.row_squares(1 / self.scale))))
 
     def leading(self, n_vectors):
         """The leading eigenvalues of K, roughly, with their eigenvectors (n_rows, n_vectors)."""

@@ -1,15 +1,20 @@
-"""One BLAS thread where a block's product is too small to share: there, more threads only get in each other's way."""
+"""Threads over row blocks, one BLAS thread each: softmax and sparse products then use every core too.
+
+Sums are added in the order of the blocks, whichever thread made them: results do not depend on the number of threads.
+"""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 
+from joblib import cpu_count
 from threadpoolctl import ThreadpoolController
 
-from annealed.design.base import Design
-
-SHARED_PRODUCT = 2e7  # multiplications of one block's product from which threads pay
+_n_threads: ContextVar[int] = ContextVar("n_threads", default=1)
 
 
 @cache
@@ -17,9 +22,32 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def blas_threads(design: Design) -> AbstractContextManager:
-    """A context in which BLAS uses as many threads as this design's blocks can feed."""
-    rows = min(design.n_rows, design.block_rows(design.n_fits))
-    if rows * design.n_features * design.n_fits * design.n_classes >= SHARED_PRODUCT:
-        return nullcontext()
-    return _controller().limit(limits=1, user_api="blas")
+@cache
+def _pool(n_threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(n_threads, thread_name_prefix="annealed")
+
+
+def available_threads() -> int:
+    """Cores, or fewer where the user has limited BLAS (OMP_NUM_THREADS, threadpoolctl)."""
+    blas = [library["num_threads"] for library in _controller().info() if library["user_api"] == "blas"]
+    return min([cpu_count(), *blas])
+
+
+@contextmanager
+def threads_over_blocks() -> Iterator[None]:
+    """A context in which `map_in_order` may use every available thread, and BLAS one in each."""
+    token = _n_threads.set(available_threads())
+    try:
+        with _controller().limit(limits=1, user_api="blas"):
+            yield
+    finally:
+        _n_threads.reset(token)
+
+
+def map_in_order(function: Callable, items: Iterable) -> Iterator:
+    """`map`, in threads where the context allows them."""
+    items = list(items)
+    n_threads = min(_n_threads.get(), len(items))
+    if n_threads < 2:
+        return map(function, items)
+    return _pool(n_threads).map(function, items)

@@ -18,7 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from annealed.design import make_design
-from annealed.design.threads import blas_threads
+from annealed.design.threads import threads_over_blocks
 from annealed.objectives import InnerProduct, Objective, gibbs
 from annealed.path import AnnealingPath, anneal
 from annealed.schedules import UntilSchedule, check_temperature, make_schedule
@@ -200,15 +200,16 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         total = stack.sum(axis=0)
         if not (total > 0).all():
             raise ValueError(f"Fold {int(np.argmin(total))} of cv has no training row of positive weight.")
-        problem = self._make_objective().prepare(make_design(X, labels, stack / total, total, len(classes)), generator)
-        self.classes_ = classes
-        self._form = problem.form
         judge = self._judge(X, y, labels, weight, splits, validation_set, routed["score"])
         max_iter, is_intended = self._iteration_bound()
-        schedule, solver = self._schedule(), make_solver(self.solver, problem)
-        with blas_threads(problem.design):
+        design = make_design(X, labels, stack / total, total, len(classes))
+        self.classes_ = classes
+        with threads_over_blocks():
+            problem = self._make_objective().prepare(design, generator)
+            self._form = problem.form
+            solver = make_solver(self.solver, problem)
             problem = solver.adapt(problem, self.tol)
-            steps = anneal(problem, schedule, solver, judge, tol=self.tol, max_iter=max_iter)
+            steps = anneal(problem, self._schedule(), solver, judge, tol=self.tol, max_iter=max_iter)
 
         chosen = self._choose(steps, judge)
         score_name = "neg_log_loss" if self._is_log_loss() else _score_name(self.scoring)

@@ -1,6 +1,6 @@
 """Families of discriminant functions: each a free energy at a temperature."""
 
-from annealed.objectives.base import Form, Objective, Observation, Picks, Problem, SmoothProblem
+from annealed.objectives.base import NO_PICKS, Form, Inspection, Objective, Picks, Problem, SmoothProblem
 from annealed.objectives.distance import Distance
 from annealed.objectives.family import ScoreFamily
 from annealed.objectives.inner_product import InnerProduct
@@ -14,8 +14,9 @@ __all__ = [
     "Distance",
     "Form",
     "InnerProduct",
+    "Inspection",
+    "NO_PICKS",
     "Objective",
-    "Observation",
     "Picks",
     "Problem",
     "Quadratic",

@@ -35,13 +35,20 @@ class Picks:
     fits: np.ndarray
 
 
-@dataclass(frozen=True)
-class Observation:
-    """What one pass tells about a stack of fits: a number per fit, and the logits of the picked rows."""
+NO_PICKS = Picks(np.empty(0, dtype=int), np.empty(0, dtype=int))
 
-    loss: np.ndarray
-    entropy: np.ndarray
-    picked_logits: np.ndarray
+
+@dataclass(frozen=True)
+class Inspection:
+    """What the final fit looks like at one temperature.
+
+    loss, spoken_loss : mean negative log-likelihood, as fitted and with the logits at the posterior's own scale
+    entropy : mean entropy of the posterior
+    """
+
+    loss: float
+    spoken_loss: float
+    entropy: float
 
 
 class Objective(BaseEstimator, ABC):
@@ -78,22 +85,27 @@ class Problem(ABC):
         self.n_fits = design.n_fits
         self.n_classes = design.n_classes
         self.class_shares = design.class_weight_sums()
+        self.picks = NO_PICKS
 
     @abstractmethod
     def start(self, temperature: float) -> np.ndarray:
         """Parameters before the first temperature."""
 
+    def watch(self, picks: Picks):
+        """Name the held-out rows whose logits `held_out_logits` will be asked for."""
+        self.picks = picks
+
     @abstractmethod
-    def observe(self, parameters, temperature, picks: Picks) -> Observation:
-        """One pass that solves nothing: loss and entropy of every fit, and picked logits."""
+    def held_out_logits(self, parameters, temperature) -> np.ndarray:
+        """Logits (n_picks, n_classes) of the watched rows."""
+
+    @abstractmethod
+    def inspect(self, parameters, temperature, scale) -> Inspection:
+        """A look at fit 0 over all rows; `scale` is that of its posterior."""
 
     @abstractmethod
     def report(self, parameters, temperature, fits=slice(None)) -> dict[str, np.ndarray]:
         """Named arrays in the user's units with a leading axis of fits, e.g. coef and intercept of the logits."""
-
-    @abstractmethod
-    def training_loss(self, parameters, temperature, scale) -> float:
-        """Mean negative log-likelihood of fit 0 with its logits multiplied by `scale`."""
 
     @abstractmethod
     def hot_temperature(self) -> float:
@@ -116,6 +128,7 @@ class SmoothProblem(Problem):
     def __init__(self, design: Design):
         super().__init__(design)
         self.class_variance = self.class_shares * (1 - self.class_shares)
+        self.watch(NO_PICKS)
 
     # -- what a family defines ------------------------------------------------------------------------------
 
@@ -141,7 +154,20 @@ class SmoothProblem(Problem):
 
     @abstractmethod
     def curvature(self, temperature, fits) -> np.ndarray:
-        """A rough diagonal of the loss part's Hessian, (n_fits, n_parameters): the preconditioner."""
+        """A rough diagonal of the loss part's Hessian, (n_fits, n_parameters)."""
+
+    def precondition(self, vectors, temperature, fits, learned=None):
+        """An approximate inverse Hessian applied to vectors (n_fits, n_parameters): its diagonal, or as learned."""
+        strength, _ = self.penalty(temperature, fits)
+        return vectors / np.maximum(self.curvature(temperature, fits) + strength, np.finfo(float).tiny)
+
+    def learning_cost(self) -> float:
+        """Passes over the rows that `learn_curvature` costs; infinite where there is nothing to learn."""
+        return np.inf
+
+    def learn_curvature(self, parameters, temperature):
+        """What `precondition` can use of the Hessian at fit 0's parameters, which folds share well enough."""
+        raise NotImplementedError
 
     def certificate(self, gradient, value, temperature, fits) -> np.ndarray:
         """Bound on the relative suboptimality where the family has one; zero where it does not."""
@@ -158,16 +184,20 @@ class SmoothProblem(Problem):
     # -- what every family gets -----------------------------------------------------------------------------
 
     def loss(self, parameters, temperature, fits=slice(None)):
-        """Loss (n_fits,) and its gradient (n_fits, n_parameters) in one pass over the rows."""
+        """Loss (n_fits,) and its gradient (n_fits, n_parameters) in one pass; notes the watched rows in passing."""
         state = self.forward(parameters, temperature, fits)
+        columns = self._columns(fits)
 
         def kernel(block):
-            losses, residual = gibbs.loss_and_residual(self.block_logits(block, state), block.labels)
+            logits = self.block_logits(block, state)
+            self._note(block, logits, columns)
+            losses, residual = gibbs.loss_and_residual(logits, block.labels)
             residual *= block.weight[..., None]
             loss = np.einsum("ns,ns->s", block.weight, losses)
             return (loss, *self.block_pullback(block, state, residual))
 
         loss, *sums = self.design.sum_rows(kernel, fits)
+        self._noted[fits] = [(temperature, own.copy()) for own in parameters]
         return loss, self.backward(tuple(sums), parameters, temperature, fits)
 
     def objective(self, parameters, temperature, fits=slice(None)):
@@ -179,33 +209,53 @@ class SmoothProblem(Problem):
         pull = strength * offset
         return loss + 0.5 * np.sum(pull * offset, axis=1), loss_gradient + pull, loss_gradient
 
-    def observe(self, parameters, temperature, picks: Picks) -> Observation:
+    def watch(self, picks):
+        super().watch(picks)
+        self._picked = np.empty((len(picks.rows), self.n_classes))
+        self._noted = _Notes(self.n_fits)
+
+    def _columns(self, fits):
+        """Where each fit's logits stand in a pass over `fits`; -1 where they do not."""
+        columns = np.full(self.n_fits, -1)
+        named = np.arange(self.n_fits)[fits]
+        columns[named] = np.arange(len(named))
+        return columns
+
+    def _note(self, block, logits, columns):
+        """Keep the logits of the block's watched rows."""
+        first, last = np.searchsorted(self.picks.rows, (block.rows.start, block.rows.stop))
+        column = columns[self.picks.fits[first:last]]
+        here = np.flatnonzero(column >= 0)
+        self._picked[first + here] = logits[self.picks.rows[first + here] - block.rows.start, column[here]]
+
+    def held_out_logits(self, parameters, temperature):
+        """As noted by the solver's last pass; fits whose last trial was refused are seen once more."""
+        stale = self._noted.stale(parameters, temperature)
+        if len(stale):
+            state, columns = self.forward(parameters[stale], temperature, stale), self._columns(stale)
+            list(
+                self.design.map_blocks(lambda block: self._note(block, self.block_logits(block, state), columns), stale)
+            )
+            self._noted[stale] = [(temperature, own.copy()) for own in parameters[stale]]
+        return self._picked
+
+    def inspect(self, parameters, temperature, scale):
         """Also learns the class variances, for `curvature` at the next temperature."""
-        state = self.forward(parameters, temperature, slice(None))
-        picked = np.empty((len(picks.rows), self.n_classes))
-
-        def kernel(block):
-            logits = self.block_logits(block, state)
-            first, last = np.searchsorted(picks.rows, (block.rows.start, block.rows.stop))
-            here = slice(first, last)
-            picked[here] = logits[picks.rows[here] - block.rows.start, picks.fits[here]]
-            entropy = np.einsum("ns,ns->s", block.weight, gibbs.entropy(logits))
-            losses, residual = gibbs.loss_and_residual(logits, block.labels)
-            loss = np.einsum("ns,ns->s", block.weight, losses)
-            return loss, entropy, gibbs.class_variance(residual, block.weight)
-
-        loss, entropy, self.class_variance = self.design.sum_rows(kernel)
-        return Observation(loss, entropy, picked)
-
-    def training_loss(self, parameters, temperature, scale):
         fits = slice(0, 1)
         state = self.forward(parameters[fits], temperature, fits)
 
         def kernel(block):
-            logits = scale * self.block_logits(block, state)[:, 0]
-            return (np.array([block.weight[:, 0] @ gibbs.negative_log_likelihood(logits, block.labels)]),)
+            logits = self.block_logits(block, state)
+            weight = block.weight[:, 0]
+            spoken = weight @ gibbs.negative_log_likelihood(scale * logits[:, 0], block.labels)
+            entropy = weight @ gibbs.entropy(logits[:, 0])
+            losses, residual = gibbs.loss_and_residual(logits, block.labels)
+            numbers = np.array([weight @ losses[:, 0], spoken, entropy])
+            return numbers, gibbs.class_variance(residual, block.weight)
 
-        return self.design.sum_rows(kernel, fits)[0][0]
+        numbers, variance = self.design.sum_rows(kernel, fits)
+        self.class_variance = np.broadcast_to(variance, self.class_shares.shape)
+        return Inspection(*map(float, numbers))
 
     def hot_temperature(self) -> float:
         """A temperature at which every posterior is near the prior: the fit's first response gives tiny logits."""
@@ -231,3 +281,26 @@ class SmoothProblem(Problem):
             return (np.einsum("ns,nsc->sc", block.weight, logits**2),)
 
         return np.sqrt(self.design.sum_rows(kernel, fits)[0]).max()
+
+
+class _Notes:
+    """At which (temperature, parameters) each fit's watched rows were last noted."""
+
+    def __init__(self, n_fits):
+        self.points = np.full(n_fits, None, dtype=object)
+
+    def __setitem__(self, fits, points):
+        named = np.arange(len(self.points))[fits]
+        for fit, point in zip(named, points, strict=True):
+            self.points[fit] = point
+
+    def stale(self, parameters, temperature):
+        """Fits that stand elsewhere now."""
+        return np.array(
+            [
+                fit
+                for fit, (point, own) in enumerate(zip(self.points, parameters, strict=True))
+                if point is None or point[0] != temperature or not np.array_equal(point[1], own)
+            ],
+            dtype=int,
+        )

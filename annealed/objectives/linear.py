@@ -24,6 +24,7 @@ from annealed.design.coordinates import (
 )
 from annealed.objectives import gibbs
 from annealed.objectives.base import HOT_LOGIT, ROUNDING, Form, SmoothProblem
+from annealed.objectives.curvature import LearnedCurvature, SampledRows
 
 METRICS = ("auto", "euclidean", "diagonal", "covariance")
 MISSING_CLASS_WEIGHT = 0.5  # rows' worth of evidence for a class that a fit has no row of
@@ -93,6 +94,7 @@ class PenalizedLinearProblem(LinearProblem):
         super().__init__(design, center, scale, in_span=spans_fewer_than_columns(design))
         self.coordinates = self._coordinates(whiten=metric == "covariance")
         self.missing = missing_class_weight(self.class_shares, design.total_weight)
+        self._sample: SampledRows | None = None
 
     def _coordinates(self, whiten) -> Coordinates:
         if self.span and not whiten:  # the span's own basis is already the eigenbasis
@@ -187,6 +189,30 @@ class PenalizedLinearProblem(LinearProblem):
         variance = np.maximum(self.class_variance[fits] + self.missing[fits], 1e-12)
         coef = variance[..., None] * self.coordinates.spectrum
         return self._join(coef, variance)
+
+    def learning_cost(self):
+        """A Hessian of the sample and its factor against the stacked products of a pass, in multiplications."""
+        n_leading = SampledRows.count_leading(self.coordinates, self.n_classes, self.fit_intercept)
+        if n_leading < min(8, self.coordinates.rank):
+            return np.inf
+        n_parameters = self.n_classes * (n_leading + self.fit_intercept)
+        hessian = SampledRows.size(self.design, n_leading) * n_parameters**2 / 2 + n_parameters**3 / 6
+        one_pass = 2 * self.design.n_rows * self.design.n_features * self.n_fits * self.n_classes
+        return hessian / one_pass
+
+    def learn_curvature(self, parameters, temperature):
+        if self._sample is None:
+            self._sample = SampledRows(self.design, self.coordinates, self.fit_intercept)
+        coef, intercept = self._split(parameters[None])
+        logits = self._sample.values @ self.coordinates.to_features(coef)[0].T + intercept[0]
+        return LearnedCurvature(self._sample, gibbs.posterior(logits))
+
+    def precondition(self, vectors, temperature, fits, learned=None):
+        solved = super().precondition(vectors, temperature, fits)
+        if learned is not None:
+            shape = len(vectors), self.n_classes, self._width
+            learned.improve(solved.reshape(shape), vectors.reshape(shape), self.l2_strength * temperature)
+        return solved
 
     def certificate(self, gradient, value, temperature, fits):
         """|gradient|^2 / (2 l2_strength T) bounds the suboptimality; the intercept has its own curvature."""

@@ -18,7 +18,7 @@ from scipy import linalg
 
 from annealed.design.row_products import RowProducts
 from annealed.objectives import gibbs
-from annealed.objectives.base import Observation, Problem
+from annealed.objectives.base import Inspection, Problem
 from annealed.objectives.linear import PenalizedLinearProblem
 
 N_LEADING = 6  # eigenvectors of K in the preconditioner
@@ -60,21 +60,23 @@ class RepresenterProblem(Problem):
             self.remember(parameters, np.stack([self.products.image(self.split(own)[0]) for own in parameters]))
         return self._images
 
-    def observe(self, parameters, temperature, picks):
-        losses, entropies = [], []
-        picked = np.empty((len(picks.rows), self.n_classes))
-        for fit, image in enumerate(self.images(parameters)):
-            logits = image + self.split(parameters[fit])[1]
-            weight = self.design.weight[:, fit]
-            losses.append(weight @ gibbs.negative_log_likelihood(logits, self.design.labels))
-            entropies.append(weight @ gibbs.entropy(logits))
-            own = picks.fits == fit
-            picked[own] = logits[picks.rows[own]]
-        return Observation(np.array(losses), np.array(entropies), picked)
+    def _logits(self, parameters, fit):
+        return self.images(parameters)[fit] + self.split(parameters[fit])[1]
 
-    def training_loss(self, parameters, temperature, scale):
-        logits = scale * (self.images(parameters)[0] + self.split(parameters[0])[1])
-        return self.design.weight[:, 0] @ gibbs.negative_log_likelihood(logits, self.design.labels)
+    def held_out_logits(self, parameters, temperature):
+        picked = np.empty((len(self.picks.rows), self.n_classes))
+        for fit in np.unique(self.picks.fits):
+            own = self.picks.fits == fit
+            picked[own] = self._logits(parameters, fit)[self.picks.rows[own]]
+        return picked
+
+    def inspect(self, parameters, temperature, scale):
+        logits, weight, labels = self._logits(parameters, 0), self.design.weight[:, 0], self.design.labels
+        return Inspection(
+            loss=float(weight @ gibbs.negative_log_likelihood(logits, labels)),
+            spoken_loss=float(weight @ gibbs.negative_log_likelihood(scale * logits, labels)),
+            entropy=float(weight @ gibbs.entropy(logits)),
+        )
 
     def report(self, parameters, temperature, fits=slice(None)):
         reports = []

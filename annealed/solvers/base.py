@@ -10,7 +10,8 @@ from sklearn.base import BaseEstimator
 
 from annealed.objectives import Problem, SmoothProblem
 
-SUBOPTIMALITY_SHARE = 0.01  # a certified relative suboptimality is held under this share of `tol`
+SUBOPTIMALITY_SHARE = 0.01  # the final fit's certified relative suboptimality is held under this share of `tol`
+FOLD_SUBOPTIMALITY_SHARE = 1.0  # and a fold's, whose only use is the choice of the temperature, under this
 ROUNDING = 64 * np.finfo(np.float64).eps  # progress below this, relative to the value, is not progress
 
 
@@ -52,5 +53,7 @@ def is_solved(problem: SmoothProblem, value, gradient, temperature, tol, fits):
     """
     largest = largest_entry(gradient)
     certificate = problem.certificate(gradient, value, temperature, fits)
-    is_small = (largest <= tol) & (certificate <= SUBOPTIMALITY_SHARE * tol)
+    is_final = np.arange(problem.n_fits)[fits] == 0
+    share = np.where(is_final, SUBOPTIMALITY_SHARE, FOLD_SUBOPTIMALITY_SHARE)
+    is_small = (largest <= tol) & (certificate <= share * tol)
     return is_small | (largest <= problem.gradient_noise())

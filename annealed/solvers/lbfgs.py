@@ -8,12 +8,15 @@ memory stays exact down the whole path.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from annealed.solvers.base import ROUNDING, Solution, Solver, is_solved, largest_entry
 
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-10
+LEAST_PATIENCE = 5  # passes at one temperature before a better preconditioner is asked for
 
 
 class LBFGS(Solver):
@@ -34,11 +37,18 @@ class LBFGS(Solver):
     def minimize(self, problem, start, temperature, *, tol, max_iter, memory):
         if not problem.temperature_free:
             memory.clear()
+            memory.learned = None
         search = _Search(problem, start, temperature, tol, memory)
+        patience = max(LEAST_PATIENCE, problem.learning_cost())
         for _ in range(max_iter):
             if not len(search.active):
                 break
+            if memory.n_passes >= patience:
+                search.learn_curvature()
+                patience *= 2  # at one temperature, once should do
             search.step()
+            memory.n_passes += 1
+        memory.n_passes -= min(1, memory.n_passes)  # one step a temperature is what a good preconditioner costs
         return search.solution()
 
 
@@ -76,6 +86,12 @@ class _Search:
         self.active = fits[~solved & ~stuck]
         self._new_directions(np.setdiff1d(good, fits[solved]))
 
+    def learn_curvature(self):
+        """Steps have become many: let the family look at its Hessian, and forget pairs from the old one."""
+        self.pairs.learned = self.problem.learn_curvature(self.x[0], self.temperature)
+        self.pairs.clear()
+        self._new_directions(self.active)
+
     def _accept(self, fits, value, gradient):
         """Armijo's rule, or, where the value has no digits left to fall, a slope that did."""
         slope, old = self.slope[fits], self.value[fits]
@@ -99,12 +115,14 @@ class _Search:
             return
         strength, _ = self.problem.penalty(self.temperature, fits)
         gradient = self.gradient[fits]
-        inverse = 1 / np.maximum(self.problem.curvature(self.temperature, fits) + strength, np.finfo(float).tiny)
-        direction = -self.pairs.apply(fits, gradient, strength, inverse)
+        precondition = partial(
+            self.problem.precondition, temperature=self.temperature, fits=fits, learned=self.pairs.learned
+        )
+        direction = -self.pairs.apply(fits, gradient, strength, precondition)
         slope = np.einsum("sp,sp->s", gradient, direction)
         uphill = ~(slope < 0)
         if uphill.any():
-            direction[uphill] = -(inverse * gradient)[uphill]
+            direction[uphill] = -precondition(gradient)[uphill]
             slope = np.einsum("sp,sp->s", gradient, direction)
         self.direction[fits], self.slope[fits], self.length[fits] = direction, slope, 1.0
 
@@ -118,10 +136,12 @@ class _Pairs:
     def __init__(self, size, n_fits):
         self.size, self.n_fits = size, n_fits
         self.steps = np.zeros((0, 0, 0))
+        self.learned = None  # what the family has said of its Hessian
         self.clear()
 
     def clear(self):
         self.count = np.zeros(self.n_fits, dtype=int)
+        self.n_passes = 0.0  # spent on steps since a preconditioner was learned
 
     def add(self, fits, step, change):
         """Keep the pairs whose curvature is clearly positive: convex losses give no others."""
@@ -135,8 +155,8 @@ class _Pairs:
         self.steps[fits, slot], self.changes[fits, slot] = step[keep], change[keep]
         self.count[fits] += 1
 
-    def apply(self, fits, gradient, strength, inverse):
-        """The two-loop recursion on `changes + strength * steps`, started from the diagonal `inverse`."""
+    def apply(self, fits, gradient, strength, precondition):
+        """The two-loop recursion on `changes + strength * steps`, started from the family's preconditioner."""
         deepest = min(self.size, self.count[fits].max(initial=0))
         vector = gradient.copy()
         loops = []
@@ -149,7 +169,7 @@ class _Pairs:
             weight = np.where(known, np.einsum("sp,sp->s", step, vector) / np.where(known, curvature, 1), 0)
             vector -= weight[:, None] * change
             loops.append((step, change, curvature, weight, known))
-        vector *= inverse
+        vector = precondition(vector)
         for step, change, curvature, weight, known in reversed(loops):
             back = np.einsum("sp,sp->s", change, vector) / np.where(known, curvature, 1)
             vector += np.where(known, weight - back, 0)[:, None] * step

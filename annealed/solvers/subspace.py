@@ -11,12 +11,12 @@ temperature, to a relative suboptimality of FOLD_SUBOPTIMALITY. Fits run in thre
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
+from annealed.design.threads import map_in_order
 from annealed.objectives import RepresenterProblem, RowPreconditioner, gibbs
 from annealed.solvers.base import SUBOPTIMALITY_SHARE, Solution, Solver
 
@@ -43,12 +43,9 @@ class Subspace(Solver):
             _Search(problem, fit, start[fit], images[fit], temperature, memory[fit]) for fit in range(problem.n_fits)
         ]
         certified, *folds = searches
-        n_threads = min(len(searches), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
-        with ThreadPoolExecutor(n_threads) as pool:
-            jobs = [pool.submit(certified.solve_certified, tol, max_iter)]
-            jobs += [pool.submit(search.solve, FOLD_SUBOPTIMALITY, max_iter) for search in folds]
-            for job in jobs:
-                job.result()
+        jobs = [partial(certified.solve_certified, tol, max_iter)]
+        jobs += [partial(search.solve, FOLD_SUBOPTIMALITY, max_iter) for search in folds]
+        list(map_in_order(lambda job: job(), jobs))
         parameters = np.stack([search.parameters() for search in searches])
         problem.remember(parameters, np.stack([search.image for search in searches]))
         return Solution(

@@ -109,7 +109,8 @@ def test_form_gives_the_logits_a_pass_gives(family):
     problem = family().prepare(stack_of(table), 0)
     point = near_start(problem, 0.3)
     picks = Picks(np.arange(9), np.zeros(9, dtype=int))
-    picked = problem.observe(point, 0.3, picks).picked_logits
+    problem.watch(picks)
+    picked = problem.held_out_logits(point, 0.3)
     arrays = {name: array[0] for name, array in problem.report(point, 0.3).items()}
     np.testing.assert_allclose(problem.form.logits(table.X[:9], arrays, 0.3), picked, atol=1e-10)
 

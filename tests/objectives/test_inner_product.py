@@ -142,8 +142,10 @@ def test_blocks_of_rows_add_up(monkeypatch):
     parameters = near_start(problem, 0.5)
 
     def passes():
-        observation = problem.observe(parameters, 0.5, picks)
-        return *problem.objective(parameters, 0.5), observation.loss, observation.entropy, observation.picked_logits
+        problem.watch(picks)
+        inspection = problem.inspect(parameters, 0.5, 2.0)
+        numbers = inspection.loss, inspection.spoken_loss, inspection.entropy
+        return *problem.objective(parameters, 0.5), *numbers, problem.held_out_logits(parameters, 0.5).copy()
 
     whole = passes()
     monkeypatch.setattr(DenseDesign, "block_rows", lambda self, n_fits: 7)
@@ -157,13 +159,15 @@ def test_observation_is_loss_entropy_and_the_picked_logits():
     problem = InnerProduct().prepare(stack_of(table, weight))
     parameters = near_start(problem, 0.5)
     picks = Picks(np.array([1, 1, 4]), np.array([0, 2, 1]))
-    observation = problem.observe(parameters, 0.5, picks)
+    problem.watch(picks)
+    inspection = problem.inspect(parameters, 0.5, 2.0)
     reported = problem.report(parameters, 0.5)
-    for fit, own in enumerate((weight / weight.sum(axis=0)).T):
-        scores = logits(table, reported["coef"][fit], reported["intercept"][fit])
-        np.testing.assert_allclose(observation.loss[fit], oracles.free_energy(scores, table.y, 1.0, own), rtol=1e-10)
-        np.testing.assert_allclose(observation.entropy[fit], oracles.mean_entropy(scores, 1.0, own), rtol=1e-10)
-    for row, fit, picked in zip(picks.rows, picks.fits, observation.picked_logits, strict=True):
+    own = weight[:, 0] / weight[:, 0].sum()
+    scores = logits(table, reported["coef"][0], reported["intercept"][0])
+    np.testing.assert_allclose(inspection.loss, oracles.free_energy(scores, table.y, 1.0, own), rtol=1e-10)
+    np.testing.assert_allclose(inspection.spoken_loss, oracles.free_energy(2 * scores, table.y, 1.0, own), rtol=1e-10)
+    np.testing.assert_allclose(inspection.entropy, oracles.mean_entropy(scores, 1.0, own), rtol=1e-10)
+    for row, fit, picked in zip(picks.rows, picks.fits, problem.held_out_logits(parameters, 0.5), strict=True):
         own = table.X[row] @ reported["coef"][fit].T + reported["intercept"][fit]
         np.testing.assert_allclose(picked - picked.mean(), own - own.mean(), atol=1e-10)
 

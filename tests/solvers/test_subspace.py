@@ -177,14 +177,16 @@ def test_observation_is_loss_entropy_and_the_picked_logits():
     _, problem = adapted(table, weight)
     parameters = minimize(problem, 0.1).parameters
     picks = Picks(np.array([1, 1, 4, 59]), np.array([0, 2, 1, 2]))
-    observation = problem.observe(parameters, 0.1, picks)
+    problem.watch(picks)
+    inspection = problem.inspect(parameters, 0.1, 2.0)
     reported = problem.report(parameters, 0.1)
     rows = dense(table.X)
-    for fit, own in enumerate((weight / weight.sum(axis=0)).T):
-        logits = rows @ reported["coef"][fit].T + reported["intercept"][fit]
-        np.testing.assert_allclose(observation.loss[fit], oracles.free_energy(logits, table.y, 1.0, own), rtol=1e-7)
-        np.testing.assert_allclose(observation.entropy[fit], oracles.mean_entropy(logits, 1.0, own), rtol=1e-7)
-    for row, fit, picked in zip(picks.rows, picks.fits, observation.picked_logits, strict=True):
+    own = weight[:, 0] / weight[:, 0].sum()
+    logits = rows @ reported["coef"][0].T + reported["intercept"][0]
+    np.testing.assert_allclose(inspection.loss, oracles.free_energy(logits, table.y, 1.0, own), rtol=1e-7)
+    np.testing.assert_allclose(inspection.spoken_loss, oracles.free_energy(2 * logits, table.y, 1.0, own), rtol=1e-7)
+    np.testing.assert_allclose(inspection.entropy, oracles.mean_entropy(logits, 1.0, own), rtol=1e-7)
+    for row, fit, picked in zip(picks.rows, picks.fits, problem.held_out_logits(parameters, 0.1), strict=True):
         own = rows[row] @ reported["coef"][fit].T + reported["intercept"][fit]
         np.testing.assert_allclose(picked - picked.mean(), own - own.mean(), atol=1e-7)
 

@@ -1,0 +1,62 @@
+"""`python dev.py bench [problems] [options]`: the arguments, and the threads, which are set before NumPy is loaded."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python dev.py bench", description="Time the library beside its peers.")
+    parser.add_argument("problems", nargs="*", help="files of benchmarks/problems; without any the quick ones; or all")
+    parser.add_argument("--repeats", type=int, default=3, help="timed rounds, interleaved; medians are reported")
+    parser.add_argument("--threads", type=int, help="the most threads and cores used; all that are there by default")
+    parser.add_argument(
+        "--peers", choices=("usual", "all"), default="usual", help="all: LogisticRegressionCV on large problems too"
+    )
+    parser.add_argument(
+        "--grid",
+        choices=("auto", "estimated", "whole"),
+        default="auto",
+        help="how LogisticRegressionCV is timed; auto estimates it on large problems from a part of its grid",
+    )
+    parser.add_argument("--rows", type=int, help="rehearse with so many random rows of every table; never reported")
+    parser.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure the peak memory")
+    parser.add_argument(
+        "--no-reference", dest="reference", action="store_false", help="certificates only, no tight optima beside them"
+    )
+    parser.add_argument("--report", action="store_true", help="only write docs/speed.md from the latest results")
+    parser.add_argument(
+        "--results", type=Path, default=Path(__file__).resolve().parent / "results", help="folder of rows"
+    )
+    return parser.parse_args(arguments)
+
+
+def limit_threads(n_threads: int) -> None:
+    """For BLAS and OpenMP by their variables, for everything else by the cores this process may use."""
+    os.environ |= dict.fromkeys(POOLS, str(n_threads))
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:n_threads])
+
+
+def main(arguments: list[str]) -> int:
+    options = parse(arguments)
+    if options.threads:
+        limit_threads(options.threads)
+    if options.report:
+        from benchmarks.table import write_report
+
+        write_report(options.results)
+        return 0
+    from benchmarks.runner import run_problems
+
+    run_problems(options)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,73 @@
+"""What this machine can do: the rate of a large matrix product and of copying memory, measured."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+PRODUCT_SIZE = 1536
+COPIED_BYTES = 1 << 28
+TRIES = 5
+BUSY = 0.5  # load from which threads that wait for each other in small products slow peers by ten times and more
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Threads allowed, the best rates seen with them, in float64, and how many others were running at the start."""
+
+    threads: int
+    gemm_gflops: float
+    bandwidth_gbs: float
+    load: float = 0.0
+
+    def __str__(self):
+        threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
+        return f"{threads}, matrix products at {self.gemm_gflops:.0f} GFlop/s, memory at {self.bandwidth_gbs:.0f} GB/s"
+
+    @property
+    def is_busy(self) -> bool:
+        return self.load > BUSY
+
+
+def measure_machine(product_size=PRODUCT_SIZE, copied_bytes=COPIED_BYTES) -> Machine:
+    threads, load = allowed_threads(), running_elsewhere()
+    return Machine(threads, gemm_gflops(product_size), bandwidth_gbs(threads, copied_bytes), load)
+
+
+def running_elsewhere() -> float:
+    """Processes that ran during the last minute, on average; zero where the system does not say."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+
+
+def allowed_threads() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def gemm_gflops(size: int) -> float:
+    left = np.random.RandomState(0).standard_normal((size, size))
+    out = np.empty_like(left)
+    return 2 * size**3 / 1e9 / _best_seconds(lambda: np.matmul(left, left, out=out))
+
+
+def bandwidth_gbs(threads: int, n_bytes: int) -> float:
+    """Bytes read plus bytes written a second, in copies by as many threads."""
+    source = np.ones(n_bytes // 8)
+    target = np.zeros_like(source)
+    parts = list(zip(np.array_split(target, threads), np.array_split(source, threads), strict=True))
+    with ThreadPoolExecutor(threads) as pool:
+        seconds = _best_seconds(lambda: list(pool.map(lambda part: np.copyto(*part), parts)))
+    return 2 * source.nbytes / 1e9 / seconds
+
+
+def _best_seconds(work) -> float:
+    """The shortest of a few tries, after one that warms up."""
+    seconds = []
+    for _ in range(TRIES + 1):
+        began = perf_counter()
+        work()
+        seconds.append(perf_counter() - began)
+    return min(seconds[1:])

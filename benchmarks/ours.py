@@ -1,0 +1,74 @@
+"""Ours: `InnerProductADA().fit(X, y)`, the whole cross-validated path and the final fit, raw columns as they are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from annealed import InnerProductADA
+from annealed.schedules import AdaptiveSchedule
+from benchmarks.contract import Anchor, Method, Table
+from benchmarks.quality import Yardstick
+
+DEFAULT = "InnerProductADA"
+FIFTY = "InnerProductADA, 50 temperatures"
+N_FOLDS = 5
+RATE = 0.7
+
+
+def default(table: Table, yardstick: Yardstick) -> Method:
+    """The default schedule, which ends by itself once validation has clearly passed its best."""
+
+    def describe(model):
+        columns = describe_path(model, yardstick)
+        if yardstick.has_reference:
+            columns["reference_suboptimality"] = yardstick.excess_at(model.path_, Anchor.of(model))
+        return columns
+
+    return Method(DEFAULT, lambda: InnerProductADA().fit(table.X, table.y), describe)
+
+
+def fifty(table: Table, anchor: Anchor, yardstick: Yardstick) -> Method:
+    """Fifty temperatures exactly, a factor of 0.7 apart, from the default's hottest; it never ends early."""
+    return on_grid(FIFTY, table, yardstick, ladder(anchor.hot, 50))
+
+
+def on_grid(name, table: Table, yardstick: Yardstick, temperatures, n_folds=N_FOLDS) -> Method:
+    """A fixed ladder of temperatures and a number of folds."""
+    return Method(
+        name,
+        lambda: InnerProductADA(schedule=temperatures, cv=n_folds).fit(table.X, table.y),
+        lambda model: describe_path(model, yardstick, n_folds),
+    )
+
+
+def ladder(hot: float, n_temperatures: int, finer: int = 1):
+    """`n_temperatures` a factor of 0.7 apart, or `finer` times as many over the same range."""
+    return np.geomspace(hot, hot * RATE ** (n_temperatures - 1), n_temperatures * finer)
+
+
+def hottest(table: Table) -> float:
+    """Where the default schedule begins."""
+    first = InnerProductADA(schedule=AdaptiveSchedule(n_temperatures=1), selection="last")
+    return float(first.fit(table.X, table.y).path_.temperatures[0])
+
+
+def describe_path(model, yardstick: Yardstick, n_folds=N_FOLDS) -> dict:
+    path = model.path_
+    n_temperatures, n_iter = len(path), int(path.n_iter.sum())
+    return {
+        "temperature": model.temperature_,
+        "n_temperatures": n_temperatures,
+        "n_iter": n_iter,
+        "n_fits": 1 + n_folds,
+        # One evaluation an iteration, and one to look at each solved temperature.
+        "passes": n_iter + n_temperatures,
+        "note": "" if path.converged.all() else f"{int((~path.converged).sum())} temperatures not converged",
+        **yardstick.judge_path(path),
+    }
+
+
+def pass_flops(table: Table, n_fits: int) -> float:
+    """Operations of `X @ W` and `X' @ R` for the whole stack; in the span of the rows where columns outnumber them."""
+    n_rows, n_features, n_classes = table.shape
+    n_values = table.X.nnz if table.is_sparse else n_rows * min(n_rows, n_features)
+    return 4.0 * n_values * n_fits * n_classes

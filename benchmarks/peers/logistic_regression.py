@@ -1,0 +1,69 @@
+"""One fit of scikit-learn's LogisticRegression at the C that our path chose: what the whole path is compared with.
+
+On standardized columns, the same problem as ours; and, with the default solver, on raw columns, as a user may meet it.
+Sparse X is raw in both.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+from benchmarks.contract import Anchor, Method, Skipped, Table
+from benchmarks.quality import Yardstick
+
+ONE_FIT = "LogisticRegression lbfgs"
+SOLVERS = ("lbfgs", "newton-cg", "newton-cholesky")
+MOST_CHOLESKY_PARAMETERS = 2000  # whose square the solver holds and factors: 3289 took 11 s with a hundred rows
+PATIENCE = 60.0
+
+
+def methods(table: Table, anchor: Anchor, yardstick: Yardstick, options):
+    for solver in SOLVERS:
+        name = f"LogisticRegression {solver}"
+        n_parameters = table.shape[1] * (table.shape[2] if table.shape[2] > 2 else 1)
+        if solver == "newton-cholesky" and n_parameters > MOST_CHOLESKY_PARAMETERS:
+            yield Skipped(name, f"its Hessian would be {n_parameters} x {n_parameters}")
+        else:
+            yield one_fit(name, table, anchor, yardstick, solver)
+    if table.is_sparse:
+        yield Skipped(f"{ONE_FIT}, raw columns", "sparse columns are raw already")
+    else:
+        yield one_raw_fit(f"{ONE_FIT}, raw columns", table, anchor, yardstick)
+
+
+def one_fit(name, table: Table, anchor: Anchor, yardstick: Yardstick, solver) -> Method:
+    X, C = table.standardized, table.C_at(anchor.chosen)
+
+    def describe(model):
+        coef, intercept = in_raw_columns(table, *one_row_per_class(model))
+        return {"n_iter": int(np.max(model.n_iter_)), **yardstick.judge(coef, intercept, anchor.chosen)}
+
+    return Method(name, lambda: LogisticRegression(C=C, solver=solver).fit(X, table.y), describe, patience=PATIENCE)
+
+
+def one_raw_fit(name, table: Table, anchor: Anchor, yardstick: Yardstick) -> Method:
+    """The penalty is then in raw units: its suboptimality is that of its own objective."""
+    C = table.C_at(anchor.chosen)
+
+    def describe(model):
+        coef, intercept = one_row_per_class(model)
+        judged = yardstick.judge(coef, intercept, anchor.chosen, metric="euclidean")
+        return {"n_iter": int(np.max(model.n_iter_)), **judged}
+
+    return Method(name, lambda: LogisticRegression(C=C).fit(table.X, table.y), describe, patience=PATIENCE)
+
+
+def one_row_per_class(model):
+    """Two classes have one row w in scikit-learn, and -w/2 and w/2 here."""
+    if len(model.classes_) > 2:
+        return model.coef_, model.intercept_
+    return np.vstack([-model.coef_, model.coef_]) / 2, np.concatenate([-model.intercept_, model.intercept_]) / 2
+
+
+def in_raw_columns(table: Table, coef, intercept):
+    """Coefficients of raw columns from those of standardized ones."""
+    if table.is_sparse:
+        return coef, intercept
+    coef = coef / table.scaler.scale_
+    return coef, intercept - coef @ table.scaler.mean_

@@ -1,0 +1,64 @@
+"""scikit-learn's LogisticRegressionCV over the range of our path: fifty C, five folds, default tolerance.
+
+It takes very long on the large problems. There it is estimated: on one fold every fifth C is timed, started as it does
+itself from the solution at the C before, and the mean is multiplied by the fits of the grid and the final one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+from sklearn.model_selection import StratifiedKFold
+
+from benchmarks.contract import Anchor, Method, Skipped, Table
+from benchmarks.measure import Estimate, Timing, quietly, timed
+from benchmarks.peers.logistic_regression import in_raw_columns, one_row_per_class
+from benchmarks.quality import Yardstick
+
+WHOLE_GRID = "LogisticRegressionCV"
+N_C = 50
+N_FOLDS = 5
+EVERY = 5
+PATIENCE = 20.0
+
+
+def methods(table: Table, anchor: Anchor, yardstick: Yardstick, options):
+    if table.is_large and options.peers != "all":
+        yield Skipped(WHOLE_GRID, "takes very long here; --peers all runs it")
+        return
+    is_estimated = options.grid == "estimated" or (options.grid == "auto" and table.is_large)
+    Cs = np.geomspace(table.C_at(anchor.hot), table.C_at(anchor.cold), N_C)
+    if is_estimated:
+        solve, describe = lambda: estimated(table, Cs), lambda estimate: {"note": estimate.note}
+    else:
+        solve, describe = lambda: whole(table, Cs), lambda model: judged(model, table, yardstick)
+    yield Method(WHOLE_GRID, solve, describe, is_rehearsed=False, patience=PATIENCE)
+
+
+def whole(table: Table, Cs):
+    """Scored by log-loss, as our path is."""
+    return LogisticRegressionCV(Cs=Cs, cv=N_FOLDS, scoring="neg_log_loss").fit(table.standardized, table.y)
+
+
+def judged(model, table: Table, yardstick: Yardstick) -> dict:
+    """Its final fit, at the C it chose itself."""
+    temperature = table.temperature_at(float(np.ravel(model.C_)[0]))
+    return yardstick.judge(*in_raw_columns(table, *one_row_per_class(model)), temperature)
+
+
+def estimated(table: Table, Cs, every=EVERY) -> Estimate:
+    rows, _ = next(StratifiedKFold(N_FOLDS).split(table.X, table.y))
+    X, y = table.standardized[rows], table.y[rows]
+    model = LogisticRegression(warm_start=True)
+    timings = []
+    for index in range(every - 1, len(Cs), every):
+        quietly(lambda C=Cs[index - 1]: model.set_params(C=C).fit(X, y))
+        _, timing, _ = timed(lambda C=Cs[index]: model.set_params(C=C).fit(X, y))
+        timings.append(timing)
+    # The final fit has all rows, where a fold has four fifths of them.
+    n_fits = N_FOLDS * len(Cs) + N_FOLDS / (N_FOLDS - 1)
+    total = Timing(
+        n_fits * float(np.mean([timing.wall_seconds for timing in timings])),
+        n_fits * float(np.mean([timing.cpu_seconds for timing in timings])),
+    )
+    return Estimate(total, f"estimated from {len(timings)} of its {N_FOLDS * len(Cs) + 1} fits")

@@ -1,0 +1,13 @@
+"""Small sparse text: two pairs of newsgroups, word counts."""
+
+from annealed.datasets import load_table
+from benchmarks.contract import Table
+
+TITLE = "small sparse text"
+IS_QUICK = True
+
+
+def tables():
+    for name in ("text_pcmac", "text_relathe"):
+        table = load_table(name)
+        yield Table(name, table.X, table.y)

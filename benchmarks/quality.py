@@ -1,0 +1,168 @@
+"""How far a point of the path is from its optimum: computed apart from the library, always in float64.
+
+With kappa = l2_strength T, and columns measured in the metric's `spread`, (17) divided by T is
+
+    f(coef, intercept) = 1/N sum_i [ log_partition_i - logit of the true class ] + kappa / 2 |coef * spread|^2
+
+The best intercept for these coef is found exactly; there f is kappa-strongly convex in coef * spread, hence
+
+    f(coef, intercept) - min f  <=  f(coef, intercept) - f(coef, best) + |gradient(coef, best) / spread|^2 / (2 kappa)
+
+This holds whoever found the point. A reference optimum is our own solve at REFERENCE_TOL; that it is one is proved by
+the same inequality, not taken on trust. Shapes: coef (n_classes, n_features), intercept (n_classes,).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from annealed import InnerProductADA
+from benchmarks.contract import Anchor, Table
+from benchmarks.measure import quietly
+
+REFERENCE_TOL = 1e-6  # whose certified relative suboptimality is a hundredth of it
+LOOSE_REFERENCE = 1e-6  # certified no better than this, it is said beside the number
+MOST_INTERCEPT_STEPS = 100
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Value of f, and a bound on how far it lies above the minimum."""
+
+    value: float
+    bound: float
+
+    @property
+    def relative(self) -> float:
+        """A bound on f / min f - 1; infinite where it shows nothing."""
+        least = self.value - self.bound
+        return self.bound / least if least > 0 else inf
+
+
+class PenalizedLikelihood:
+    """f of one table; the metric is that of `InnerProductADA`."""
+
+    def __init__(self, X, y, metric="auto", l2_strength=1.0):
+        self.X, self.l2_strength = X, l2_strength
+        _, self.labels = np.unique(y, return_inverse=True)
+        self.rows = np.arange(len(self.labels))
+        is_dense = isinstance(X, np.ndarray)
+        self.metric = ("diagonal" if is_dense else "euclidean") if metric == "auto" else metric
+        self.spread = spread_of_columns(X) if self.metric == "diagonal" else np.ones(X.shape[1])
+
+    def value(self, coef, intercept, temperature) -> float:
+        losses, _ = self._losses(self._logits(coef, intercept))
+        return losses.mean() + self._penalty(coef, temperature)
+
+    def gap(self, coef, intercept, temperature) -> Gap:
+        logits = self._logits(coef, intercept)
+        value = self._losses(logits)[0].mean()
+        best_value, residual = self._at_best_intercept(logits)
+        gradient = np.asarray(self.X.T @ residual).T / len(self.rows) / self.spread
+        kappa = self.l2_strength * temperature
+        gradient = gradient + kappa * coef * self.spread
+        bound = max(value - best_value, 0.0) + np.sum(gradient**2) / (2 * kappa)
+        return Gap(value + self._penalty(coef, temperature), bound)
+
+    def _logits(self, coef, intercept):
+        return np.asarray(self.X @ np.asarray(coef, dtype=np.float64).T) + intercept
+
+    def _penalty(self, coef, temperature):
+        return self.l2_strength * temperature / 2 * np.sum((coef * self.spread) ** 2)
+
+    def _losses(self, logits):
+        """Loss of each row and `posterior - targets`, both from the other classes: nothing cancels."""
+        others = logits - logits[self.rows, self.labels][:, None]
+        others[self.rows, self.labels] = -np.inf
+        losses = np.logaddexp(0, np.logaddexp.reduce(others, axis=1))
+        residual = np.exp(others - losses[:, None])
+        residual[self.rows, self.labels] = -residual.sum(axis=1)
+        return losses, residual
+
+    def _at_best_intercept(self, logits):
+        """Mean loss and residual after Newton's method on a shift of the logits."""
+        losses, residual = self._losses(logits)
+        shift = np.zeros(logits.shape[1])
+        for _ in range(MOST_INTERCEPT_STEPS):
+            gradient = residual.mean(axis=0)
+            step = -np.linalg.lstsq(self._intercept_hessian(residual), gradient, rcond=1e-12)[0]
+            if -gradient @ step <= 1e-16 * losses.mean():
+                break
+            while True:
+                new_losses, new_residual = self._losses(logits + shift + step)
+                if new_losses.mean() <= losses.mean() or np.abs(step).max() < 1e-14:
+                    break
+                step /= 2
+            shift, losses, residual = shift + step, new_losses, new_residual
+        return losses.mean(), residual
+
+    def _intercept_hessian(self, residual):
+        posterior = residual.copy()
+        posterior[self.rows, self.labels] += 1
+        return np.diag(posterior.mean(axis=0)) - posterior.T @ posterior / len(posterior)
+
+
+def spread_of_columns(X):
+    """Standard deviation of each dense column; one where a column is constant."""
+    spread = X.std(axis=0)
+    return np.where(spread <= 1e-13 * np.abs(X.mean(axis=0)), 1.0, spread)
+
+
+class Yardstick:
+    """Suboptimality of anybody's answer to one table; what is dear is computed once."""
+
+    def __init__(self, table: Table, has_reference=True):
+        self.table, self.has_reference = table, has_reference
+        self._likelihoods: dict[str, PenalizedLikelihood] = {}
+        self._references: dict[tuple[str, float], Gap] = {}
+
+    def likelihood(self, metric="auto") -> PenalizedLikelihood:
+        if metric not in self._likelihoods:
+            self._likelihoods[metric] = PenalizedLikelihood(self.table.X, self.table.y, metric)
+        return self._likelihoods[metric]
+
+    def reference(self, temperature, metric="auto") -> Gap:
+        """The optimum at a temperature, to about eight digits, with the bound that proves it."""
+        key = (metric, float(temperature))
+        if key not in self._references:
+            tight = InnerProductADA(schedule=[temperature], selection="last", tol=REFERENCE_TOL, metric=metric)
+            model, _ = quietly(lambda: tight.fit(self.table.X, self.table.y))
+            path = model.path_
+            self._references[key] = self.likelihood(metric).gap(path.coef[0], path.intercept[0], temperature)
+        return self._references[key]
+
+    def judge(self, coef, intercept, temperature, metric="auto") -> dict:
+        """Columns of the results for one point: the certified bound, and the excess over the reference."""
+        gap = self.likelihood(metric).gap(coef, intercept, temperature)
+        columns = {"temperature": temperature, "suboptimality": gap.relative}
+        if self.has_reference:
+            reference = self.reference(temperature, metric)
+            columns["reference_suboptimality"] = gap.value / reference.value - 1
+            if reference.relative > LOOSE_REFERENCE:
+                columns["note"] = f"its reference is certified to {reference.relative:.0e} only"
+        return columns
+
+    def judge_path(self, path) -> dict:
+        """The worst certified bound over the visited temperatures, and over the middles between them."""
+        middles = np.sqrt(path.temperatures[1:] * path.temperatures[:-1])
+        between = [self._bound(path.at(middle)[0], middle) for middle in middles]
+        visited = [
+            self._bound({"coef": coef, "intercept": intercept}, temperature)
+            for coef, intercept, temperature in zip(path.coef, path.intercept, path.temperatures, strict=True)
+        ]
+        return {"suboptimality": max(visited), "suboptimality_between": max(between, default=0.0)}
+
+    def excess_at(self, path, anchor: Anchor) -> float:
+        """The worst excess over a reference optimum, at the ends of the path and at the chosen temperature."""
+        excesses = []
+        for temperature in {anchor.hot, anchor.chosen, anchor.cold}:
+            arrays, _ = path.at(temperature)
+            value = self.likelihood().value(arrays["coef"], arrays["intercept"], temperature)
+            excesses.append(value / self.reference(temperature).value - 1)
+        return max(excesses)
+
+    def _bound(self, arrays, temperature) -> float:
+        return self.likelihood().gap(arrays["coef"], arrays["intercept"], temperature).relative

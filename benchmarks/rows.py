@@ -1,0 +1,62 @@
+"""Raw rows, one per (table, method, repeat), appended to `results/<problem>.csv`."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+COLUMNS = (
+    "run",  # when it began; the methods of one run were interleaved, so only they are compared
+    "problem",
+    "table",
+    "n_rows",
+    "n_features",
+    "n_classes",
+    "n_bytes",
+    "is_rehearsal",
+    "threads",
+    "method",
+    "repeat",
+    "is_estimated",
+    "wall_seconds",
+    "cpu_seconds",
+    "peak_extra_bytes",
+    "suboptimality",  # certified, the worst over the path
+    "suboptimality_between",  # certified, the worst over the middles between its temperatures
+    "reference_suboptimality",  # against a tight optimum, at a few temperatures
+    "temperature",
+    "n_temperatures",
+    "n_iter",
+    "n_fits",
+    "passes",
+    "gemm_fraction",
+    "bandwidth_fraction",
+    "gemm_gflops",
+    "bandwidth_gbs",
+    "load",
+    "versions",
+    "note",
+)
+
+
+def append(row: dict, folder: Path = RESULTS) -> None:
+    unknown = set(row) - set(COLUMNS)
+    if unknown:
+        raise ValueError(f"rows.COLUMNS does not name {sorted(unknown)}.")
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{row['problem']}.csv"
+    is_new = not path.exists()
+    if not is_new and _header(path) != list(COLUMNS):
+        raise ValueError(f"{path.name} has other columns than rows.COLUMNS: move it away and run again.")
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        if is_new:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def _header(path: Path) -> list[str]:
+    with path.open(newline="") as file:
+        return next(csv.reader(file))

@@ -1,0 +1,283 @@
+"""The benchmarks' own machinery on tiny problems: loaders, certificates, turns, rows, the page. Nothing is timed."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+
+pytest.importorskip("pandas")
+pytest.importorskip("matplotlib")
+
+from annealed import InnerProductADA
+from annealed.datasets import make_gaussian_classes
+from benchmarks import ours, rows, runner, table
+from benchmarks.__main__ import parse
+from benchmarks.contract import Anchor, Method, Skipped, Table
+from benchmarks.machine import Machine, measure_machine
+from benchmarks.measure import Estimate, Timing, interleaved, peak_extra_bytes, timed
+from benchmarks.peers import lda, logistic_regression, logistic_regression_cv
+from benchmarks.peers.logistic_regression import in_raw_columns, one_row_per_class
+from benchmarks.problems import PROBLEMS, QUICK, dense_ill_conditioned, scaling
+from benchmarks.quality import Gap, PenalizedLikelihood, Yardstick
+
+FOLDER = Path(runner.__file__).parent
+MACHINE = Machine(threads=1, gemm_gflops=10.0, bandwidth_gbs=10.0)
+
+
+def made_table(n_classes=3, n_rows=60, n_features=4, **settings):
+    made = make_gaussian_classes(n_rows, n_features, n_classes, separation=2.0, random_state=0)
+    return Table("made", made.X * [1, 10, 100, 1000][:n_features] + 5, made.y, **settings)
+
+
+def sparse_table():
+    made = make_gaussian_classes(60, 4, 3, separation=2.0, random_state=0)
+    return Table("sparse", sparse.csr_array(np.where(made.X > 0.2, made.X, 0)), made.y)
+
+
+# --- problems ---------------------------------------------------------------------------------------
+
+
+def test_every_file_of_problems_is_listed_and_says_what_it_is():
+    files = {path.stem for path in (FOLDER / "problems").glob("*.py")} - {"__init__"}
+    assert files == set(PROBLEMS)
+    assert all(module.TITLE and callable(module.tables) for module in PROBLEMS.values())
+    assert set(QUICK) == {"small_tables", "small_text", "genes"}
+
+
+def test_made_problems_have_the_asked_size():
+    (dense,) = dense_ill_conditioned.tables(n_rows=80, n_features=5, n_classes=3)
+    assert dense.shape == (80, 5, 3)
+    assert [made.shape for made in scaling.tables(sizes=(40, 60), n_features=3, n_classes=2)] == [
+        (40, 3, 2),
+        (60, 3, 2),
+    ]
+
+
+def test_tables_on_disk_are_read(tmp_path, monkeypatch):
+    suite = tmp_path / "suite"
+    suite.mkdir()
+    made = made_table()
+    classes = np.array(["a", "b", "c"])
+    np.savez(suite / "gene_made.npz", X=made.X, y=made.y, classes=classes)
+    np.savez(suite / "mnist.npz", X=np.uint8(made.X % 256), y=made.y, classes=classes, train=np.arange(50))
+    text = sparse_table().X
+    parts = {"data": text.data, "indices": text.indices, "indptr": text.indptr, "shape": text.shape}
+    for name in ("text_pcmac", "text_relathe"):
+        np.savez(suite / f"{name}.npz", **parts, y=made.y, classes=classes)
+    monkeypatch.setenv("ANNEALED_DATA", str(tmp_path))
+
+    read = {own.name: own for name in ("genes", "mnist", "small_text") for own in PROBLEMS[name].tables()}
+    assert read["gene_made"].shape == (60, 4, 3)
+    assert read["mnist"].shape == (50, 4, 3)
+    assert read["mnist"].X.dtype == np.float64
+    assert read["text_pcmac"].is_sparse and read["text_relathe"].is_sparse
+
+
+@pytest.mark.parametrize("name", ["genes", "mnist", "newsgroups", "small_text"])
+def test_absent_data_is_skipped_with_its_reason(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("ANNEALED_DATA", str(tmp_path))
+    runner.run_problem(name, options_of(tmp_path), MACHINE, "now")
+    assert "skipped: " in capsys.readouterr().out
+
+
+def test_names_of_problems_are_checked():
+    assert runner.chosen_problems([]) == QUICK
+    assert runner.chosen_problems(["all"]) == list(PROBLEMS)
+    with pytest.raises(SystemExit, match="there is no problem iris"):
+        runner.chosen_problems(["iris"])
+
+
+def test_a_part_of_the_rows_is_a_rehearsal():
+    part = made_table().first_rows(20)
+    assert part.is_rehearsal
+    assert part.X.shape == (20, 4)
+
+
+# --- quality ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("made", [made_table(3), made_table(2), sparse_table()], ids=["three", "two", "sparse"])
+def test_certificate_agrees_with_a_known_optimum(made):
+    """Of scikit-learn, solved tightly: the certificate vanishes there, and bounds the excess of every other point."""
+    temperature = 0.05
+    X = made.X if made.is_sparse else StandardScaler().fit_transform(made.X)
+    peer = LogisticRegression(C=made.C_at(temperature), tol=1e-12, max_iter=10_000, solver="newton-cg").fit(X, made.y)
+    coef, intercept = in_raw_columns(made, *one_row_per_class(peer))
+    likelihood = PenalizedLikelihood(made.X, made.y)
+    best = likelihood.gap(coef, intercept, temperature)
+    assert best.relative < 1e-10
+    assert np.isclose(best.value, likelihood.value(coef, intercept, temperature), rtol=1e-14)
+
+    generator = np.random.RandomState(0)
+    for size in (1e-3, 1e-2, 1e-1):
+        moved = coef + size * generator.standard_normal(coef.shape) / likelihood.spread
+        shifted = intercept + size * generator.standard_normal(intercept.shape)
+        gap = likelihood.gap(moved, shifted, temperature)
+        excess = gap.value - best.value
+        assert 0 < excess <= gap.bound * (1 + 1e-9)
+        assert gap.relative == np.inf or excess / best.value <= gap.relative * (1 + 1e-9)
+    only_shifted = likelihood.gap(coef, intercept + np.arange(len(intercept)), temperature)
+    assert np.isclose(only_shifted.bound, only_shifted.value - best.value, rtol=1e-6)
+
+
+def test_a_bound_as_large_as_the_value_shows_nothing():
+    assert Gap(value=1.0, bound=2.0).relative == np.inf
+    assert np.isclose(Gap(value=1.1, bound=0.1).relative, 0.1)
+
+
+def test_yardstick_finds_our_path_solved_and_a_lazy_peer_above_it():
+    made = made_table()
+    yardstick = Yardstick(made)
+    model = InnerProductADA().fit(made.X, made.y)
+    judged = yardstick.judge_path(model.path_)
+    assert judged["suboptimality"] <= 1e-6
+    anchor = Anchor.of(model)
+    assert abs(yardstick.excess_at(model.path_, anchor)) <= 1e-6
+    lazy = LogisticRegression(C=made.C_at(anchor.chosen), tol=0.1).fit(made.standardized, made.y)
+    judged = yardstick.judge(*in_raw_columns(made, *one_row_per_class(lazy)), anchor.chosen)
+    assert 1e-6 < judged["reference_suboptimality"] <= judged["suboptimality"]
+    assert yardstick.reference(anchor.chosen).relative <= 1e-7
+
+
+def test_penalty_and_temperature_are_inverse():
+    for made in (made_table(2), made_table(3)):
+        assert np.isclose(made.temperature_at(made.C_at(0.3)), 0.3)
+
+
+# --- measuring --------------------------------------------------------------------------------------
+
+
+def test_methods_take_turns_and_slow_ones_are_not_repeated():
+    quick = Method("quick", lambda: "done")
+    slow = Method("slow", lambda: "done", patience=0.0)
+    order = [(run.repeat, run.method.name) for run in interleaved([quick, slow], repeats=3)]
+    assert order == [(0, "quick"), (0, "slow"), (1, "quick"), (2, "quick")]
+
+
+def test_an_estimate_brings_its_own_seconds():
+    estimate = Estimate(Timing(100.0, 200.0), "estimated")
+    assert timed(lambda: estimate)[1] == estimate.timing
+
+
+def test_peak_memory_counts_what_is_freed_again():
+    def solve():
+        np.ones(1_000_000).sum()
+        return "done"
+
+    result, peak = peak_extra_bytes(solve)
+    assert result == "done"
+    assert 8_000_000 <= peak < 9_000_000
+
+
+def test_an_unconverged_peer_is_noted():
+    made = made_table()
+    _, _, complaint = timed(lambda: LogisticRegression(max_iter=1).fit(made.X, made.y))
+    assert complaint == "not converged"
+
+
+def test_machine_has_rates():
+    machine = measure_machine(product_size=16, copied_bytes=1 << 12)
+    assert machine.gemm_gflops > 0 and machine.bandwidth_gbs > 0 and machine.threads >= 1
+
+
+# --- peers ------------------------------------------------------------------------------------------
+
+
+def skipped(peer, made, peers="usual"):
+    options = SimpleNamespace(peers=peers, grid="auto")
+    methods = peer.methods(made, Anchor(1.0, 0.1, 0.01), Yardstick(made), options)
+    return [method.name for method in methods if isinstance(method, Skipped)]
+
+
+def test_what_does_not_run_says_so():
+    assert skipped(lda, sparse_table()) == [lda.NAME]
+    assert skipped(lda, made_table()) == []
+    assert skipped(logistic_regression, sparse_table()) == ["LogisticRegression lbfgs, raw columns"]
+    assert skipped(logistic_regression_cv, made_table(is_large=True)) == ["LogisticRegressionCV"]
+    assert skipped(logistic_regression_cv, made_table(is_large=True), peers="all") == []
+    assert skipped(logistic_regression_cv, made_table()) == []
+
+
+def test_grid_is_estimated_from_a_part_of_it():
+    estimate = logistic_regression_cv.estimated(made_table(), np.geomspace(0.01, 1, 10))
+    assert estimate.note == "estimated from 2 of its 51 fits"
+    assert estimate.timing.wall_seconds > 0
+
+
+def test_ladders_share_their_ends():
+    ladder, finer = ours.ladder(8.0, 50), ours.ladder(8.0, 50, finer=4)
+    assert len(ladder) == 50 and len(finer) == 200
+    assert np.allclose(ladder[[0, -1]], finer[[0, -1]])
+    assert np.allclose(ladder[1:] / ladder[:-1], 0.7)
+
+
+# --- rows and the page ------------------------------------------------------------------------------
+
+
+def options_of(folder, *arguments):
+    return parse(["--repeats", "2", "--results", str(folder), *arguments])
+
+
+def test_a_run_becomes_rows_a_table_and_a_picture(tmp_path, capsys):
+    results, page, picture = tmp_path / "results", tmp_path / "speed.md", tmp_path / "images" / "speed.png"
+    made = made_table(problem="small_tables")
+    runner.run_table(made, options_of(results, "--grid", "estimated"), MACHINE, "2000-01-01T00:00:00")
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in [ours.FIFTY, "above the optimum", "of GEMM", "estimated from"])
+
+    page.write_text(f"before\n\n{table.BEGIN}\nold\n{table.END}\n\nafter\n")
+    table.write_report(results, page, picture)
+    text = page.read_text()
+    assert text.startswith("before") and text.endswith("after\n")
+    assert "old" not in text
+    assert "| made | 60 x 4, 3 |" in text and "(estimated)" in text and "images/speed.png" in text
+    assert picture.stat().st_size > 0
+    assert "newton-cg" in (results / "every_method.md").read_text()
+
+
+def test_scaling_is_a_table_of_ratios(tmp_path):
+    for n_rows, seconds in [(10, 1.0), (20, 2.0)]:
+        for method, factor in [(scaling.BASE, 1.0), (scaling.FINER, 1.5), (scaling.MORE_FOLDS, 1.25)]:
+            rows.append(made_row(method, factor * seconds, n_rows=n_rows), tmp_path)
+    lines = table.scaling_lines(table.medians(table.latest(tmp_path)))
+    assert lines == [["10", "1", "1.00", "1.50", "1.25"], ["20", "2", "1.00", "1.50", "1.25"]]
+
+
+def test_only_the_last_run_counts_and_rehearsals_never(tmp_path):
+    for seconds in (1.0, 3.0):
+        rows.append(made_row("old", seconds, run="2000"), tmp_path)
+        rows.append(made_row("new", seconds, run="2001"), tmp_path)
+    rows.append(made_row("rehearsed", 9.0, run="2002", is_rehearsal=True), tmp_path)
+    found = table.medians(table.latest(tmp_path))
+    assert found[["method", "wall_seconds"]].to_numpy().tolist() == [["new", 2.0]]
+
+
+def made_row(method, seconds, n_rows=10, run="2000", is_rehearsal=False):
+    place = {"run": run, "problem": "scaling", "table": f"scaling, {n_rows} rows", "n_rows": n_rows, "threads": 1}
+    return place | {"is_rehearsal": is_rehearsal, "method": method, "wall_seconds": seconds, "load": 0.0}
+
+
+def test_rows_have_known_columns(tmp_path):
+    with pytest.raises(ValueError, match="does not name"):
+        rows.append({"problem": "scaling", "colour": "red"}, tmp_path)
+    (tmp_path / "scaling.csv").write_text("an,older,header\n")
+    with pytest.raises(ValueError, match="move it away"):
+        rows.append(made_row("ours", 1.0), tmp_path)
+
+
+def test_no_results_yet(tmp_path):
+    with pytest.raises(SystemExit, match="no results yet"):
+        table.latest(tmp_path)
+    rows.append(made_row("ours", 1.0, is_rehearsal=True), tmp_path)
+    with pytest.raises(SystemExit, match="no results yet"):
+        table.latest(tmp_path)
+
+
+def test_the_page_has_a_place_for_what_is_measured():
+    assert table.put_between_marks(table.PAGE.read_text(), "measured").count("measured: ") == 2
+    with pytest.raises(ValueError, match="must hold the lines"):
+        table.put_between_marks("no marks", "measured")
