@@ -161,11 +161,14 @@ class SmoothProblem(Problem):
         strength, _ = self.penalty(temperature, fits)
         return vectors / np.maximum(self.curvature(temperature, fits) + strength, np.finfo(float).tiny)
 
-    def learning_cost(self) -> float:
-        """Passes over the rows that `learn_curvature` costs; infinite where there is nothing to learn."""
+    def learning_cost(self, level: int) -> float:
+        """Passes over the rows that `learn_curvature` costs; infinite where there is nothing to learn.
+
+        Each level learns more than the one before; from some level on they are all the same.
+        """
         return np.inf
 
-    def learn_curvature(self, parameters, temperature):
+    def learn_curvature(self, parameters, temperature, level: int):
         """What `precondition` can use of the Hessian at fit 0's parameters, which folds share well enough."""
         raise NotImplementedError
 

@@ -1,16 +1,21 @@
 """A preconditioner learned from the Hessian of a sample of rows.
 
 The Hessian of the final fit at its current parameters serves every fold and the next temperatures: they share most of
-their rows, and the path is smooth. It is kept whole for the coordinates of the largest spectrum and diagonal for the
-rest, and only its sum with the penalty is factored anew when the temperature changes.
+their rows, and the path is smooth. It is kept whole for the coordinates of the largest spectrum (how many, `level`
+says: each holds twice as many parameters as the one before) and diagonal for the rest, and only its sum with the
+penalty is factored anew when the temperature changes.
 """
 
 from __future__ import annotations
 
+from itertools import combinations_with_replacement
+
 import numpy as np
 from scipy import linalg
 
-MOST_PARAMETERS = 1500  # of the part kept whole
+from annealed.design.threads import map_in_order
+
+FEWEST_PARAMETERS, MOST_PARAMETERS = 1000, 4000  # of the part kept whole, at level 0 and at the last
 SAMPLE_PER_PARAMETER = 5
 SMALLEST_SAMPLE = 5000
 RIDGE = 1e-10
@@ -23,10 +28,10 @@ class SampledRows:
     leading : positions of those coordinates among a class's parameters
     """
 
-    def __init__(self, design, coordinates, fit_intercept):
-        self.fit_intercept = fit_intercept
+    def __init__(self, design, coordinates, fit_intercept, level):
+        self.fit_intercept, self.level = fit_intercept, level
         self.n_classes = design.n_classes
-        n_leading = self.count_leading(coordinates, design.n_classes, fit_intercept)
+        n_leading = self.count_leading(coordinates, design.n_classes, fit_intercept, level)
         rows, weight = _stratified(design, self.size(design, n_leading))
         self.values = design.rows_of(rows)
         self.weight = weight
@@ -37,8 +42,9 @@ class SampledRows:
             self.points = np.column_stack([self.points, np.ones(len(rows))])
 
     @staticmethod
-    def count_leading(coordinates, n_classes, fit_intercept):
-        return max(0, min(coordinates.rank, MOST_PARAMETERS // n_classes - fit_intercept))
+    def count_leading(coordinates, n_classes, fit_intercept, level):
+        most = min(FEWEST_PARAMETERS * 2**level, MOST_PARAMETERS)
+        return max(0, min(coordinates.rank, most // n_classes - fit_intercept))
 
     @staticmethod
     def size(design, n_leading):
@@ -48,11 +54,13 @@ class SampledRows:
         """Weighted mean of (diag(p) - p p') kron z z' over the sample, (n_classes * n_leading) square."""
         width = self.points.shape[1]
         hessian = np.empty((self.n_classes, width, self.n_classes, width))
-        for left in range(self.n_classes):
-            for right in range(left, self.n_classes):
-                share = self.weight * posterior[:, left] * ((left == right) - posterior[:, right])
-                hessian[left, :, right] = (self.points * share[:, None]).T @ self.points
-                hessian[right, :, left] = hessian[left, :, right]
+
+        def fill(pair):
+            left, right = pair
+            share = self.weight * posterior[:, left] * ((left == right) - posterior[:, right])
+            hessian[left, :, right] = hessian[right, :, left] = (self.points * share[:, None]).T @ self.points
+
+        list(map_in_order(fill, combinations_with_replacement(range(self.n_classes), 2)))
         return hessian.reshape(self.n_classes * width, -1)
 
 

@@ -190,9 +190,9 @@ class PenalizedLinearProblem(LinearProblem):
         coef = variance[..., None] * self.coordinates.spectrum
         return self._join(coef, variance)
 
-    def learning_cost(self):
+    def learning_cost(self, level):
         """A Hessian of the sample and its factor against the stacked products of a pass, in multiplications."""
-        n_leading = SampledRows.count_leading(self.coordinates, self.n_classes, self.fit_intercept)
+        n_leading = SampledRows.count_leading(self.coordinates, self.n_classes, self.fit_intercept, level)
         if n_leading < min(8, self.coordinates.rank):
             return np.inf
         n_parameters = self.n_classes * (n_leading + self.fit_intercept)
@@ -200,9 +200,9 @@ class PenalizedLinearProblem(LinearProblem):
         one_pass = 2 * self.design.n_rows * self.design.n_features * self.n_fits * self.n_classes
         return hessian / one_pass
 
-    def learn_curvature(self, parameters, temperature):
-        if self._sample is None:
-            self._sample = SampledRows(self.design, self.coordinates, self.fit_intercept)
+    def learn_curvature(self, parameters, temperature, level):
+        if self._sample is None or self._sample.level != level:
+            self._sample = SampledRows(self.design, self.coordinates, self.fit_intercept, level)
         coef, intercept = self._split(parameters[None])
         logits = self._sample.values @ self.coordinates.to_features(coef)[0].T + intercept[0]
         return LearnedCurvature(self._sample, gibbs.posterior(logits))

@@ -12,9 +12,7 @@ from annealed.solvers.scaled_conjugate_gradient import ScaledConjugateGradient
 from annealed.solvers.subspace import Subspace
 
 SOLVERS = {"lbfgs": LBFGS, "newton": Newton, "scg": ScaledConjugateGradient, "subspace": Subspace}
-MOST_NEWTON_PARAMETERS = 256
-MOST_NEWTON_WORK = 3e8  # multiplications for the Hessians of one pass
-MOST_SPARSE_NEWTON_WORK = 1e7
+MOST_NEWTON_WORK = 1e7  # multiplications for the Hessians of one pass; beyond it a learned one is cheaper
 
 __all__ = ["LBFGS", "SOLVERS", "Newton", "ScaledConjugateGradient", "Solution", "Solver", "Subspace", "make_solver"]
 
@@ -52,5 +50,4 @@ def _has_cheap_hessian(problem):
         return False
     n_parameters = problem.n_parameters
     work = problem.n_fits * problem.design.n_rows * n_parameters**2
-    most_work = MOST_SPARSE_NEWTON_WORK if sparse.issparse(problem.design.X) else MOST_NEWTON_WORK
-    return n_parameters <= MOST_NEWTON_PARAMETERS and work <= most_work
+    return work <= MOST_NEWTON_WORK

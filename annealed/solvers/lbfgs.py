@@ -37,15 +37,12 @@ class LBFGS(Solver):
     def minimize(self, problem, start, temperature, *, tol, max_iter, memory):
         if not problem.temperature_free:
             memory.clear()
-            memory.learned = None
         search = _Search(problem, start, temperature, tol, memory)
-        patience = max(LEAST_PATIENCE, problem.learning_cost())
         for _ in range(max_iter):
             if not len(search.active):
                 break
-            if memory.n_passes >= patience:
+            if memory.n_passes >= memory.patience(problem):
                 search.learn_curvature()
-                patience *= 2  # at one temperature, once should do
             search.step()
             memory.n_passes += 1
         memory.n_passes -= min(1, memory.n_passes)  # one step a temperature is what a good preconditioner costs
@@ -87,9 +84,8 @@ class _Search:
         self._new_directions(np.setdiff1d(good, fits[solved]))
 
     def learn_curvature(self):
-        """Steps have become many: let the family look at its Hessian, and forget pairs from the old one."""
-        self.pairs.learned = self.problem.learn_curvature(self.x[0], self.temperature)
-        self.pairs.clear()
+        """Steps have become many: let the family look at its Hessian."""
+        self.pairs.learn(self.problem, self.x[0], self.temperature)
         self._new_directions(self.active)
 
     def _accept(self, fits, value, gradient):
@@ -136,12 +132,21 @@ class _Pairs:
     def __init__(self, size, n_fits):
         self.size, self.n_fits = size, n_fits
         self.steps = np.zeros((0, 0, 0))
-        self.learned = None  # what the family has said of its Hessian
         self.clear()
 
     def clear(self):
         self.count = np.zeros(self.n_fits, dtype=int)
-        self.n_passes = 0.0  # spent on steps since a preconditioner was learned
+        self.learned, self.level = None, -1  # what the family has said of its Hessian, and how much of it
+        self.n_passes = 0.0  # spent on steps since
+
+    def patience(self, problem):
+        """Passes to spend before learning again, and more: no fewer than that costs."""
+        return max(LEAST_PATIENCE, problem.learning_cost(self.level + 1))
+
+    def learn(self, problem, parameters, temperature):
+        self.level += 1
+        self.learned = problem.learn_curvature(parameters, temperature, self.level)
+        self.n_passes = 0.0
 
     def add(self, fits, step, change):
         """Keep the pairs whose curvature is clearly positive: convex losses give no others."""
