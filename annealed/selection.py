@@ -95,8 +95,8 @@ def posterior_log_scale(logits, labels, weight, start=0.0) -> float:
         variance = share @ (np.sum(p * logits**2, axis=1) - mean**2)
         value = -(share @ log_p[np.arange(len(labels)), labels]) + SCALE_PRIOR * s**2 / n_rows
         first = scale * slope + 2 * SCALE_PRIOR * s / n_rows
-        second = scale**2 * variance + abs(scale * slope) + 2 * SCALE_PRIOR / n_rows
-        return value, first, second
+        convex = scale**2 * variance + 2 * SCALE_PRIOR / n_rows
+        return value, first, max(convex + scale * slope, 0.1 * convex)
 
     s = start
     value, first, second = terms(s)
