@@ -15,7 +15,7 @@ from scipy import linalg
 
 from annealed.design.threads import map_in_order
 
-FEWEST_PARAMETERS, MOST_PARAMETERS = 1000, 4000  # of the part kept whole, at level 0 and at the last
+FEWEST_PARAMETERS, MOST_PARAMETERS = 1000, 2000  # of the part kept whole, at level 0 and at the last
 SAMPLE_PER_PARAMETER = 5
 SMALLEST_SAMPLE = 5000
 RIDGE = 1e-10
