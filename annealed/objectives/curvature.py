@@ -28,10 +28,9 @@ class SampledRows:
     leading : positions of those coordinates among a class's parameters
     """
 
-    def __init__(self, design, coordinates, fit_intercept, level):
-        self.fit_intercept, self.level = fit_intercept, level
+    def __init__(self, design, coordinates, fit_intercept, n_leading):
+        self.fit_intercept, self.n_leading = fit_intercept, n_leading
         self.n_classes = design.n_classes
-        n_leading = self.count_leading(coordinates, design.n_classes, fit_intercept, level)
         rows, weight = _stratified(design, self.size(design, n_leading))
         self.values = design.rows_of(rows)
         self.weight = weight
@@ -97,7 +96,7 @@ class LearnedCurvature:
 def _stratified(design, size):
     """Row numbers, rare classes whole, and weights (summing to one) that stand for all rows of fit 0."""
     generator = np.random.RandomState(0)
-    quota = -(-size // design.n_classes)
+    quota = size if size >= design.n_rows else -(-size // design.n_classes)
     rows, weights = [], []
     for label in range(design.n_classes):
         own = np.flatnonzero(design.labels == label)

@@ -201,8 +201,9 @@ class PenalizedLinearProblem(LinearProblem):
         return hessian / one_pass
 
     def learn_curvature(self, parameters, temperature, level):
-        if self._sample is None or self._sample.level != level:
-            self._sample = SampledRows(self.design, self.coordinates, self.fit_intercept, level)
+        n_leading = SampledRows.count_leading(self.coordinates, self.n_classes, self.fit_intercept, level)
+        if self._sample is None or self._sample.n_leading != n_leading:
+            self._sample = SampledRows(self.design, self.coordinates, self.fit_intercept, n_leading)
         coef, intercept = self._split(parameters[None])
         logits = self._sample.values @ self.coordinates.to_features(coef)[0].T + intercept[0]
         return LearnedCurvature(self._sample, gibbs.posterior(logits))
