@@ -38,11 +38,13 @@ class LBFGS(Solver):
         if not problem.temperature_free:
             memory.clear()
         search = _Search(problem, start, temperature, tol, memory)
+        delay = 1
         for _ in range(max_iter):
             if not len(search.active):
                 break
-            if memory.n_passes >= memory.patience(problem):
+            if memory.n_passes >= delay * memory.patience(problem):
                 search.learn_curvature()
+                delay *= 2  # at one temperature, each further look is worth less
             search.step()
             memory.n_passes += 1
         memory.n_passes -= min(1, memory.n_passes)  # one step a temperature is what a good preconditioner costs
