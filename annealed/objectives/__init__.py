@@ -7,10 +7,7 @@ from annealed.objectives.inner_product import InnerProduct
 from annealed.objectives.quadratic import Quadratic
 from annealed.objectives.representer import RepresenterProblem, RowPreconditioner
 
-FAMILIES = (InnerProduct, Distance, Quadratic)
-
 __all__ = [
-    "FAMILIES",
     "Distance",
     "Form",
     "InnerProduct",
