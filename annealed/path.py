@@ -1,19 +1,26 @@
-"""The annealing path: `anneal` walks the temperatures (table 1, steps 2 to 6), `AnnealingPath` is its record."""
+"""The annealing path: `anneal` walks the temperatures (table 1, steps 2 to 6), `AnnealingPath` is its record.
+
+Where a family's minima lie on one smooth curve, the folds are solved at nodes only, no closer than REACH in log
+temperature. Temperatures between them start from the polynomial through the nodes; the final fit is solved there too,
+most often certified as it starts, and the folds are validated as interpolated.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from time import perf_counter
 from typing import Protocol
 
 import numpy as np
 
+from annealed.interpolation import between, lagrange
 from annealed.objectives import Inspection, Picks, Problem
 from annealed.optional import require
 from annealed.solvers import Solution, Solver
 
 PRINTED_ROWS = 12
-WIDEST_CUBIC_STEP = 1.0  # of log temperature: beyond it a cubic may swing, a straight line cannot
+COLDER_NODES = 2  # beyond a temperature, before it is filled
+REACH = 0.95  # of log temperature, between nodes
 
 
 @dataclass(frozen=True)
@@ -35,53 +42,123 @@ class Judge(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """One temperature of the walk: what is kept of it. Numbers are those of fit 0, the final fit."""
+    """One temperature of the walk: what is kept of it. Numbers are those of fit 0, the final fit.
+
+    parameters : of all fits
+    """
 
     temperature: float
     value: float
     gradient_norm: float
     n_iter: int
     converged: bool
-    inspection: Inspection
+    is_node: bool
     judgement: Judgement
-    arrays: dict[str, np.ndarray]
+    parameters: np.ndarray
     seconds: float
+    inspection: Inspection | None = None
 
 
 def anneal(problem: Problem, schedule, solver: Solver, judge: Judge, *, tol, max_iter) -> list[Step]:
-    """Cool a stack of fits, warm-started and predicted from temperature to temperature. Fit 0 is reported."""
+    """Cool a stack of fits, warm-started and predicted from temperature to temperature."""
     problem.watch(judge.picks)
-    memory = solver.new_memory(problem)
-    steps: list[Step] = []
-    recent: list[tuple[float, np.ndarray]] = []
-    for temperature in schedule.temperatures(problem.hot_temperature):
-        began = perf_counter()
-        start = _predict(problem, recent, temperature)
-        solution = solver.minimize(problem, start, temperature, tol=tol, max_iter=max_iter, memory=memory)
-        recent = [*recent, (temperature, solution.parameters)][-3:]
-        steps.append(_record(problem, temperature, solution, judge, began))
-        scores = [step.judgement.scores for step in steps]
-        if schedule.should_stop(scores, [step.inspection.loss for step in steps]):
+    walk = _Walk(problem, solver, judge, tol, max_iter)
+    fills_gaps = schedule.fills_gaps and problem.interpolates
+    ladder = schedule.temperatures(problem.hot_temperature)
+    for temperature, is_left_out in _with_nodes(ladder, REACH if problem.interpolates else 0.0):
+        if is_left_out:
+            walk.waiting.append((temperature, True))
+            continue
+        walk.visit(temperature, fills_gaps)
+        nodes = walk.nodes
+        if schedule.should_stop(
+            [node.temperature for node in nodes],
+            [node.judgement.scores for node in nodes],
+            [node.value for node in nodes],
+        ):
             break
-    return steps
+    walk.fill(walk.nodes[-1].temperature)
+    return walk.inspected()
 
 
-def _record(problem: Problem, temperature, solution: Solution, judge: Judge, began) -> Step:
-    """Validate, inspect and report one solved temperature."""
-    judgement = judge.judge(problem, solution.parameters, temperature)
-    inspection = problem.inspect(solution.parameters, temperature, judgement.scale)
-    reported = problem.report(solution.parameters[:1], temperature, slice(0, 1))
-    return Step(
-        temperature=temperature,
-        value=float(solution.value[0]),
-        gradient_norm=float(solution.gradient_norm[0]),
-        n_iter=int(solution.n_iter[0]),
-        converged=bool(solution.converged.all()),
-        inspection=inspection,
-        judgement=judgement,
-        arrays={name: array[0] for name, array in reported.items()},
-        seconds=perf_counter() - began,
-    )
+def _with_nodes(ladder, reach):
+    """(temperature, whether it is left out) of a ladder: nodes are as far apart as `reach` and the ladder allow."""
+    node = waiting = None
+    for temperature in ladder:
+        if waiting is not None:
+            is_left_out = node is not None and np.log(node / temperature) <= reach
+            if not is_left_out:
+                node = waiting
+            yield waiting, is_left_out
+        waiting = temperature
+    if waiting is not None:
+        yield waiting, False
+
+
+class _Walk:
+    """The steps of one annealing: nodes, where all fits are solved, and fillings, where the final one is."""
+
+    def __init__(self, problem: Problem, solver: Solver, judge: Judge, tol, max_iter):
+        self.problem, self.solver, self.judge = problem, solver, judge
+        self.options = {"tol": tol, "max_iter": max_iter, "memory": solver.new_memory(problem)}
+        self.nodes: list[Step] = []
+        self.fillings: list[Step] = []
+        self.waiting: list[tuple[float, bool]] = []  # temperatures to fill, and whether to keep them in any case
+        self.recent: list[tuple[float, np.ndarray]] = []
+
+    def steps(self) -> list[Step]:
+        return sorted([*self.nodes, *self.fillings], key=lambda step: -step.temperature)
+
+    def inspected(self) -> list[Step]:
+        """The steps with a look at each, all in one reading of the rows."""
+        steps = self.steps()
+        looks = self.problem.inspect([(step.parameters[0], step.temperature, step.judgement.scale) for step in steps])
+        return [replace(step, inspection=look) for step, look in zip(steps, looks, strict=True)]
+
+    def visit(self, temperature, fills_gaps):
+        """Solve and validate every fit; fill what now has nodes enough around it."""
+        began = perf_counter()
+        start = _predict(self.problem, self.recent, temperature)
+        solution = self.solver.minimize(self.problem, start, temperature, **self.options)
+        self.recent = [*self.recent, (temperature, solution.parameters)][-3:]
+        judgement = self.judge.judge(self.problem, solution.parameters, temperature)
+        self.nodes.append(self._record(temperature, solution, judgement, began, is_node=True))
+        if fills_gaps and len(self.nodes) > 1:
+            self.waiting.append((float(np.sqrt(self.nodes[-2].temperature * temperature)), False))
+        if len(self.nodes) > COLDER_NODES:
+            self.fill(self.nodes[-COLDER_NODES].temperature)
+
+    def fill(self, coldest):
+        """Solve the final fit at the waiting temperatures hotter than `coldest`, and validate the folds as they lie.
+
+        The middle of a gap is kept only where interpolation was not within the tolerance already.
+        """
+        ready = [own for own in self.waiting if own[0] > coldest]
+        self.waiting = [own for own in self.waiting if own[0] <= coldest]
+        for temperature, is_wanted in ready:
+            began = perf_counter()
+            solution = self._between(temperature)
+            if is_wanted or solution.n_iter[0]:
+                judgement = self.judge.judge(self.problem, solution.parameters, temperature)
+                self.fillings.append(self._record(temperature, solution, judgement, began, is_node=False))
+
+    def _between(self, temperature) -> Solution:
+        weights, window = between([node.temperature for node in self.nodes], temperature)
+        start = np.tensordot(weights, [node.parameters for node in self.nodes[window]], axes=1)
+        return self.solver.minimize(self.problem, start, temperature, final_only=True, **self.options)
+
+    def _record(self, temperature, solution: Solution, judgement: Judgement, began, is_node) -> Step:
+        return Step(
+            temperature=temperature,
+            value=float(solution.value[0]),
+            gradient_norm=float(solution.gradient_norm[0]),
+            n_iter=int(solution.n_iter[0]),
+            converged=bool(solution.converged.all()),
+            is_node=is_node,
+            judgement=judgement,
+            parameters=solution.parameters,
+            seconds=perf_counter() - began,
+        )
 
 
 def _predict(problem: Problem, recent, temperature):
@@ -94,8 +171,7 @@ def _predict(problem: Problem, recent, temperature):
     target = np.log(temperature)
     if len(known) < 3 or places[-1] - target > 2 * (places[-2] - places[-1]):
         return carried[-1]
-    weights = [np.prod([(target - other) / (place - other) for other in places if other != place]) for place in places]
-    return sum(weight * parameters for weight, parameters in zip(weights, carried, strict=True))
+    return np.tensordot(lagrange(places, target), carried, axes=1)
 
 
 @dataclass(frozen=True, repr=False)
@@ -122,6 +198,9 @@ class AnnealingPath:
         Factor on the logits that validation found best at each temperature.
     n_iter, seconds, gradient_norm : ndarray of shape (n_temperatures,)
     converged : ndarray of bool of shape (n_temperatures,)
+    is_node : ndarray of bool of shape (n_temperatures,)
+        Whether the folds were solved there too; where not, they are interpolated between nodes. The final fit is
+        solved at every temperature.
     best_index : int
         The chosen temperature.
     score_name : str
@@ -138,13 +217,14 @@ class AnnealingPath:
     seconds: np.ndarray
     gradient_norm: np.ndarray
     converged: np.ndarray
+    is_node: np.ndarray
     best_index: int
     score_name: str
 
     @classmethod
-    def from_steps(cls, steps: list[Step], best_index: int, score_name: str, dtype) -> AnnealingPath:
+    def from_steps(cls, steps: list[Step], problem: Problem, best_index: int, score_name: str, dtype) -> AnnealingPath:
         scores = [step.judgement.scores for step in steps if step.judgement.scores is not None]
-        arrays = {name: np.stack([step.arrays[name] for step in steps]).astype(dtype) for name in steps[0].arrays}
+        arrays = {name: array.astype(dtype, copy=False) for name, array in _reported(steps, problem).items()}
         return cls(
             temperatures=np.array([step.temperature for step in steps]),
             arrays=arrays,
@@ -157,6 +237,7 @@ class AnnealingPath:
             seconds=np.array([step.seconds for step in steps]),
             gradient_norm=np.array([step.gradient_norm for step in steps]),
             converged=np.array([step.converged for step in steps]),
+            is_node=np.array([step.is_node for step in steps]),
             best_index=best_index,
             score_name=score_name,
         )
@@ -170,34 +251,19 @@ class AnnealingPath:
         return len(self.temperatures)
 
     def at(self, temperature: float) -> tuple[dict[str, np.ndarray], float]:
-        """Parameters and posterior scale at any temperature between the ends: cubic in log temperature."""
+        """Parameters and posterior scale at any temperature between the ends: a polynomial in log temperature."""
         hot, cold = self.temperatures[0], self.temperatures[-1]
         if not cold * (1 - 1e-9) <= temperature <= hot * (1 + 1e-9):
             raise ValueError(
                 f"temperature must lie on the path, between {cold:.6g} and {hot:.6g}. Got {temperature!r}. "
                 "Refit with a schedule that reaches it."
             )
-        weights, window = self._interpolation(np.log(temperature))
+        weights, window = between(self.temperatures, temperature)
         arrays = {
             name: np.tensordot(weights, array[window], axes=1).astype(array.dtype)
             for name, array in self.arrays.items()
         }
         return arrays, float(np.exp(weights @ np.log(self.posterior_scale[window])))
-
-    def _interpolation(self, target):
-        """Lagrange weights on the four nearest temperatures, or, where they lie far apart, the two around."""
-        places = np.log(self.temperatures)
-        window = self._window(target, 4)
-        if np.ptp(places[window]) > 3 * WIDEST_CUBIC_STEP:
-            window = self._window(target, 2)
-        near = places[window]
-        weights = np.array([np.prod((target - near[near != own]) / (own - near[near != own])) for own in near])
-        return weights, window
-
-    def _window(self, target, size):
-        below = np.searchsorted(-np.log(self.temperatures), -target)
-        first = int(np.clip(below - size // 2, 0, max(len(self) - size, 0)))
-        return slice(first, first + size)
 
     def to_frame(self):
         """The path as a pandas DataFrame, one row per temperature, parameters left out."""
@@ -242,6 +308,15 @@ class AnnealingPath:
         return all(_same(getattr(self, f.name), getattr(other, f.name)) for f in fields(self) if f.name != "seconds")
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _reported(steps: list[Step], problem: Problem) -> dict[str, np.ndarray]:
+    """The final fit's arrays at every step; in one reading of the rows where the temperature does not matter."""
+    final = slice(0, 1)
+    if problem.temperature_free:
+        return problem.report(np.stack([step.parameters[0] for step in steps]), steps[0].temperature, final)
+    reports = [problem.report(step.parameters[:1], step.temperature, final) for step in steps]
+    return {name: np.concatenate([report[name] for report in reports]) for name in reports[0]}
 
 
 def _train_score(step: Step) -> float:

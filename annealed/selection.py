@@ -17,11 +17,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from sklearn.model_selection import StratifiedKFold, check_cv
 
+from annealed.design.threads import map_in_order
 from annealed.objectives import NO_PICKS, Picks, gibbs
 from annealed.path import Judgement
 
 DEFAULT_FOLDS = 5
 SCALE_PRIOR = 2.0  # weight of s^2 / n_rows: how firmly the posterior scale is held to one
+SCALE_ROWS = 20_000  # rows of a part, in threads
+SCALE_STEP = 1e-3  # a Newton step shorter than this is the last: what is left is its square
 RULES = ("best", "one_standard_error")
 
 
@@ -84,16 +87,14 @@ def posterior_log_scale(logits, labels, weight, start=0.0) -> float:
     """The s that minimizes `loss(exp(s) * logits) + 2 s^2 / n_rows`: Newton's method, held to a falling value."""
     n_rows = weight.sum()
     share = weight / n_rows
-    true = logits[np.arange(len(labels)), labels]
+    deviation = logits - logits[np.arange(len(labels)), labels][:, None]
+    step = SCALE_ROWS
+    parts = [(deviation[first : first + step], share[first : first + step]) for first in range(0, len(labels), step)]
 
     def terms(s):
         scale = np.exp(s)
-        log_p = gibbs.log_posterior(scale * logits)
-        p = np.exp(log_p)
-        mean = np.sum(p * logits, axis=1)
-        slope = share @ (mean - true)
-        variance = share @ (np.sum(p * logits**2, axis=1) - mean**2)
-        value = -(share @ log_p[np.arange(len(labels)), labels]) + SCALE_PRIOR * s**2 / n_rows
+        loss, slope, variance = np.sum(list(map_in_order(lambda part: _scaled_moments(scale, *part), parts)), axis=0)
+        value = loss + SCALE_PRIOR * s**2 / n_rows
         first = scale * slope + 2 * SCALE_PRIOR * s / n_rows
         convex = scale**2 * variance + 2 * SCALE_PRIOR / n_rows
         return value, first, max(convex + scale * slope, 0.1 * convex)
@@ -102,14 +103,28 @@ def posterior_log_scale(logits, labels, weight, start=0.0) -> float:
     value, first, second = terms(s)
     for _ in range(50):
         move = np.clip(-first / second, -1.0, 1.0)
-        if abs(move) < 1e-6:
-            break
+        if abs(move) < SCALE_STEP:
+            return float(s + move)
         new = terms(s + move)
         while new[0] > value + 1e-12 * abs(value) and abs(move) > 1e-6:
             move /= 2
             new = terms(s + move)
         s, (value, first, second) = s + move, new
     return float(s)
+
+
+def _scaled_moments(scale, deviation, share):
+    """Loss, and mean and variance of the logits' deviation from the true one under the posterior, over rows."""
+    shifted = scale * deviation
+    top = shifted.max(axis=1)
+    shifted -= top[:, None]
+    weights = np.exp(shifted, out=shifted)
+    total = weights.sum(axis=1)
+    weighted = weights * deviation
+    mean = weighted.sum(axis=1) / total
+    weighted *= deviation
+    square = weighted.sum(axis=1) / total
+    return np.array([share @ (np.log(total) + top), share @ mean, share @ (square - mean**2)])
 
 
 def choose(scores: np.ndarray, scale: np.ndarray, n_rows: float, rule: str, is_loss: bool) -> int:

@@ -25,8 +25,8 @@ LAYERS = [
     "export",
     "cli",
 ]
-OPEN_TO_ALL = {"optional"}
-SHARED_IN_A_FOLDER = {"base", "gibbs", "linear", "coordinates", "curvature", "threads"}
+OPEN_TO_ALL = {"optional", "interpolation"}
+SHARED_IN_A_FOLDER = {"base", "contrasts", "coordinates", "curvature", "gibbs", "linear", "threads"}
 SEES_EVERYTHING = {"annealed", "annealed.cli", "annealed.__main__"}
 
 BROUGHT_BY_THE_USER = {"torch", "dask", "matplotlib", "pandas"}

@@ -186,8 +186,9 @@ def test_every_step_of_the_walk_is_the_minimum_a_cold_start_finds(family):
     for step in steps:
         cold = solve(problem, step.temperature, tol=1e-9)
         np.testing.assert_allclose(step.value, cold.value[0], rtol=1e-11)
+        reached = problem.report(step.parameters, step.temperature)
         for name, array in problem.report(cold.parameters, step.temperature).items():
-            np.testing.assert_allclose(step.arrays[name], array[0], atol=1e-6 * np.abs(array).max())
+            np.testing.assert_allclose(reached[name][0], array[0], atol=1e-6 * np.abs(array).max())
 
 
 # --- between its temperatures -----------------------------------------------------------------------
@@ -305,6 +306,7 @@ def long_path(n_temperatures, best_index):
         seconds=each,
         gradient_norm=each,
         converged=np.ones(n_temperatures, dtype=bool),
+        is_node=np.ones(n_temperatures, dtype=bool),
         best_index=best_index,
         score_name="neg_log_loss",
     )

@@ -5,7 +5,7 @@ from scipy import sparse
 from annealed.design.base import Block, Design
 from annealed.design.coordinates import Coordinates, RowSpan, principal_coordinates, row_span
 from annealed.design.csr import CsrDesign
-from annealed.design.dense import DenseDesign
+from annealed.design.dense import DenseDesign, SinglePrecisionRows
 
 __all__ = [
     "Block",
@@ -14,6 +14,7 @@ __all__ = [
     "DenseDesign",
     "Design",
     "RowSpan",
+    "SinglePrecisionRows",
     "make_design",
     "principal_coordinates",
     "row_span",

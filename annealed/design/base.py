@@ -22,7 +22,7 @@ import numpy as np
 
 from annealed.design.threads import map_in_order
 
-BLOCK_BYTES = 1 << 21  # a block's widest temporary, about the size of a second-level cache
+BLOCK_BYTES = 1 << 22  # of a block's widest temporary: small beside X, large beside the price of a call
 
 
 class Block(ABC):
@@ -98,6 +98,12 @@ class Design(ABC):
         step = self.block_rows(weight.shape[1])
         slices = [slice(first, min(first + step, self.n_rows)) for first in range(0, self.n_rows, step)]
         return map_in_order(lambda rows: function(self._block(rows, self.labels[rows], weight[rows])), slices)
+
+    def map_rows(self, function: Callable[[Block], Any], rows) -> Iterator:
+        """`function(block)` of the rows named by an array of numbers, block by block, without weights."""
+        step = self.block_rows(1)
+        parts = [rows[first : first + step] for first in range(0, len(rows), step)]
+        return map_in_order(lambda part: function(self._block(part, self.labels[part], None)), parts)
 
     @abstractmethod
     def _block(self, rows, labels, weight) -> Block: ...

@@ -68,7 +68,8 @@ class CsrDesign(Design):
         return max(4096, (1 << 24) // (8 * n_fits * self.n_classes))
 
     def _block(self, rows, labels, weight):
-        values = self.X if rows == slice(0, self.n_rows) else self.X[rows]
+        is_whole = isinstance(rows, slice) and rows == slice(0, self.n_rows)
+        values = self.X if is_whole else self.X[rows]
         return CsrBlock(values, self.center, rows, labels, weight)
 
     def rows_of(self, rows):

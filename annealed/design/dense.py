@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from annealed.design.base import BLOCK_BYTES, Block, Design
+from annealed.design.coordinates import Coordinates
 
 
 class DenseBlock(Block):
@@ -63,3 +64,24 @@ class DenseDesign(Design):
             part *= scale[columns]
             gram += part @ part.T
         return gram
+
+
+class SinglePrecisionRows(DenseDesign):
+    """A float32 copy of a design's centred rows in `coordinates`, for fits that need no more: half the bytes, twice
+    the speed. Coefficients are those of the coordinates.
+
+    Each entry is rounded after the rotation, so a coordinate of small spread keeps its own digits; rounding X itself
+    would lose them to cancellation. Sums over blocks are in double precision.
+    """
+
+    def __init__(self, design: Design, coordinates: Coordinates):
+        rows = np.empty((design.n_rows, coordinates.rank), dtype=np.float32)
+
+        def fill(block):
+            rows[block.rows] = coordinates.from_features(block.values)
+
+        list(design.map_blocks(fill))
+        super().__init__(rows, design.labels, design.weight, design.total_weight, design.n_classes)
+
+    def _block(self, rows, labels, weight):
+        return DenseBlock(self.X[rows], rows, labels, weight)

@@ -44,6 +44,13 @@ def threads_over_blocks() -> Iterator[None]:
         _n_threads.reset(token)
 
 
+@contextmanager
+def blas_threads() -> Iterator[None]:
+    """Inside `threads_over_blocks`: all threads to BLAS, for a factorization that blocks of rows cannot share."""
+    with _controller().limit(limits=_n_threads.get(), user_api="blas"):
+        yield
+
+
 def map_in_order(function: Callable, items: Iterable) -> Iterator:
     """`map`, in threads where the context allows them."""
     items = list(items)

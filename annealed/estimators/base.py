@@ -213,7 +213,7 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
 
         chosen = self._choose(steps, judge)
         score_name = "neg_log_loss" if self._is_log_loss() else _score_name(self.scoring)
-        self.path_ = AnnealingPath.from_steps(steps, chosen, score_name, X.dtype)
+        self.path_ = AnnealingPath.from_steps(steps, problem, chosen, score_name, X.dtype)
         self.n_iter_ = max(1, int(self.path_.n_iter.sum()))
         self._speak_at(self.path_.temperatures[chosen])
         if not is_intended:
@@ -333,7 +333,7 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         return score_point
 
     def _schedule(self):
-        schedule = make_schedule(self.schedule)
+        schedule = make_schedule(self.schedule, self._make_objective().cooling_rate)
         return schedule if isinstance(self.selection, str) else UntilSchedule(schedule, self.selection)
 
     def _choose(self, steps, judge):

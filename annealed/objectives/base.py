@@ -42,19 +42,22 @@ NO_PICKS = Picks(np.empty(0, dtype=int), np.empty(0, dtype=int))
 class Inspection:
     """What the final fit looks like at one temperature.
 
-    loss, spoken_loss : mean negative log-likelihood, as fitted and with the logits at the posterior's own scale
-    entropy : mean entropy of the posterior
+    spoken_loss : mean negative log-likelihood with the logits at the posterior's own scale
+    entropy : mean entropy of the posterior as fitted
     """
 
-    loss: float
     spoken_loss: float
     entropy: float
 
 
 class Objective(BaseEstimator, ABC):
-    """A family of discriminant functions with its settings."""
+    """A family of discriminant functions with its settings.
+
+    `cooling_rate` is that of the default schedule: how far apart temperatures may lie for the path to be known.
+    """
 
     accepts_sparse = True
+    cooling_rate = 0.7
 
     @abstractmethod
     def prepare(self, design: Design, random_state) -> Problem:
@@ -73,11 +76,13 @@ class Problem(ABC):
     """A family bound to rows, as a path sees it: a stack of fits with a minimum at every temperature.
 
     `temperature_free` says that the loss part of the objective, as a function of the parameters, is the same at
-    every temperature; `extrapolates` that minima move smoothly enough with temperature to be predicted.
+    every temperature; `extrapolates` that minima move smoothly enough with temperature to be predicted;
+    `interpolates` that they are unique and lie on one smooth curve, so that few of them give all of it.
     """
 
     temperature_free = False
     extrapolates = True
+    interpolates = False
     form: Form
 
     def __init__(self, design: Design):
@@ -85,7 +90,7 @@ class Problem(ABC):
         self.n_fits = design.n_fits
         self.n_classes = design.n_classes
         self.class_shares = design.class_weight_sums()
-        self.picks = NO_PICKS
+        self.watch(NO_PICKS)
 
     @abstractmethod
     def start(self, temperature: float) -> np.ndarray:
@@ -94,14 +99,15 @@ class Problem(ABC):
     def watch(self, picks: Picks):
         """Name the held-out rows whose logits `held_out_logits` will be asked for."""
         self.picks = picks
+        self.own_picks = {fit: np.flatnonzero(picks.fits == fit) for fit in np.unique(picks.fits)}
 
     @abstractmethod
     def held_out_logits(self, parameters, temperature) -> np.ndarray:
         """Logits (n_picks, n_classes) of the watched rows."""
 
     @abstractmethod
-    def inspect(self, parameters, temperature, scale) -> Inspection:
-        """A look at fit 0 over all rows; `scale` is that of its posterior."""
+    def inspect(self, points) -> list[Inspection]:
+        """A look over all rows at the final fit, at each of `points`: (parameters, temperature, posterior scale)."""
 
     @abstractmethod
     def report(self, parameters, temperature, fits=slice(None)) -> dict[str, np.ndarray]:
@@ -128,7 +134,6 @@ class SmoothProblem(Problem):
     def __init__(self, design: Design):
         super().__init__(design)
         self.class_variance = self.class_shares * (1 - self.class_shares)
-        self.watch(NO_PICKS)
 
     # -- what a family defines ------------------------------------------------------------------------------
 
@@ -145,7 +150,7 @@ class SmoothProblem(Problem):
         """Arrays, summed over blocks, from which `backward` makes the gradient; may overwrite `residual`."""
 
     @abstractmethod
-    def backward(self, sums: tuple, parameters, temperature, fits) -> np.ndarray:
+    def backward(self, sums: tuple, parameters, temperature, fits, quick=False) -> np.ndarray:
         """Gradient of the loss part (n_fits, n_parameters)."""
 
     @abstractmethod
@@ -184,81 +189,76 @@ class SmoothProblem(Problem):
         """What rounding leaves of a gradient entry that should be zero."""
         return ROUNDING
 
+    fits_are_alike = True  # in the same coordinates, so that a fold can use the final fit's moves and curvature
+    has_quick_rows = False  # whether `rows_and_forward` knows quick rows, of less precision
+
+    def quicken(self):
+        """Prepare what makes folds and first steps cheaper at a loose tolerance, where a family has it."""
+
     # -- what every family gets -----------------------------------------------------------------------------
 
-    def loss(self, parameters, temperature, fits=slice(None)):
-        """Loss (n_fits,) and its gradient (n_fits, n_parameters) in one pass; notes the watched rows in passing."""
-        state = self.forward(parameters, temperature, fits)
-        columns = self._columns(fits)
+    def rows_and_forward(self, quick: bool):
+        """The rows to pass over and their `forward`; quick ones where the family has them and they are good enough."""
+        return self.design, self.forward
+
+    def loss(self, parameters, temperature, fits=slice(None), quick=False):
+        """Loss (n_fits,) and its gradient (n_fits, n_parameters) in one pass.
+
+        A pass over the final fit also learns the class variances, for `curvature` at the next temperature.
+        """
+        design, forward = self.rows_and_forward(quick)
+        state = forward(parameters, temperature, fits)
+        has_final = np.arange(self.n_fits)[fits][0] == 0
 
         def kernel(block):
-            logits = self.block_logits(block, state)
-            self._note(block, logits, columns)
-            losses, residual = gibbs.loss_and_residual(logits, block.labels)
+            losses, residual = gibbs.loss_and_residual(self.block_logits(block, state), block.labels)
+            variance = gibbs.class_variance(residual[:, :1], block.weight[:, :1]) if has_final else 0.0
             residual *= block.weight[..., None]
             loss = np.einsum("ns,ns->s", block.weight, losses)
-            return (loss, *self.block_pullback(block, state, residual))
+            return (loss, variance, *self.block_pullback(block, state, residual))
 
-        loss, *sums = self.design.sum_rows(kernel, fits)
-        self._noted[fits] = [(temperature, own.copy()) for own in parameters]
-        return loss, self.backward(tuple(sums), parameters, temperature, fits)
+        loss, variance, *sums = design.sum_rows(kernel, fits)
+        if has_final and np.isfinite(loss[0]):
+            self.class_variance = np.broadcast_to(variance, self.class_shares.shape)
+        return loss, self.backward(tuple(sums), parameters, temperature, fits, quick)
 
-    def objective(self, parameters, temperature, fits=slice(None)):
+    def objective(self, parameters, temperature, fits=slice(None), quick=False):
         """Q / T (n_fits,), its gradient, and the gradient of the loss part alone."""
         with np.errstate(over="ignore", invalid="ignore"):  # a trial point out of bounds is refused by its value
-            loss, loss_gradient = self.loss(parameters, temperature, fits)
+            loss, loss_gradient = self.loss(parameters, temperature, fits, quick)
         strength, anchor = self.penalty(temperature, fits)
         offset = parameters - anchor
         pull = strength * offset
         return loss + 0.5 * np.sum(pull * offset, axis=1), loss_gradient + pull, loss_gradient
 
-    def watch(self, picks):
-        super().watch(picks)
-        self._picked = np.empty((len(picks.rows), self.n_classes))
-        self._noted = _Notes(self.n_fits)
-
-    def _columns(self, fits):
-        """Where each fit's logits stand in a pass over `fits`; -1 where they do not."""
-        columns = np.full(self.n_fits, -1)
-        named = np.arange(self.n_fits)[fits]
-        columns[named] = np.arange(len(named))
-        return columns
-
-    def _note(self, block, logits, columns):
-        """Keep the logits of the block's watched rows."""
-        first, last = np.searchsorted(self.picks.rows, (block.rows.start, block.rows.stop))
-        column = columns[self.picks.fits[first:last]]
-        here = np.flatnonzero(column >= 0)
-        self._picked[first + here] = logits[self.picks.rows[first + here] - block.rows.start, column[here]]
-
     def held_out_logits(self, parameters, temperature):
-        """As noted by the solver's last pass; fits whose last trial was refused are seen once more."""
-        stale = self._noted.stale(parameters, temperature)
-        if len(stale):
-            state, columns = self.forward(parameters[stale], temperature, stale), self._columns(stale)
-            list(
-                self.design.map_blocks(lambda block: self._note(block, self.block_logits(block, state), columns), stale)
+        """Each fit sees its own held-out rows alone."""
+        design, forward = self.rows_and_forward(quick=True)
+        picked = np.empty((self.n_classes, len(self.picks.rows))).T  # rows innermost in memory, as in blocks
+        for fit, own in self.own_picks.items():
+            state = forward(parameters[[fit]], temperature, [fit])
+            rows = design.map_rows(
+                lambda block, state=state: self.block_logits(block, state)[:, 0], self.picks.rows[own]
             )
-            self._noted[stale] = [(temperature, own.copy()) for own in parameters[stale]]
-        return self._picked
+            picked[own] = np.concatenate(list(rows))
+        return picked
 
-    def inspect(self, parameters, temperature, scale):
-        """Also learns the class variances, for `curvature` at the next temperature."""
-        fits = slice(0, 1)
-        state = self.forward(parameters[fits], temperature, fits)
+    def inspect(self, points):
+        """One reading of the rows for all points."""
+        design, forward = self.rows_and_forward(quick=True)
+        states = [forward(own[None], temperature, [0]) for own, temperature, _ in points]
+        scales = [scale for _, _, scale in points]
 
         def kernel(block):
-            logits = self.block_logits(block, state)
             weight = block.weight[:, 0]
-            spoken = weight @ gibbs.negative_log_likelihood(scale * logits[:, 0], block.labels)
-            entropy = weight @ gibbs.entropy(logits[:, 0])
-            losses, residual = gibbs.loss_and_residual(logits, block.labels)
-            numbers = np.array([weight @ losses[:, 0], spoken, entropy])
-            return numbers, gibbs.class_variance(residual, block.weight)
+            numbers = [
+                gibbs.loss_and_entropy(self.block_logits(block, state)[:, 0], block.labels, scale)
+                for state, scale in zip(states, scales, strict=True)
+            ]
+            return (np.array([[weight @ number for number in own] for own in numbers]),)
 
-        numbers, variance = self.design.sum_rows(kernel, fits)
-        self.class_variance = np.broadcast_to(variance, self.class_shares.shape)
-        return Inspection(*map(float, numbers))
+        (numbers,) = design.sum_rows(kernel, slice(0, 1))
+        return [Inspection(*map(float, own)) for own in numbers]
 
     def hot_temperature(self) -> float:
         """A temperature at which every posterior is near the prior: the fit's first response gives tiny logits."""
@@ -284,26 +284,3 @@ class SmoothProblem(Problem):
             return (np.einsum("ns,nsc->sc", block.weight, logits**2),)
 
         return np.sqrt(self.design.sum_rows(kernel, fits)[0]).max()
-
-
-class _Notes:
-    """At which (temperature, parameters) each fit's watched rows were last noted."""
-
-    def __init__(self, n_fits):
-        self.points = np.full(n_fits, None, dtype=object)
-
-    def __setitem__(self, fits, points):
-        named = np.arange(len(self.points))[fits]
-        for fit, point in zip(named, points, strict=True):
-            self.points[fit] = point
-
-    def stale(self, parameters, temperature):
-        """Fits that stand elsewhere now."""
-        return np.array(
-            [
-                fit
-                for fit, (point, own) in enumerate(zip(self.points, parameters, strict=True))
-                if point is None or point[0] != temperature or not np.array_equal(point[1], own)
-            ],
-            dtype=int,
-        )

@@ -13,25 +13,27 @@ from itertools import combinations_with_replacement
 import numpy as np
 from scipy import linalg
 
-from annealed.design.threads import map_in_order
+from annealed.design.threads import blas_threads, map_in_order
 
-FEWEST_PARAMETERS, MOST_PARAMETERS = 1000, 2000  # of the part kept whole, at level 0 and at the last
-SAMPLE_PER_PARAMETER = 5
+FEWEST_PARAMETERS, MOST_PARAMETERS = 1200, 2400  # of the part kept whole, at level 0 and at the last
+SAMPLE_PER_PARAMETER = 6
 SMALLEST_SAMPLE = 5000
-RIDGE = 1e-10
+DOUBLE_PARAMETERS = 700  # up to which the Hessian and its factor are in double precision
+RIDGES = {np.float64: (1e-12, 1e-9, 1e-6, 1.0), np.float32: (1e-6, 1e-4, 1e-2, 1.0)}  # the first that gives a factor
+STALE = 0.3  # change of the smallest entry of the factored diagonal that asks for a new factor
 
 
 class SampledRows:
     """A stratified sample of rows in leading coordinates, with weights that stand for all rows of fit 0.
 
-    points : (n_sampled, n_leading), the constant of the intercept last where there is one
+    points : (n_sampled, n_leading), divided by `spread`, the constant of the intercept last where there is one
     leading : positions of those coordinates among a class's parameters
     """
 
-    def __init__(self, design, coordinates, fit_intercept, n_leading):
+    def __init__(self, design, coordinates, fit_intercept, n_leading, n_scores):
         self.fit_intercept, self.n_leading = fit_intercept, n_leading
-        self.n_classes = design.n_classes
-        rows, weight = _stratified(design, self.size(design, n_leading))
+        self.n_scores = n_scores
+        rows, weight = _stratified(design, self.size(design, n_leading, n_scores))
         self.values = design.rows_of(rows)
         self.weight = weight
         self.leading = np.sort(np.argsort(coordinates.spectrum)[coordinates.rank - n_leading :])
@@ -39,58 +41,78 @@ class SampledRows:
         if fit_intercept:
             self.leading = np.append(self.leading, coordinates.rank)
             self.points = np.column_stack([self.points, np.ones(len(rows))])
+        self.spread = np.maximum(np.sqrt(weight @ self.points**2), np.finfo(float).tiny)
+        self.dtype = np.float64 if n_scores * self.points.shape[1] <= DOUBLE_PARAMETERS else np.float32
+        self.points = (self.points / self.spread).astype(self.dtype)
 
     @staticmethod
-    def count_leading(coordinates, n_classes, fit_intercept, level):
+    def count_leading(coordinates, n_scores, fit_intercept, level):
         most = min(FEWEST_PARAMETERS * 2**level, MOST_PARAMETERS)
-        return max(0, min(coordinates.rank, most // n_classes - fit_intercept))
+        return max(0, min(coordinates.rank, most // n_scores - fit_intercept))
 
     @staticmethod
-    def size(design, n_leading):
-        return min(design.n_rows, max(SMALLEST_SAMPLE, SAMPLE_PER_PARAMETER * design.n_classes * n_leading))
+    def size(design, n_leading, n_scores):
+        return min(design.n_rows, max(SMALLEST_SAMPLE, SAMPLE_PER_PARAMETER * n_scores * n_leading))
 
-    def hessian(self, posterior):
-        """Weighted mean of (diag(p) - p p') kron z z' over the sample, (n_classes * n_leading) square."""
+    def hessian(self, contrasts, posterior):
+        """Weighted mean over the sample of the scores' covariance kron z z', (n_scores * n_leading) square."""
         width = self.points.shape[1]
-        hessian = np.empty((self.n_classes, width, self.n_classes, width))
+        hessian = np.empty((self.n_scores, width, self.n_scores, width))
+        outer = np.outer(self.spread, self.spread)
 
         def fill(pair):
             left, right = pair
-            share = self.weight * posterior[:, left] * ((left == right) - posterior[:, right])
-            hessian[left, :, right] = hessian[right, :, left] = (self.points * share[:, None]).T @ self.points
+            share = (self.weight * contrasts.covariance(posterior, left, right).reshape(-1)).astype(self.dtype)
+            hessian[left, :, right] = hessian[right, :, left] = outer * ((self.points * share[:, None]).T @ self.points)
 
-        list(map_in_order(fill, combinations_with_replacement(range(self.n_classes), 2)))
-        return hessian.reshape(self.n_classes * width, -1)
+        list(map_in_order(fill, combinations_with_replacement(range(self.n_scores), 2)))
+        if self.n_scores > 1:  # a common shift of all classes moves nothing: any curvature will do there
+            each, across = np.arange(width), np.arange(self.n_scores)
+            hessian[:, each, :, each] += hessian[across, :, across][:, each, each].mean(axis=0)[:, None, None]
+        return hessian.reshape(self.n_scores * width, -1)
 
 
 class LearnedCurvature:
     """The Hessian of the loss on leading coordinates; `improve` replaces that part of a diagonal solve."""
 
-    def __init__(self, sample: SampledRows, posterior):
+    def __init__(self, sample: SampledRows, contrasts, posterior):
         self.sample = sample
-        self.hessian = sample.hessian(posterior)
+        self.hessian = sample.hessian(contrasts, posterior)
         self._factored: tuple[float, tuple] | None = None
 
     def improve(self, solved, vectors, strength):
         """Overwrite the leading part of `solved`, vectors divided by a diagonal, by the full solve.
 
-        solved, vectors : (n_fits, n_classes, width); strength : penalty on each coefficient
+        solved, vectors : (n_fits, n_scores, width); strength : penalty on each coefficient
         """
-        if self._factored is None or self._factored[0] != strength:
-            self._factored = strength, self._factor(strength)
+        if self._factored is None or self._is_stale(self._factored[0], strength):
+            with blas_threads():
+                self._factored = strength, self._factor(strength)
         leading = self.sample.leading
-        flat = vectors[..., leading].reshape(len(vectors), -1)
-        full = linalg.cho_solve(self._factored[1], flat.T, check_finite=False).T
-        solved[..., leading] = full.reshape(len(vectors), self.sample.n_classes, -1)
+        balance, factor = self._factored[1]
+        flat = vectors[..., leading].reshape(len(vectors), -1) * balance
+        full = linalg.cho_solve(factor, flat.T.astype(self.sample.dtype), check_finite=False).T * balance
+        solved[..., leading] = full.reshape(len(vectors), self.sample.n_scores, -1)
+
+    def _is_stale(self, old, new):
+        """Whether the penalty has changed by more than a share of the flattest direction's curvature."""
+        return abs(new - old) > STALE * (old + np.diag(self.hessian).min())
 
     def _factor(self, strength):
+        """Factors of the sum with the penalty, balanced to a unit diagonal."""
         penalty = np.full(self.sample.points.shape[1], strength)
         if self.sample.fit_intercept:
             penalty[-1] = 0
-        system = self.hessian.copy()
-        ridge = RIDGE * np.trace(system) / len(system)
-        system[np.diag_indices(len(system))] += np.tile(penalty, self.sample.n_classes) + ridge
-        return linalg.cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
+        diagonal = np.diag(self.hessian) + np.tile(penalty, self.sample.n_scores)
+        balance = 1 / np.sqrt(np.maximum(diagonal, np.finfo(float).tiny))
+        balanced = (self.hessian * balance * balance[:, None]).astype(self.sample.dtype)
+        for ridge in RIDGES[self.sample.dtype]:
+            np.fill_diagonal(balanced, 1 + ridge)
+            try:
+                return balance, linalg.cho_factor(balanced, lower=True, check_finite=False)
+            except linalg.LinAlgError:  # rounding has made it indefinite
+                continue
+        raise AssertionError("a matrix of positive curvatures with a whole ridge has a factor")
 
 
 def _stratified(design, size):

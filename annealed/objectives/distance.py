@@ -74,6 +74,8 @@ class Distance(Objective):
 class DistanceProblem(LinearProblem):
     """Soft means as tied linear logits; `self.class_means` and parameters are in each fit's whitened coordinates."""
 
+    fits_are_alike = False
+
     def __init__(self, design: Design, family: Distance, random_state):
         self.anchor = family.anchor
         self.extrapolates = family.anchor > 0
@@ -120,7 +122,7 @@ class DistanceProblem(LinearProblem):
         intercept = self.log_prior[fits] - temperature / 4 * np.sum(coef**2, axis=2)
         return self.coordinates.of_fits(fits).to_features(coef), intercept
 
-    def backward(self, sums, parameters, temperature, fits):
+    def backward(self, sums, parameters, temperature, fits, quick=False):
         pulled, residual_sum = sums
         coef = self._table(parameters)
         gradient = self.coordinates.of_fits(fits).from_features(pulled)

@@ -121,7 +121,7 @@ class FamilyProblem(SmoothProblem):
         pulled = [self.family.pullback(X, own, residual[:, fit]) for fit, own in enumerate(parameters)]
         return (np.stack(pulled).reshape(len(parameters), -1),)
 
-    def backward(self, sums, parameters, temperature, fits):
+    def backward(self, sums, parameters, temperature, fits, quick=False):
         return sums[0]
 
     def penalty(self, temperature, fits):

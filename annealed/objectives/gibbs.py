@@ -34,15 +34,26 @@ def negative_log_likelihood(logits, labels):
 
     logits (n_rows, ..., n_classes), labels (n_rows,).
     """
-    log_p = log_posterior(logits)
-    return -log_p[np.arange(len(labels)), ..., labels]
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    true = shifted[np.arange(len(labels)), ..., labels]
+    return np.log(np.exp(shifted, out=shifted).sum(axis=-1)) - true
+
+
+def loss_and_entropy(logits, labels, scale):
+    """Negative log-likelihood with the logits times `scale`, and the entropy without it, each (n_rows,)."""
+    spoken = negative_log_likelihood(scale * logits, labels)
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    weights = np.exp(shifted)
+    total = weights.sum(axis=-1)
+    weights *= shifted
+    return spoken, np.log(total) - weights.sum(axis=-1) / total
 
 
 def loss_and_residual(logits, labels):
     """Negative log-likelihood (n_rows, n_fits) and `posterior - targets` (15), overwriting `logits`.
 
-    The true class's residual is formed as minus the sum of the others, and its loss by log1p, so that both keep
-    their digits on rows that are all but certain.
+    The true class's residual is formed as minus the sum of the others, and its loss by log1p of what the others
+    add, so that both keep their digits on rows that are all but certain, in single precision too.
     """
     rows = np.arange(len(labels))
     logits -= logits.max(axis=-1, keepdims=True)
@@ -50,10 +61,11 @@ def loss_and_residual(logits, labels):
     np.exp(logits, out=logits)
     logits[rows, :, labels] = 0
     others = logits.sum(axis=-1)
-    total = np.exp(true) + others
-    loss = np.where(true == 0, np.log1p(others), np.log(total) - true)
-    logits /= total[..., None]
-    logits[rows, :, labels] = -others / total
+    excess = others + np.expm1(true)  # the partition sum less one
+    loss = np.log1p(excess) - true
+    share = 1 / (1 + excess)
+    logits *= share[..., None]
+    logits[rows, :, labels] = -others * share
     return loss, logits
 
 

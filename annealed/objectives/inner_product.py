@@ -19,6 +19,8 @@ class InnerProduct(Objective):
         Whether the scores have a free, unpenalized intercept.
     """
 
+    cooling_rate = 0.4  # what lies between is interpolated, to the tolerance
+
     def __init__(self, *, l2_strength=1.0, metric="auto", fit_intercept=True):
         self.l2_strength = l2_strength
         self.metric = metric

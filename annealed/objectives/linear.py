@@ -7,7 +7,8 @@
     gradient  = mean over rows of (posterior - targets) x + l2_strength T coef              (15 and 18, corrected)
 
 It is convex; the optimum depends on `l2_strength * T` alone; |coef| is measured in the units of `scale` and the
-intercept is free. Shapes: coef (n_fits, n_classes, rank), intercept (n_fits, n_classes).
+intercept is free. Parameters belong to scores (`annealed/objectives/contrasts.py`), one for two classes and one a class
+for more. Shapes: coef (n_fits, n_scores, rank), intercept (n_fits, n_scores).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from annealed.design import Design, make_design, row_span
+from annealed.design import DenseDesign, Design, SinglePrecisionRows, make_design, row_span
 from annealed.design.coordinates import (
     WIDEST_EIGENPROBLEM,
     Coordinates,
@@ -24,9 +25,12 @@ from annealed.design.coordinates import (
 )
 from annealed.objectives import gibbs
 from annealed.objectives.base import HOT_LOGIT, ROUNDING, Form, SmoothProblem
+from annealed.objectives.contrasts import Contrasts
 from annealed.objectives.curvature import LearnedCurvature, SampledRows
 
 METRICS = ("auto", "euclidean", "diagonal", "covariance")
+FEWEST_COPIED_VALUES = 1_000_000  # entries of X from which a copy of the rows in single precision pays for the folds
+PRICE_OF_A_PASS = 1e7  # multiplications that the calls of one pass are worth, however few its rows
 MISSING_CLASS_WEIGHT = 0.5  # rows' worth of evidence for a class that a fit has no row of
 
 
@@ -76,6 +80,7 @@ class PenalizedLinearProblem(LinearProblem):
     """The penalized free energy (17) of linear scores."""
 
     temperature_free = True
+    interpolates = True
     has_hessian = True
 
     def __init__(self, design: Design, *, l2_strength: float, metric: str, fit_intercept: bool):
@@ -87,6 +92,8 @@ class PenalizedLinearProblem(LinearProblem):
             metric = "euclidean" if sparse.issparse(design.X) else "diagonal"
         self.l2_strength = l2_strength
         self.fit_intercept = fit_intercept
+        self.contrasts = Contrasts(design.n_classes)
+        self.n_scores = self.contrasts.n_scores
         center = design.column_mean() if fit_intercept else np.zeros(design.n_features)
         scale = np.ones(design.n_features)
         if metric != "euclidean":
@@ -95,20 +102,39 @@ class PenalizedLinearProblem(LinearProblem):
         self.coordinates = self._coordinates(whiten=metric == "covariance")
         self.missing = missing_class_weight(self.class_shares, design.total_weight)
         self._sample: SampledRows | None = None
+        self._quick: SinglePrecisionRows | None = None
+
+    @property
+    def has_quick_rows(self):
+        return self._quick is not None
+
+    def quicken(self):
+        """Rows in single precision, where a copy pays.
+
+        Not where X is mapped from a file or single itself: the copy is half the size of a float64 X in memory.
+        """
+        X = self.design.X
+        is_plain = type(self.design) is DenseDesign and type(X) is np.ndarray and X.dtype == np.float64
+        if is_plain and X.size >= FEWEST_COPIED_VALUES and self.coordinates.basis.ndim == 2:
+            self._quick = SinglePrecisionRows(self.design, self.coordinates)
 
     def _coordinates(self, whiten) -> Coordinates:
         if self.span and not whiten:  # the span's own basis is already the eigenbasis
             return diagonal_coordinates(self.scale, self.design.column_variance())
         return principal_coordinates(self.design, self.scale, whiten)
 
-    # -- parameters: coef and intercept of each class, flat --------------------------------------------------
+    # -- parameters: coef and intercept of each score, flat ---------------------------------------------------
 
     @property
     def _width(self):
         return self.coordinates.rank + self.fit_intercept
 
+    @property
+    def n_parameters(self):
+        return self.n_scores * self._width
+
     def _split(self, parameters):
-        table = parameters.reshape(len(parameters), self.n_classes, self._width)
+        table = parameters.reshape(len(parameters), self.n_scores, self._width)
         if self.fit_intercept:
             return table[..., :-1], table[..., -1]
         return table, np.zeros(table.shape[:2])
@@ -118,47 +144,77 @@ class PenalizedLinearProblem(LinearProblem):
         return table.reshape(len(table), -1)
 
     def start(self, temperature):
-        coef = np.zeros((self.n_fits, self.n_classes, self.coordinates.rank))
+        coef = np.zeros((self.n_fits, self.n_scores, self.coordinates.rank))
         return self._join(coef, self.start_intercept())
 
     def start_intercept(self):
-        """Log priors, (n_fits, n_classes), where there are intercepts."""
-        return np.log(self.class_shares + self.missing) if self.fit_intercept else np.zeros_like(self.class_shares)
+        """Log priors as scores, (n_fits, n_scores), where there are intercepts."""
+        if not self.fit_intercept:
+            return np.zeros((self.n_fits, self.n_scores))
+        return self.contrasts.from_classes(np.log(self.class_shares + self.missing))
 
     def forward(self, parameters, temperature, fits):
         coef, intercept = self._split(parameters)
         return self.coordinates.to_features(coef), intercept
 
-    def backward(self, sums, parameters, temperature, fits):
-        coef_gradient, intercept_gradient = sums
-        return self._join(self.coordinates.from_features(coef_gradient), intercept_gradient)
+    def block_logits(self, block, state):
+        return self.contrasts.logits(super().block_logits(block, state))
 
-    def loss(self, parameters, temperature, fits=slice(None)):
+    def block_pullback(self, block, state, residual):
+        return super().block_pullback(block, state, self.contrasts.pull(residual))
+
+    def backward(self, sums, parameters, temperature, fits, quick=False):
+        coef_gradient, intercept_gradient = sums
+        if not (quick and self.has_quick_rows):
+            coef_gradient = self.coordinates.from_features(coef_gradient)
+        return self._join(coef_gradient, intercept_gradient)
+
+    def rows_and_forward(self, quick):
+        if quick and self._quick is not None:
+            return self._quick, lambda parameters, *_: tuple(
+                part.astype(np.float32) for part in self._split(parameters)
+            )
+        return super().rows_and_forward(quick)
+
+    def loss(self, parameters, temperature, fits=slice(None), quick=False):
         """As for every family, plus an imaginary row at the centre for a class that a fit has no row of."""
-        loss, gradient = super().loss(parameters, temperature, fits)
+        return self._with_missing(*super().loss(parameters, temperature, fits, quick), parameters, fits)
+
+    def _with_missing(self, loss, gradient, parameters, fits):
         missing = self.missing[fits]
-        if self.fit_intercept and missing.any():
-            _, intercept = self._split(parameters)
-            log_partition = np.logaddexp.reduce(intercept, axis=1, keepdims=True)
-            loss = loss + np.sum(missing * (log_partition - intercept), axis=1)
-            evidence = missing.sum(axis=1, keepdims=True) * np.exp(intercept - log_partition) - missing
-            gradient = gradient + self._join(np.zeros((*missing.shape, self.coordinates.rank)), evidence)
-        return loss, gradient
+        if not (self.fit_intercept and missing.any()):
+            return loss, gradient
+        intercept = self._class_intercept(parameters)
+        log_partition = np.logaddexp.reduce(intercept, axis=1, keepdims=True)
+        evidence = missing.sum(axis=1, keepdims=True) * np.exp(intercept - log_partition) - missing
+        coef, own = self._split(gradient)
+        gradient = self._join(coef, own + self.contrasts.pull(evidence))
+        return loss + np.sum(missing * (log_partition - intercept), axis=1), gradient
+
+    def _class_intercept(self, parameters):
+        return self.contrasts.to_classes(self._split(parameters)[1], axis=1)
 
     def objective_and_hessian(self, parameters, temperature, fits):
         """Q_new / T (n_fits,), its gradient, and its Hessian (n_fits, n_parameters, n_parameters)."""
-        value, gradient, _ = self.objective(parameters, temperature, fits)
         state = self.forward(parameters, temperature, fits)
-        left, right = np.triu_indices(self.n_classes)
+        left, right = np.triu_indices(self.n_scores)
 
         def kernel(block):
-            p = gibbs.posterior(self.block_logits(block, state))
-            covariance = (left == right) * p[..., left] - p[..., left] * p[..., right]
-            covariance *= block.weight[..., None]
-            return block.moments(covariance)
+            losses, p = gibbs.loss_and_residual(self.block_logits(block, state), block.labels)
+            loss = np.einsum("ns,ns->s", block.weight, losses)
+            pulled = self.block_pullback(block, state, p * block.weight[..., None])
+            p[np.arange(len(p)), :, block.labels] += 1
+            covariance = self.contrasts.covariance(p, left, right) * block.weight[..., None]
+            return (loss, *pulled, *block.moments(covariance))
 
-        squares, sums, counts = self.design.sum_rows(kernel, fits)
-        width, n_classes = self._width, self.n_classes
+        with np.errstate(over="ignore", invalid="ignore"):  # a trial point out of bounds is refused by its value
+            loss, coef_gradient, intercept_gradient, squares, sums, counts = self.design.sum_rows(kernel, fits)
+        gradient = self.backward((coef_gradient, intercept_gradient), parameters, temperature, fits)
+        loss, gradient = self._with_missing(loss, gradient, parameters, fits)
+        strength, _ = self.penalty(temperature, fits)
+        pull = strength * parameters
+        value, gradient = loss + 0.5 * np.sum(pull * parameters, axis=1), gradient + pull
+        width, n_scores = self._width, self.n_scores
         pairs = np.zeros((*counts.shape, width, width))
         rank = self.coordinates.rank
         pairs[..., :rank, :rank] = self.coordinates.from_features(
@@ -166,54 +222,63 @@ class PenalizedLinearProblem(LinearProblem):
         )
         if self.fit_intercept:
             pairs[..., :rank, -1] = pairs[..., -1, :rank] = self.coordinates.from_features(sums)
-            pairs[..., -1, -1] = counts + self._missing_covariance(parameters, fits)[:, left, right]
-        hessian = np.empty((len(parameters), n_classes, width, n_classes, width))
+            pairs[..., -1, -1] = counts
+            if self.missing[fits].any():
+                pairs[..., -1, -1] += self._missing_covariance(parameters, fits, left, right)
+        hessian = np.empty((len(parameters), n_scores, width, n_scores, width))
         hessian[:, left, :, right] = hessian[:, right, :, left] = np.moveaxis(pairs, 1, 0)
-        hessian = hessian.reshape(len(parameters), n_classes * width, -1)
-        hessian[:, range(n_classes * width), range(n_classes * width)] += self.penalty(temperature, fits)[0]
+        hessian = hessian.reshape(len(parameters), n_scores * width, -1)
+        hessian[:, range(n_scores * width), range(n_scores * width)] += strength
         return value, gradient, hessian
 
-    def _missing_covariance(self, parameters, fits):
+    def _missing_covariance(self, parameters, fits, left, right):
         """Hessian in the intercepts of the imaginary rows of missing classes."""
-        p = gibbs.posterior(self._split(parameters)[1])
-        covariance = p[:, :, None] * (np.eye(self.n_classes) - p[:, None, :])
-        return self.missing[fits].sum(axis=1)[:, None, None] * covariance
+        covariance = self.contrasts.covariance(gibbs.posterior(self._class_intercept(parameters)), left, right)
+        return self.missing[fits].sum(axis=1)[:, None] * covariance
 
     def penalty(self, temperature, fits):
         strength = np.full(self._width, self.l2_strength * temperature)
         if self.fit_intercept:
             strength[-1] = 0
-        return np.tile(strength, self.n_classes), np.zeros(1)
+        return np.tile(strength, self.n_scores), np.zeros(1)
 
     def curvature(self, temperature, fits):
-        variance = np.maximum(self.class_variance[fits] + self.missing[fits], 1e-12)
+        variance = self.contrasts.variance(np.maximum(self.class_variance[fits] + self.missing[fits], 1e-12))
         coef = variance[..., None] * self.coordinates.spectrum
         return self._join(coef, variance)
 
     def learning_cost(self, level):
         """A Hessian of the sample and its factor against the stacked products of a pass, in multiplications."""
-        n_leading = SampledRows.count_leading(self.coordinates, self.n_classes, self.fit_intercept, level)
+        n_leading = SampledRows.count_leading(self.coordinates, self.n_scores, self.fit_intercept, level)
         if n_leading < min(8, self.coordinates.rank):
             return np.inf
-        n_parameters = self.n_classes * (n_leading + self.fit_intercept)
-        hessian = SampledRows.size(self.design, n_leading) * n_parameters**2 / 2 + n_parameters**3 / 6
-        one_pass = 2 * self.design.n_rows * self.design.n_features * self.n_fits * self.n_classes
-        return hessian / one_pass
+        n_parameters = self.n_scores * (n_leading + self.fit_intercept)
+        hessian = SampledRows.size(self.design, n_leading, self.n_scores) * n_parameters**2 / 2 + n_parameters**3 / 6
+        if not self.has_quick_rows:
+            hessian /= 2  # the sample is in single precision
+        one_pass = 2 * self.design.n_rows * self.design.n_features * self.n_fits * self.n_scores
+        return hessian / (one_pass + PRICE_OF_A_PASS)
 
     def learn_curvature(self, parameters, temperature, level):
-        n_leading = SampledRows.count_leading(self.coordinates, self.n_classes, self.fit_intercept, level)
+        n_leading = SampledRows.count_leading(self.coordinates, self.n_scores, self.fit_intercept, level)
         if self._sample is None or self._sample.n_leading != n_leading:
-            self._sample = SampledRows(self.design, self.coordinates, self.fit_intercept, n_leading)
+            self._sample = SampledRows(self.design, self.coordinates, self.fit_intercept, n_leading, self.n_scores)
         coef, intercept = self._split(parameters[None])
-        logits = self._sample.values @ self.coordinates.to_features(coef)[0].T + intercept[0]
-        return LearnedCurvature(self._sample, gibbs.posterior(logits))
+        scores = self._sample.values @ self.coordinates.to_features(coef)[0].T + intercept[0]
+        return LearnedCurvature(self._sample, self.contrasts, gibbs.posterior(self.contrasts.logits(scores)))
 
     def precondition(self, vectors, temperature, fits, learned=None):
-        solved = super().precondition(vectors, temperature, fits)
+        """A common shift of all classes moves no posterior: the penalty is all that it meets."""
+        shape = len(vectors), self.n_scores, self._width
+        strength = self.l2_strength * temperature
+        solved = super().precondition(vectors, temperature, fits).reshape(shape)
         if learned is not None:
-            shape = len(vectors), self.n_classes, self._width
-            learned.improve(solved.reshape(shape), vectors.reshape(shape), self.l2_strength * temperature)
-        return solved
+            learned.improve(solved, vectors.reshape(shape), strength)
+        if self.n_scores > 1:
+            rank = self.coordinates.rank
+            solved -= solved.mean(axis=1, keepdims=True)
+            solved[..., :rank] += vectors.reshape(shape)[..., :rank].mean(axis=1, keepdims=True) / strength
+        return solved.reshape(len(vectors), -1)
 
     def certificate(self, gradient, value, temperature, fits):
         """|gradient|^2 / (2 l2_strength T) bounds the suboptimality; the intercept has its own curvature."""
@@ -235,15 +300,20 @@ class PenalizedLinearProblem(LinearProblem):
             return 1.0
         features = self.coordinates.to_features(coef)
         (squares,) = self.design.sum_rows(
-            lambda block: (np.einsum("ns,nsc->sc", block.weight, block.product(features) ** 2),), fits
+            lambda block: (np.einsum("ns,nsc->sc", block.weight, self.contrasts.logits(block.product(features)) ** 2),),
+            fits,
         )
         return np.sqrt(squares.max()) / (self.l2_strength * HOT_LOGIT)
 
     def report(self, parameters, temperature, fits=slice(None)):
         coef, intercept = self._split(parameters)
-        intercept = intercept - intercept.mean(axis=1, keepdims=True)
-        coef = self.coordinates.to_features(coef - coef.mean(axis=1, keepdims=True))
-        return self.report_linear(coef, intercept)
+        return self.report_scores(self.coordinates.to_features(coef), intercept)
+
+    def report_scores(self, coef, intercept):
+        """Coefficients and intercepts of each class, of mean zero over classes, from those of scores."""
+        coef, intercept = (self.contrasts.to_classes(part, axis=1) for part in (coef, intercept))
+        coef = coef - coef.mean(axis=1, keepdims=True)
+        return self.report_linear(coef, intercept - intercept.mean(axis=1, keepdims=True))
 
 
 def spread_of_columns(design: Design):

@@ -1,138 +1,145 @@
 """The inner-product family in terms of rows: `coef_j = sum_i alpha_ij z_i`, for wide and sparse X.
 
 By the representer theorem the minimizer of (17) is a combination of the rows z = (x - center) / scale, so a fit is
-n_rows x n_classes numbers whatever the number of columns, and its logits are linear in them:
+n_rows x n_scores numbers whatever the number of columns, and its scores are linear in them:
 
-    logits = K alpha + intercept,   K_il = z_i'z_l,
+    scores = K alpha + intercept,   K_il = z_i'z_l,
     Q_new / T = sum_i weight_i [ log_partition_i - logit of the true class ] + (l2_strength T / 2) <alpha, K alpha>
 
 At the optimum `residual = kappa alpha - weight (targets - posterior)` vanishes, kappa = l2_strength T; the gradient
 of (18) is Z' residual. Points carry their image K alpha along, so that everything but a new direction's image is
-free of passes over X. Shapes: alpha, image (n_rows, n_classes); parameters flat, alpha then intercept.
+free of passes over X. Shapes: alpha, image (n_fits, n_rows, n_scores); parameters flat: alpha, image, intercept.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from scipy import linalg
 
 from annealed.design.row_products import RowProducts
 from annealed.objectives import gibbs
 from annealed.objectives.base import Inspection, Problem
 from annealed.objectives.linear import PenalizedLinearProblem
 
-N_LEADING = 6  # eigenvectors of K in the preconditioner
+MANY_LEADING, FEW_LEADING = 20, 6  # eigenvectors of K in the preconditioner
+MOST_VALUES_FOR_MANY = 50_000  # scores of a fit up to which many of them cost little
 
 
 class RepresenterProblem(Problem):
     """A penalized linear problem, solved in combinations of its rows."""
 
     temperature_free = True
+    interpolates = True
     extrapolates = False  # the solver predicts in the span of earlier solutions, whose images it knows
 
     def __init__(self, primal: PenalizedLinearProblem, dtype):
         super().__init__(primal.design)
         self.primal, self.form = primal, primal.form
         self.l2_strength, self.fit_intercept = primal.l2_strength, primal.fit_intercept
-        self.missing = primal.missing
+        self.contrasts, self.missing = primal.contrasts, primal.missing
         self.products = RowProducts(primal.design, primal.scale, dtype)
-        n_leading = min(N_LEADING, primal.design.n_rows - 1)
+        is_small = primal.design.n_rows * self.contrasts.n_scores <= MOST_VALUES_FOR_MANY
+        n_leading = min(MANY_LEADING if is_small else FEW_LEADING, max(1, primal.design.n_rows // 10))
         self.eigenvalues, self.eigenvectors = self.products.leading(n_leading)
         captured = self.eigenvectors**2 @ self.eigenvalues
         self.remainder = max(float(np.mean(self.products.diagonal() - captured)), 1e-12 * self.eigenvalues[-1])
-        self._images: np.ndarray | None = None
-        self._imaged: np.ndarray | None = None
 
     def split(self, parameters):
-        """Alpha (n_rows, n_classes) and intercept (n_classes,) of one fit."""
-        return parameters[: -self.n_classes].reshape(-1, self.n_classes), parameters[-self.n_classes :]
+        """Alpha and image (n_fits, n_rows, n_scores), and intercept (n_fits, n_scores)."""
+        shape = len(parameters), self.design.n_rows, self.contrasts.n_scores
+        size = shape[1] * shape[2]
+        alpha, image = parameters[:, :size].reshape(shape), parameters[:, size : 2 * size].reshape(shape)
+        return alpha, image, parameters[:, 2 * size :]
+
+    def join(self, alpha, image, intercept):
+        n_fits = len(alpha)
+        return np.concatenate([alpha.reshape(n_fits, -1), image.reshape(n_fits, -1), intercept], axis=1)
 
     def start(self, temperature):
-        intercept = self.primal.start_intercept()
-        return np.concatenate([np.zeros((self.n_fits, self.design.n_rows * self.n_classes)), intercept], axis=1)
+        zeros = np.zeros((self.n_fits, self.design.n_rows, self.contrasts.n_scores))
+        return self.join(zeros, zeros, self.primal.start_intercept())
 
-    def remember(self, parameters, images):
-        """Keep the images (n_fits, n_rows, n_classes) that belong to these parameters."""
-        self._imaged, self._images = parameters, images
+    def image(self, vectors):
+        """K times each of a stack (n_fits, n_rows, n_columns) of row combinations, in one product."""
+        wide = np.moveaxis(vectors, 0, 1).reshape(vectors.shape[1], -1)
+        image = self.products.image(wide)
+        return np.moveaxis(image.reshape(len(image), len(vectors), -1), 1, 0)
 
-    def images(self, parameters):
-        if parameters is not self._imaged:
-            self.remember(parameters, np.stack([self.products.image(self.split(own)[0]) for own in parameters]))
-        return self._images
-
-    def _logits(self, parameters, fit):
-        return self.images(parameters)[fit] + self.split(parameters[fit])[1]
+    def _logits(self, parameters):
+        """Logits (n_rows, n_classes) of one fit."""
+        _, image, intercept = self.split(parameters[None])
+        return self.contrasts.logits(image[0] + intercept[0])
 
     def held_out_logits(self, parameters, temperature):
-        picked = np.empty((len(self.picks.rows), self.n_classes))
-        for fit in np.unique(self.picks.fits):
-            own = self.picks.fits == fit
-            picked[own] = self._logits(parameters, fit)[self.picks.rows[own]]
+        picked = np.empty((self.n_classes, len(self.picks.rows))).T
+        for fit, own in self.own_picks.items():
+            picked[own] = self._logits(parameters[fit])[self.picks.rows[own]]
         return picked
 
-    def inspect(self, parameters, temperature, scale):
-        logits, weight, labels = self._logits(parameters, 0), self.design.weight[:, 0], self.design.labels
-        return Inspection(
-            loss=float(weight @ gibbs.negative_log_likelihood(logits, labels)),
-            spoken_loss=float(weight @ gibbs.negative_log_likelihood(scale * logits, labels)),
-            entropy=float(weight @ gibbs.entropy(logits)),
-        )
+    def inspect(self, points):
+        weight, labels = self.design.weight[:, 0], self.design.labels
+        numbers = [gibbs.loss_and_entropy(self._logits(own), labels, scale) for own, _, scale in points]
+        return [Inspection(float(weight @ spoken), float(weight @ entropy)) for spoken, entropy in numbers]
 
     def report(self, parameters, temperature, fits=slice(None)):
-        reports = []
-        for own in parameters:
-            alpha, intercept = self.split(own)
-            coef = (self.products.combine(alpha - alpha.mean(axis=1, keepdims=True)) / self.primal.scale[:, None]).T
-            reports.append(self.primal.report_linear(coef, intercept - intercept.mean()))
-        return {name: np.stack([own[name] for own in reports]) for name in reports[0]}
+        alpha, _, intercept = self.split(parameters)
+        coef = np.stack([self.products.combine(own).T for own in alpha]) / self.primal.scale
+        return self.primal.report_scores(coef, intercept)
 
     def hot_temperature(self):
         return self.primal.hot_temperature()
 
 
 class RowPreconditioner:
-    """Approximate inverse of the Newton system `kappa I + weight D K` of one fit, D_i = diag(p_i) - p_i p_i'.
+    """Approximate inverses of the Newton systems `kappa I + weight D K` of a stack of fits.
 
-    K is taken as `remainder I + U diag(eigenvalues) U'`; the intercept is one more column of U, of ones and infinite
-    eigenvalue. Row blocks are inverted in closed form, the low-rank part by Woodbury's identity.
+    D_i = diag(a_i) - b_i b_i' is a row's Hessian by its scores. K is taken as `remainder I + U diag(eigenvalues) U'`;
+    the intercept is one more column of U, of ones and infinite eigenvalue. Row blocks are inverted in closed form, the
+    low-rank part by Woodbury's identity. Shapes: posterior (n_fits, n_rows, n_classes), weight (n_fits, n_rows).
     """
 
     def __init__(self, problem: RepresenterProblem, posterior, weight, kappa):
         self.kappa, self.remainder = kappa, problem.remainder
         load = weight * problem.remainder
-        self.spread = kappa + load[:, None] * posterior
-        self.ratio = posterior / self.spread
-        self.factor = load / (1 - load * np.sum(posterior * self.ratio, axis=1))
+        along, across = problem.contrasts.row_hessian(posterior)
+        self.spread = kappa + load[..., None] * along
+        self.ratio = across / self.spread
+        self.factor = load / (1 - load * np.sum(across * self.ratio, axis=-1))
         self.vectors, inverse_eigenvalues = problem.eigenvectors, 1 / problem.eigenvalues
         if problem.fit_intercept:
-            self.vectors = np.column_stack([self.vectors, np.ones(len(weight))])
+            self.vectors = np.column_stack([self.vectors, np.ones(weight.shape[1])])
             inverse_eigenvalues = np.append(inverse_eigenvalues, 0.0)
-        self.solve_small = self._factor_small(inverse_eigenvalues)
+        self.small_inverse = self._invert_small(inverse_eigenvalues)
 
-    def _factor_small(self, inverse_eigenvalues):
-        """Woodbury's small system, (n_vectors * n_classes) square; a ridge settles the common shift of classes."""
-        n_vectors, n_classes = self.vectors.shape[1], self.ratio.shape[1]
-        weighted = self.ratio * np.sqrt(self.factor)[:, None]
-        wide = (self.vectors[:, :, None] * weighted[:, None, :]).reshape(len(weighted), -1)
-        small = -self.kappa * (wide.T @ wide).reshape(n_vectors, n_classes, n_vectors, n_classes)
-        each = np.arange(n_classes)
-        pairs = (self.vectors[:, :, None] * self.vectors[:, None, :]).reshape(len(weighted), -1)
-        inverse_spread = (pairs.T @ (1 / self.spread)).reshape(n_vectors, n_vectors, n_classes)
-        overlap = (self.vectors.T @ self.vectors)[:, :, None] - self.kappa * inverse_spread
-        small[:, each, :, each] += np.moveaxis(overlap, 2, 0)
+    def _invert_small(self, inverse_eigenvalues):
+        """Woodbury's small systems, (n_vectors * n_scores) square."""
+        n_fits, n_rows, n_scores = self.ratio.shape
+        n_vectors = self.vectors.shape[1]
+        small = np.zeros((n_fits, n_vectors, n_scores, n_vectors, n_scores))
+        each = np.arange(n_scores)
+        if n_scores > 1:
+            weighted = self.ratio * np.sqrt(self.factor)[..., None]
+            wide = (self.vectors[None, :, :, None] * weighted[:, :, None, :]).reshape(n_fits, n_rows, -1)
+            small -= self.kappa * (np.swapaxes(wide, 1, 2) @ wide).reshape(small.shape)
+        inverse_spread = np.moveaxis(1 / self.spread, 2, 0)
+        overlap = (self.vectors.T * inverse_spread[:, :, None]) @ self.vectors
+        small[:, :, each, :, each] += self.vectors.T @ self.vectors - self.kappa * overlap
         small /= self.remainder
-        small[:, each, :, each] += np.diag(inverse_eigenvalues)
-        small = small.reshape(n_vectors * n_classes, -1)
-        small += 1e-12 * np.trace(small) / len(small) * np.eye(len(small))
-        factored = linalg.lu_factor(small)
-        return lambda vector: linalg.lu_solve(factored, vector.ravel()).reshape(n_vectors, n_classes)
+        small[:, :, each, :, each] += np.diag(inverse_eigenvalues)
+        if n_scores > 1 and not inverse_eigenvalues[-1]:  # a common shift of all intercepts: any curvature will do
+            own = np.trace(small[:, -1, :, -1], axis1=1, axis2=2) / n_scores
+            small[:, -1, :, -1] += own[:, None, None]
+        return np.linalg.inv(small.reshape(n_fits, n_vectors * n_scores, -1))
 
     def _solve_rows(self, vectors):
         """(kappa I + weight remainder D)^-1 by Sherman and Morrison's formula, row by row."""
-        along = self.factor * np.sum(self.ratio * vectors, axis=1)
-        return vectors / self.spread + along[:, None] * self.ratio
+        along = self.factor * np.sum(self.ratio * vectors, axis=-1)
+        return vectors / self.spread + along[..., None] * self.ratio
 
     def apply(self, residual):
         rows = self._solve_rows(residual)
-        shared = self.vectors @ self.solve_small(self.vectors.T @ rows)
-        return rows - (shared - self.kappa * self._solve_rows(shared)) / self.remainder
+        inner = (self.vectors.T @ rows).reshape(len(rows), -1, 1)
+        shared = self.vectors @ (self.small_inverse @ inner).reshape(len(rows), self.vectors.shape[1], -1)
+        solved = rows - (shared - self.kappa * self._solve_rows(shared)) / self.remainder
+        if solved.shape[-1] > 1:  # a common shift of all classes moves no posterior: it meets the penalty alone
+            solved += np.mean(residual / self.kappa - solved, axis=-1, keepdims=True)
+        return solved

@@ -6,18 +6,20 @@ import numpy as np
 
 from annealed.schedules.base import Schedule, check_temperature
 
-PATIENCE = 6  # temperatures past the best before "clearly passed" is considered
-LONG_PATIENCE = 12  # temperatures past the best after which it is taken for passed, however small the fall
-FLAT = 1e-3  # relative change over PATIENCE temperatures that counts as none
-HARD = 1e-5  # share of the hot training loss below which the posterior is hard and nothing is left to learn
+PATIENCE = 2.0  # of log temperature past the best, before "clearly passed" is considered
+LONG_PATIENCE = 4.0  # past the best, after which it is taken for passed, however small the fall
+FLAT = 1e-3  # relative change over PATIENCE that counts as none
+COLDEST = 1e-10  # share of the hot end below which no temperature is visited
+HARD = 1e-5  # share of the hot Q / T below which the posterior is hard and nothing is left to learn
 
 
 class AdaptiveSchedule(Schedule):
     """Cool from a hot end found in the data until validation has clearly passed its best.
 
     It stops when the mean validation score has fallen below its best by more than the standard error of their
-    fold-by-fold difference, when the best lies a dozen temperatures back, when the validation score (without
-    validation, the training loss) no longer moves, or when the training rows are all but certain.
+    fold-by-fold difference (three of them right past the best), when the best lies at a temperature fifty times as
+    hot, when the validation score (without validation, Q / T) no longer moves, or when the training rows are all but
+    certain.
 
     Parameters
     ----------
@@ -26,6 +28,8 @@ class AdaptiveSchedule(Schedule):
     cooling_rate : float in (0, 1), default=0.7
         Ratio of one temperature to the one before.
     """
+
+    fills_gaps = True
 
     def __init__(self, *, n_temperatures=80, cooling_rate=0.7):
         self.n_temperatures = n_temperatures
@@ -39,30 +43,35 @@ class AdaptiveSchedule(Schedule):
             raise ValueError(f"n_temperatures must be at least 1. Got {self.n_temperatures!r}.")
         start = hot()
         for step in range(self.n_temperatures):
+            if rate**step < COLDEST:
+                break
             yield start * rate**step
 
-    def should_stop(self, validation, train_loss):
-        if len(train_loss) < 2 * PATIENCE:
+    def should_stop(self, temperatures, validation, value):
+        cooled = np.log(temperatures[0] / np.asarray(temperatures))
+        if cooled[-1] < LONG_PATIENCE:
             return False
-        if train_loss[-1] < HARD * train_loss[0]:
+        if value[-1] < HARD * value[0]:
             return True
+        recent = cooled >= cooled[-1] - PATIENCE
         if validation[-1] is None:
-            return _is_flat(np.asarray(train_loss[-PATIENCE:]))
+            return _is_flat(np.asarray(value)[recent])
         scores = np.stack(validation)
         mean = scores.mean(axis=1)
         best = int(np.argmax(mean))
-        since_best = len(mean) - 1 - best
-        is_passed = since_best >= PATIENCE and _clearly_below(scores[-1], scores[best])
-        return is_passed or since_best >= LONG_PATIENCE or _is_flat(mean[-PATIENCE:])
+        since_best = cooled[-1] - cooled[best]
+        errors_wanted = 1 if since_best >= PATIENCE else 3
+        is_passed = since_best >= PATIENCE / 2 and _is_below(scores[-1], scores[best], errors_wanted)
+        return is_passed or since_best >= LONG_PATIENCE or _is_flat(mean[recent])
 
 
 def _is_flat(values):
     return np.ptp(values) <= FLAT * np.abs(values).max()
 
 
-def _clearly_below(score, best):
-    """Whether the mean fall exceeds its standard error over folds (2 % of the score where there is one fold)."""
+def _is_below(score, best, n_errors):
+    """Whether the mean fall exceeds its standard errors over folds (2 % of the score each, where there is one fold)."""
     fall = best - score
     if len(fall) == 1:
-        return fall[0] > 0.02 * np.abs(best[0])
-    return fall.mean() > fall.std(ddof=1) / np.sqrt(len(fall))
+        return fall[0] > n_errors * 0.02 * np.abs(best[0])
+    return fall.mean() > n_errors * fall.std(ddof=1) / np.sqrt(len(fall))

@@ -11,14 +11,18 @@ from sklearn.base import BaseEstimator
 
 
 class Schedule(BaseEstimator, ABC):
-    """A ladder of falling temperatures."""
+    """A ladder of falling temperatures; `fills_gaps` lets the path add temperatures of its own between them."""
+
+    fills_gaps = False
 
     @abstractmethod
     def temperatures(self, hot: Callable[[], float]) -> Iterator[float]:
         """Temperatures, hot to cold; `hot()` finds a hot start from the data for schedules that want one."""
 
-    def should_stop(self, validation: Sequence[np.ndarray | None], train_loss: Sequence[float]) -> bool:
-        """Whether to stop after the temperatures seen so far, given each one's fold scores and training loss."""
+    def should_stop(
+        self, temperatures: Sequence[float], validation: Sequence[np.ndarray | None], value: Sequence[float]
+    ) -> bool:
+        """Whether to stop after the temperatures seen so far, given each one's fold scores and Q / T."""
         return False
 
 

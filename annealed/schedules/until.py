@@ -12,6 +12,10 @@ class UntilSchedule(Schedule):
         self.schedule = schedule
         self.last = last
 
+    @property
+    def fills_gaps(self):
+        return self.schedule.fills_gaps
+
     def temperatures(self, hot):
         last = check_temperature(self.last, "selection")
         for temperature in self.schedule.temperatures(hot):

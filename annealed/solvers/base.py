@@ -11,13 +11,17 @@ from sklearn.base import BaseEstimator
 from annealed.objectives import Problem, SmoothProblem
 
 SUBOPTIMALITY_SHARE = 0.01  # the final fit's certified relative suboptimality is held under this share of `tol`
-FOLD_SUBOPTIMALITY_SHARE = 1.0  # and a fold's, whose only use is the choice of the temperature, under this
+FOLD_SUBOPTIMALITY_SHARE = 1.0  # and a fold's estimated one, whose only use is to choose a temperature, under this
+SINGLE_PRECISION_TOL = 1e-5  # tolerances down to this are served by folds in single precision
 ROUNDING = 64 * np.finfo(np.float64).eps  # progress below this, relative to the value, is not progress
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Minima of a stack of fits at one temperature; every array has a leading axis of fits."""
+    """Minima of a stack of fits at one temperature; every array has a leading axis of fits.
+
+    Fits that were not asked for stay where they started and count as converged.
+    """
 
     parameters: np.ndarray
     value: np.ndarray
@@ -30,8 +34,11 @@ class Solver(BaseEstimator, ABC):
     """One minimum at one temperature, for all fits of a stack side by side."""
 
     @abstractmethod
-    def minimize(self, problem: Problem, start, temperature, *, tol, max_iter, memory) -> Solution:
-        """Minimize from `start`; `memory` is what `new_memory` made, kept from one temperature to the next."""
+    def minimize(self, problem: Problem, start, temperature, *, tol, max_iter, memory, final_only=False) -> Solution:
+        """Minimize from `start`, all fits or the final one alone.
+
+        `memory` is what `new_memory` made, kept from one temperature to the next.
+        """
 
     def adapt(self, problem: Problem, tol) -> Problem:
         """The problem in the terms this solver works in; most take it as it is."""
@@ -46,14 +53,27 @@ def largest_entry(gradient):
     return np.abs(gradient).max(axis=1)
 
 
-def is_solved(problem: SmoothProblem, value, gradient, temperature, tol, fits):
-    """Gradient within `tol` entry by entry, and its certified relative suboptimality where a family has one.
+def is_solved(problem: SmoothProblem, value, gradient, temperature, tol, fits, decrement):
+    """The final fit: gradient within `tol` entry by entry, and its certified relative suboptimality where a family
+    has one. A fold: the fall that a (quasi-)Newton step promises, `decrement`, is small beside the value.
 
     A gradient that is nothing but rounding is solved whatever the tolerance.
     """
     largest = largest_entry(gradient)
     certificate = problem.certificate(gradient, value, temperature, fits)
+    is_certified = (largest <= tol) & (certificate <= SUBOPTIMALITY_SHARE * tol)
+    is_close = (largest <= tol) & (decrement <= FOLD_SUBOPTIMALITY_SHARE * tol * np.abs(value))
     is_final = np.arange(problem.n_fits)[fits] == 0
-    share = np.where(is_final, SUBOPTIMALITY_SHARE, FOLD_SUBOPTIMALITY_SHARE)
-    is_small = (largest <= tol) & (certificate <= share * tol)
-    return is_small | (largest <= problem.gradient_noise())
+    return np.where(is_final, is_certified, is_close) | (largest <= problem.gradient_noise())
+
+
+def unsolved(start) -> Solution:
+    """A solution in which nothing has been done yet."""
+    n_fits = len(start)
+    return Solution(
+        start.copy(),
+        np.full(n_fits, np.nan),
+        np.zeros(n_fits),
+        np.zeros(n_fits, dtype=int),
+        np.ones(n_fits, dtype=bool),
+    )

@@ -1,9 +1,10 @@
 """Limited-memory BFGS on a stack of fits, preconditioned by the family's curvature.
 
-All fits step together: a pass evaluates each unfinished fit at its own trial point; one that fails its line
-search tries a shorter step in the next pass while the others move on. The memory keeps pairs of the LOSS part
-only; the quadratic penalty is added exactly, so where a family's loss does not depend on the temperature the
-memory stays exact down the whole path.
+The final fit goes first. Its move from where it was predicted moves the folds too, and what it learned of its Hessian
+serves them: most folds are then done at their first look. All folds step together: a pass evaluates each unfinished
+fit at its own trial point; one that fails its line search tries a shorter step in the next pass while the others move
+on. The memory keeps pairs of the LOSS part only; the quadratic penalty is added exactly, so where a family's loss does
+not depend on the temperature the memory stays exact down the whole path.
 """
 
 from __future__ import annotations
@@ -12,11 +13,20 @@ from functools import partial
 
 import numpy as np
 
-from annealed.solvers.base import ROUNDING, Solution, Solver, is_solved, largest_entry
+from annealed.solvers.base import (
+    ROUNDING,
+    SINGLE_PRECISION_TOL,
+    Solver,
+    is_solved,
+    largest_entry,
+    unsolved,
+)
 
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-10
-LEAST_PATIENCE = 5  # passes at one temperature before a better preconditioner is asked for
+SMALLEST_QUICK_PAIR = 1e-5
+QUICK_DECREMENT = 1e-7  # relative: steps in single precision are taken down to this
+LEAST_PATIENCE = 1.0  # passes of the whole stack before a better preconditioner is asked for
 
 
 class LBFGS(Solver):
@@ -31,59 +41,96 @@ class LBFGS(Solver):
     def __init__(self, *, memory_size=10):
         self.memory_size = memory_size
 
+    def adapt(self, problem, tol):
+        if tol >= SINGLE_PRECISION_TOL:
+            problem.quicken()
+        return problem
+
     def new_memory(self, problem):
         return _Pairs(self.memory_size, problem.n_fits)
 
-    def minimize(self, problem, start, temperature, *, tol, max_iter, memory):
+    def minimize(self, problem, start, temperature, *, tol, max_iter, memory, final_only=False):
         if not problem.temperature_free:
             memory.clear()
-        search = _Search(problem, start, temperature, tol, memory)
-        delay = 1
-        for _ in range(max_iter):
-            if not len(search.active):
-                break
-            if memory.n_passes >= delay * memory.patience(problem):
-                search.learn_curvature()
-                delay *= 2  # at one temperature, each further look is worth less
-            search.step()
-            memory.n_passes += 1
+        solution = unsolved(start)
+        state = (problem, solution, temperature, tol, memory)
+        if problem.has_quick_rows and not final_only:
+            _Search(*state, [0], quick=True).run(max_iter)
+        _Search(*state, [0]).run(max_iter)
+        if problem.n_fits > 1 and not final_only:
+            folds = np.arange(1, problem.n_fits)
+            if problem.fits_are_alike:
+                solution.parameters[folds] += solution.parameters[0] - start[0]
+                memory.share()
+            _Search(*state, folds, quick=problem.has_quick_rows).run(max_iter)
         memory.n_passes -= min(1, memory.n_passes)  # one step a temperature is what a good preconditioner costs
-        return search.solution()
+        return solution
 
 
 class _Search:
     """The state of a stack of line searches. Arrays are per fit; `active` names the unfinished fits."""
 
-    def __init__(self, problem, start, temperature, tol, memory):
-        self.problem, self.temperature, self.tol, self.pairs = problem, temperature, tol, memory
-        self.x = start.copy()
-        self.value, self.gradient, self.loss_gradient = problem.objective(start, temperature)
-        self.n_iter = np.zeros(problem.n_fits, dtype=int)
-        self.converged = is_solved(problem, self.value, self.gradient, temperature, tol, slice(None))
-        self.active = np.flatnonzero(~self.converged)
-        self.direction = np.zeros_like(start)
-        self.slope = np.zeros(problem.n_fits)
-        self.length = np.ones(problem.n_fits)
+    def __init__(self, problem, solution, temperature, tol, memory, fits, quick=False):
+        self.problem, self.solution, self.temperature, self.tol = problem, solution, temperature, tol
+        self.pairs, self.quick = memory, quick
+        self.x, self.value = solution.parameters, solution.value
+        self.gradient, self.loss_gradient = np.zeros_like(self.x), np.zeros_like(self.x)
+        self.direction = np.zeros_like(self.x)
+        self.slope, self.length = np.zeros(problem.n_fits), np.ones(problem.n_fits)
+        self.fits = self.active = np.asarray(fits)
+        self.value[fits], self.gradient[fits], self.loss_gradient[fits] = self._objective(self.x[fits], self.fits)
+        solution.converged[fits] = False
         self._new_directions(self.active)
+        self._retire(self.active)
+
+    def _objective(self, points, fits):
+        return self.problem.objective(points, self.temperature, fits, self.quick)
+
+    def run(self, max_iter):
+        memory, delay = self.pairs, 1
+        for _ in range(max_iter):
+            if not len(self.active):
+                break
+            if memory.n_passes >= delay * memory.patience(self.problem):
+                self.learn_curvature()
+                delay *= 2  # at one temperature, each further look is worth less
+            memory.n_passes += len(self.active) / self.problem.n_fits
+            self.step()
+        self.solution.gradient_norm[self.fits] = largest_entry(self.gradient[self.fits])
+
+    def _retire(self, fits):
+        """Mark the solved ones of these fits, which stand at accepted points with new directions."""
+        if not len(fits):
+            return
+        value, decrement = self.value[fits], -0.5 * self.slope[fits]
+        solved = is_solved(self.problem, value, self.gradient[fits], self.temperature, self.tol, fits, decrement)
+        if self.quick:
+            solved |= decrement <= QUICK_DECREMENT * np.abs(value)
+        self.solution.converged[fits[solved]] = True
+        self.active = np.setdiff1d(self.active, fits[solved])
 
     def step(self):
         """One pass: try every active fit's point, accept or shorten, and aim again where accepted."""
         fits = self.active
         trial = self.x[fits] + self.length[fits, None] * self.direction[fits]
-        value, gradient, loss_gradient = self.problem.objective(trial, self.temperature, fits)
-        self.n_iter[fits] += 1
+        value, gradient, loss_gradient = self._objective(trial, fits)
+        self.solution.n_iter[fits] += 1
         accepted = self._accept(fits, value, gradient)
         self._shorten(fits[~accepted], value[~accepted])
         good = fits[accepted]
-        self.pairs.add(good, trial[accepted] - self.x[good], loss_gradient[accepted] - self.loss_gradient[good])
+        if not self.quick or self._is_worth_a_pair(good):
+            self.pairs.add(good, trial[accepted] - self.x[good], loss_gradient[accepted] - self.loss_gradient[good])
         self.x[good] = trial[accepted]
         self.value[good], self.gradient[good] = value[accepted], gradient[accepted]
         self.loss_gradient[good] = loss_gradient[accepted]
-        solved = is_solved(self.problem, value, gradient, self.temperature, self.tol, fits) & accepted
-        self.converged[fits[solved]] = True
         stuck = ~accepted & (self.length[fits] < SHORTEST_STEP)
-        self.active = fits[~solved & ~stuck]
-        self._new_directions(np.setdiff1d(good, fits[solved]))
+        self.active = fits[~stuck]
+        self._new_directions(good)
+        self._retire(good)
+
+    def _is_worth_a_pair(self, fits):
+        """In single precision the change of gradient over a tiny step is mostly rounding."""
+        return len(fits) and (-self.slope[fits] > SMALLEST_QUICK_PAIR * np.abs(self.value[fits])).all()
 
     def learn_curvature(self):
         """Steps have become many: let the family look at its Hessian."""
@@ -124,9 +171,6 @@ class _Search:
             slope = np.einsum("sp,sp->s", gradient, direction)
         self.direction[fits], self.slope[fits], self.length[fits] = direction, slope, 1.0
 
-    def solution(self):
-        return Solution(self.x, self.value, largest_entry(self.gradient), self.n_iter, self.converged)
-
 
 class _Pairs:
     """Per fit, a ring of the last (step, change of the loss gradient) pairs."""
@@ -149,6 +193,12 @@ class _Pairs:
         self.level += 1
         self.learned = problem.learn_curvature(parameters, temperature, self.level)
         self.n_passes = 0.0
+
+    def share(self):
+        """Give every fold the final fit's pairs: their Hessians are much alike."""
+        self.count[1:] = self.count[0]
+        if self.steps.size:
+            self.steps[1:], self.changes[1:] = self.steps[0], self.changes[0]
 
     def add(self, fits, step, change):
         """Keep the pairs whose curvature is clearly positive: convex losses give no others."""

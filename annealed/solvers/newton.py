@@ -1,50 +1,62 @@
 """Newton's method on a stack of fits, for problems small enough that the exact Hessian costs next to nothing.
 
 One pass gives value, gradient and Hessian of every unfinished fit at its trial point; a fit whose value does not
-fall tries half the step in the next pass.
+fall tries half the step in the next pass. A solved fit takes one more step without a look: near the minimum it squares
+the error.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from annealed.solvers.base import ROUNDING, Solution, Solver, is_solved, largest_entry
+from annealed.solvers.base import ROUNDING, Solver, is_solved, largest_entry, unsolved
 
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-10
 RIDGE = 1e-13
-TIGHTENING = 0.01  # of the tolerance: near the minimum one more step squares the error
 
 
 class Newton(Solver):
     """Damped Newton steps with the exact Hessian, for families that give one."""
 
-    def minimize(self, problem, start, temperature, *, tol, max_iter, memory=None):
-        x = start.copy()
-        value, gradient, hessian = problem.objective_and_hessian(x, temperature, slice(None))
-        direction, slope = _aim(gradient, hessian)
-        n_iter, length = np.zeros(len(x), dtype=int), np.ones(len(x))
-        solved = is_solved(problem, value, gradient, temperature, TIGHTENING * tol, slice(None))
-        active = np.flatnonzero(~solved)
-        for _ in range(max_iter):
-            if not len(active):
-                break
-            trial = x[active] + length[active, None] * direction[active]
+    def minimize(self, problem, start, temperature, *, tol, max_iter, memory=None, final_only=False):
+        solution = unsolved(start)
+        x, value, n_iter, converged = solution.parameters, solution.value, solution.n_iter, solution.converged
+        active = np.arange(1 if final_only else problem.n_fits)
+        direction, slope, length = np.zeros_like(x), np.zeros(len(x)), np.ones(len(x))
+        trial, gradient = x[active], np.zeros_like(x)
+        converged[active] = False
+        for iteration in range(max_iter + 1):
             new_value, new_gradient, new_hessian = problem.objective_and_hessian(trial, temperature, active)
-            n_iter[active] += 1
-            slack = ROUNDING * np.abs(value[active])
-            accepted = new_value <= value[active] + ARMIJO * length[active] * slope[active] + slack
-            is_level = np.abs(new_value - value[active]) <= slack
-            stalled = is_level & (largest_entry(new_gradient) > 0.5 * largest_entry(gradient[active]))
+            accepted, stalled = _judge(new_value, new_gradient, value, gradient, length, slope, active, iteration)
             good = active[accepted]
             length[active[~accepted]] /= 2
             x[good], value[good], gradient[good] = trial[accepted], new_value[accepted], new_gradient[accepted]
             direction[good], slope[good] = _aim(gradient[good], new_hessian[accepted])
             length[good] = 1.0
-            solved = is_solved(problem, value[active], gradient[active], temperature, TIGHTENING * tol, active)
+            decrement = -0.5 * slope[active]
+            solved = is_solved(problem, value[active], gradient[active], temperature, tol, active, decrement) & accepted
+            done = active[solved]
+            converged[done] = True
+            x[done] += direction[done]
+            value[done] -= decrement[solved]
             active = active[~solved & ~stalled & (length[active] > SHORTEST_STEP)]
-        converged = is_solved(problem, value, gradient, temperature, tol, slice(None))
-        return Solution(x, value, largest_entry(gradient), n_iter, converged)
+            if not len(active) or iteration == max_iter:
+                break
+            trial = x[active] + length[active, None] * direction[active]
+            n_iter[active] += 1
+        solution.gradient_norm[:] = largest_entry(gradient)
+        return solution
+
+
+def _judge(new_value, new_gradient, value, gradient, length, slope, active, iteration):
+    """Which trial points are accepted, and which fits have nothing left to gain."""
+    if not iteration:
+        return np.ones(len(active), dtype=bool), np.zeros(len(active), dtype=bool)
+    slack = ROUNDING * np.abs(value[active])
+    accepted = new_value <= value[active] + ARMIJO * length[active] * slope[active] + slack
+    is_level = np.abs(new_value - value[active]) <= slack
+    return accepted, is_level & (largest_entry(new_gradient) > 0.5 * largest_entry(gradient[active]))
 
 
 def _aim(gradient, hessian):

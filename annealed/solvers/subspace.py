@@ -2,29 +2,33 @@
 
 An iteration aims by the row preconditioner, takes the new direction's image (the one pass over X), and minimizes the
 objective exactly over the span of the current point, that direction, the last steps and the intercepts: a handful of
-scalars whose logits are known, so the inner Newton steps touch no X. The first point at a new temperature is the
+scalars whose scores are known, so the inner Newton steps touch no X. The first point at a new temperature is the
 minimum over the span of earlier solutions, most often already good to a few parts in a million.
 
 The final fit is solved to the tolerance and certified in double precision; folds, whose only use is the choice of the
-temperature, to a relative suboptimality of FOLD_SUBOPTIMALITY. Fits run in threads, each by itself.
+temperature, to a relative suboptimality of FOLD_SUBOPTIMALITY. Folds of a small problem run as one stack, which saves
+calls; those of a large one in threads, each by itself.
+
+Shapes: directions and their images (n_fits, n_directions, n_rows, n_scores).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 
 from annealed.design.threads import map_in_order
-from annealed.objectives import RepresenterProblem, RowPreconditioner, gibbs
-from annealed.solvers.base import SUBOPTIMALITY_SHARE, Solution, Solver
+from annealed.objectives import RepresenterProblem, RowPreconditioner
+from annealed.solvers.base import SINGLE_PRECISION_TOL, SUBOPTIMALITY_SHARE, Solver, unsolved
 
 FOLD_SUBOPTIMALITY = 1e-4
 N_EARLIER = 4  # solutions whose span predicts the next
 N_STEPS = 3  # last steps kept in the subspace
-PRECONDITIONER_LIFE = 4  # iterations after which it is made anew at the current posterior
-SINGLE_PRECISION_TOL = 1e-5  # tolerances down to this are served by products in single precision
+PRECONDITIONER_LIFE = 12  # iterations after which it is made anew at the current posterior
+MOST_NEWTON = 20  # inner steps to a minimum over a span
+RIDGE = 1e-12
+STACKED_VALUES = 100_000  # scores of all folds up to which they are solved as one stack
 
 
 class Subspace(Solver):
@@ -35,213 +39,252 @@ class Subspace(Solver):
         return RepresenterProblem(problem, dtype)
 
     def new_memory(self, problem):
-        return [_Earlier() for _ in range(problem.n_fits)]
+        return _Earlier()
 
-    def minimize(self, problem, start, temperature, *, tol, max_iter, memory):
-        images = problem.images(start)
-        searches = [
-            _Search(problem, fit, start[fit], images[fit], temperature, memory[fit]) for fit in range(problem.n_fits)
-        ]
-        certified, *folds = searches
-        jobs = [partial(certified.solve_certified, tol, max_iter)]
-        jobs += [partial(search.solve, FOLD_SUBOPTIMALITY, max_iter) for search in folds]
-        list(map_in_order(lambda job: job(), jobs))
-        parameters = np.stack([search.parameters() for search in searches])
-        problem.remember(parameters, np.stack([search.image for search in searches]))
-        return Solution(
-            parameters,
-            np.array([search.value for search in searches]),
-            np.array([search.gradient_norm for search in searches]),
-            np.array([search.n_iter for search in searches]),
-            np.array([search.converged for search in searches]),
-        )
+    def minimize(self, problem, start, temperature, *, tol, max_iter, memory, final_only=False):
+        solution = unsolved(start)
+        groups = [np.array([0])] if final_only else [np.array([0]), *_fold_groups(problem)]
+
+        def solve(fits):
+            ways = None if final_only else memory.directions(problem, fits, start)
+            search = _Search(problem, fits, start[fits], temperature, ways)
+            if fits[0] == 0:
+                search.solve_certified(tol, max_iter)
+            else:
+                search.solve(FOLD_SUBOPTIMALITY, max_iter)
+            search.write(solution)
+
+        list(map_in_order(solve, groups))
+        if not final_only:
+            memory.add(solution.parameters)
+        return solution
+
+
+def _fold_groups(problem):
+    folds = np.arange(1, problem.n_fits)
+    if not len(folds):
+        return []
+    n_values = len(folds) * problem.design.n_rows * problem.contrasts.n_scores
+    return [folds] if n_values <= STACKED_VALUES else [folds[[own]] for own in range(len(folds))]
 
 
 @dataclass
 class _Earlier:
-    """Solutions at earlier temperatures with their images, newest last."""
+    """Parameters of all fits at earlier temperatures, newest last."""
 
-    alphas: list = field(default_factory=list)
-    images: list = field(default_factory=list)
+    points: list = field(default_factory=list)
 
-    def add(self, alpha, image):
-        self.alphas = [*self.alphas, alpha][-N_EARLIER:]
-        self.images = [*self.images, image][-N_EARLIER:]
+    def add(self, parameters):
+        self.points = [*self.points, parameters][-N_EARLIER:]
+
+    def directions(self, problem, fits, start):
+        """The current point, which is the newest, and the ways from it to those before, with their images."""
+        if not self.points:
+            return None
+        here = start[fits]
+        ways = [here, *(point[fits] - here for point in self.points[:-1])]
+        parts = [problem.split(way) for way in ways]
+        return np.stack([alpha for alpha, _, _ in parts], axis=1), np.stack([image for _, image, _ in parts], axis=1)
 
 
 class _Search:
-    """One fit at one temperature."""
+    """Some fits at one temperature, in step."""
 
-    def __init__(self, problem, fit, start, image, temperature, earlier):
-        self.problem, self.earlier = problem, earlier
+    def __init__(self, problem, fits, start, temperature, ways=None):
+        self.problem, self.fits = problem, fits
         self.kappa = problem.l2_strength * temperature
-        self.weight = problem.design.weight[:, fit]
+        self.weight = problem.design.weight[:, fits].T
         self.labels = problem.design.labels
-        self.missing = problem.missing[fit]
-        self.alpha, self.intercept = (part.copy() for part in problem.split(start))
-        self.image = image
+        self.missing = problem.missing[fits]
+        self.alpha, self.image, self.intercept = (part.copy() for part in problem.split(start))
         self.n_iter, self.converged, self.gradient_norm = 0, False, np.nan
         self.precision = 1e-10
         self.steps: list = []
+        self.value = self.posterior = None
+        nothing = np.zeros((len(fits), 0, *self.alpha.shape[1:]))
+        alphas, images = (nothing, nothing) if ways is None else ways
+        self.minimize_over(alphas, images, thoroughly=True)
+        self.steps = []
 
-    def parameters(self):
-        return np.concatenate([self.alpha.ravel(), self.intercept])
+    def write(self, solution):
+        solution.parameters[self.fits] = self.problem.join(self.alpha, self.image, self.intercept)
+        solution.value[self.fits], solution.gradient_norm[self.fits] = self.value, self.gradient_norm
+        solution.n_iter[self.fits], solution.converged[self.fits] = self.n_iter, self.converged
 
     def solve(self, suboptimality, max_iter):
         """Iterate until the decrement, an estimate of the relative suboptimality, is small."""
-        self._predict()
-        while self.n_iter < max_iter:
-            decrement = self._iterate()
-            if decrement <= suboptimality * self.value:
-                self.converged = True
-                break
-        if self.n_iter:
-            self.earlier.add(self.alpha, self.image)
+        while self.n_iter < max_iter and not self.converged:
+            self.converged = bool((self._iterate() <= suboptimality * self.value).all())
 
     def solve_certified(self, tol, max_iter):
         """Iterate until the certificate of (17) holds in double precision; it is asked once the decrement is small."""
         self.precision = min(self.precision, (0.1 * tol) ** 2)
-        self._predict()
         target = SUBOPTIMALITY_SHARE * tol
         while not self._is_certified(tol) and self.n_iter < max_iter:
-            before = self.value
-            while self.n_iter < max_iter and self._iterate() > 0.3 * target * self.value:
+            before = self.value[0]
+            while self.n_iter < max_iter and self._iterate()[0] > 0.3 * target * self.value[0]:
                 pass
             target /= 4
-            if before - self.value <= 1e-15 * before and target < 1e-3 * SUBOPTIMALITY_SHARE * tol:
+            if before - self.value[0] <= 1e-15 * before and target < 1e-3 * SUBOPTIMALITY_SHARE * tol:
                 break
-        if self.n_iter:
-            self.earlier.add(self.alpha, self.image)
 
     def _is_certified(self, tol):
-        gradient = self.problem.products.combine(self._residual())
+        gradient = self.problem.products.combine(self._residual()[0])
         largest = max(np.abs(gradient).max(), np.abs(self._intercept_gradient()).max())
-        certificate = np.sum(gradient**2) / (2 * self.kappa) / max(self.value, np.finfo(float).tiny)
+        certificate = np.sum(gradient**2) / (2 * self.kappa) / max(self.value[0], np.finfo(float).tiny)
         self.gradient_norm = largest
         self.converged = bool(largest <= tol and certificate <= SUBOPTIMALITY_SHARE * tol)
         return self.converged
 
+    def row_residual(self, posterior):
+        """Weight (posterior - targets), by scores."""
+        residual = self.weight[..., None] * posterior
+        residual[:, np.arange(len(self.labels)), self.labels] -= self.weight
+        return self.problem.contrasts.pull(residual)
+
     def _residual(self):
         """Kappa alpha - weight (targets - posterior): the optimum's condition, and minus the fall's direction."""
-        residual = self.weight[:, None] * self.posterior
-        residual[np.arange(len(self.labels)), self.labels] -= self.weight
-        return residual + self.kappa * self.alpha
+        return self.row_residual(self.posterior) + self.kappa * self.alpha
 
     def _intercept_gradient(self):
-        if not self.problem.fit_intercept:
-            return np.zeros(1)
-        return self.weight @ self.posterior - np.bincount(self.labels, self.weight, len(self.intercept))
+        return self.row_residual(self.posterior).sum(axis=1) if self.problem.fit_intercept else np.zeros(1)
 
     def _iterate(self):
-        """One direction, one image, one subspace; the decrement the direction promised."""
+        """One direction a fit, one image, one subspace; the decrement the direction promised."""
         if self.n_iter % PRECONDITIONER_LIFE == 0:
             self.preconditioner = RowPreconditioner(self.problem, self.posterior, self.weight, self.kappa)
         residual = self._residual()
         direction = -self.preconditioner.apply(residual)
-        image = self.problem.products.image(direction)
+        image = self.problem.image(direction)
         self.n_iter += 1
-        decrement = -0.5 * np.sum(residual * image)
-        self._minimize_over([direction, *(step for step, _ in self.steps)], [image, *(own for _, own in self.steps)])
-        return abs(decrement)
+        decrement = np.abs(0.5 * np.einsum("fns,fns->f", residual, image))
+        self.minimize_over(
+            np.stack([direction, *(step for step, _ in self.steps)], axis=1),
+            np.stack([image, *(own for _, own in self.steps)], axis=1),
+            thoroughly=False,
+        )
+        return decrement
 
-    def _predict(self):
-        """The minimum over earlier solutions; the current point is the newest of them."""
-        earlier = zip(self.earlier.alphas, self.earlier.images, strict=True)
-        differences = [(alpha - self.alpha, image - self.image) for alpha, image in earlier]
-        differences = [pair for pair in differences if pair[0].any()]
-        alphas = [self.alpha.copy(), *(pair[0] for pair in differences)] if self.alpha.any() else []
-        images = [self.image.copy(), *(pair[1] for pair in differences)] if self.alpha.any() else []
-        self._minimize_over(alphas, images, keep=False)
-
-    def _minimize_over(self, alphas, images, keep=True):
-        """Move to the minimum over the current point plus combinations of these directions, and the intercepts."""
-        old_alpha, old_image = self.alpha, self.image
+    def minimize_over(self, alphas, images, thoroughly):
+        """Move towards the minimum over the current point plus these directions, and the intercepts."""
         span = _Span(self, alphas, images)
-        scalars, self.intercept, self.value, self.posterior = span.minimize()
-        if not alphas:
-            return
-        move = np.tensordot(scalars, span.alphas, axes=1)
-        move_image = np.tensordot(scalars, span.images, axes=1)
-        self.alpha, self.image = old_alpha + move, old_image + move_image
-        if keep:
-            self.steps = [(move, move_image), *self.steps][:N_STEPS]
+        scalars, self.intercept, self.value, self.posterior = span.minimize(thoroughly)
+        move = np.einsum("fm,fmns->fns", scalars, alphas)
+        move_image = np.einsum("fm,fmns->fns", scalars, images)
+        self.alpha, self.image = self.alpha + move, self.image + move_image
+        self.steps = [(move, move_image), *self.steps][:N_STEPS]
 
 
 class _Span:
-    """The objective over a few directions and the intercepts, whose logits are all known."""
+    """The objective over a few directions and the intercepts, whose scores are all known."""
 
     def __init__(self, search, alphas, images):
-        self.search = search
-        shape = search.alpha.shape
-        self.alphas = np.array(alphas).reshape(-1, *shape)
-        self.images = np.array(images).reshape(-1, *shape)
-        flat_shape = (len(alphas), search.alpha.size)
-        flat_alphas, flat_images = self.alphas.reshape(flat_shape), self.images.reshape(flat_shape)
-        self.flat = flat_images
-        own = search.image.ravel()
-        self.linear = flat_alphas @ own
-        self.square = flat_alphas @ flat_images.T
-        self.square = (self.square + self.square.T) / 2
-        self.constant = search.alpha.ravel() @ own
+        self.search, self.images = search, images
+        self.contrasts = search.problem.contrasts
+        n_fits, n_directions = alphas.shape[:2]
+        flat_alphas = alphas.reshape(n_fits, n_directions, search.alpha[0].size)
+        self.flat = images.reshape(flat_alphas.shape)
+        own = search.image.reshape(n_fits, -1, 1)
+        self.linear = (flat_alphas @ own)[..., 0]
+        square = flat_alphas @ np.swapaxes(self.flat, 1, 2)
+        self.square = (square + np.swapaxes(square, 1, 2)) / 2
+        self.constant = np.einsum("fns,fns->f", search.alpha, search.image)
 
-    def minimize(self):
-        scalars, intercept = np.zeros(len(self.flat)), self.search.intercept
-        value, posterior = self._evaluate(scalars, intercept)
-        for _ in range(20):
+    def minimize(self, thoroughly):
+        """Newton's method; unless thoroughly, done once a step's fall was the one it promised."""
+        search = self.search
+        scalars, intercept = np.zeros(self.linear.shape), search.intercept
+        value, posterior = search.value, search.posterior
+        if value is None:
+            value, posterior = self._evaluate(scalars, intercept)
+        for _ in range(MOST_NEWTON):
             step, decrement = self._newton(scalars, intercept, posterior)
-            if decrement <= self.search.precision * value:
+            active = decrement > search.precision * value
+            if not active.any():
                 break
-            length = 1.0
-            while True:
-                moved = scalars + length * step[: len(scalars)], intercept + length * step[len(scalars) :]
+            length = np.where(active, 1.0, 0.0)
+            for _ in range(20):
+                moves = length[:, None] * step
+                moved = scalars + moves[:, : scalars.shape[1]], intercept + moves[:, scalars.shape[1] :]
                 new_value, new_posterior = self._evaluate(*moved)
-                if new_value <= value - 1e-4 * length * decrement or length < 1e-6:
+                falls = new_value <= value - 1e-4 * length * decrement
+                if falls.all():
                     break
-                length /= 2
-            if not new_value < value:
+                length = np.where(falls, length, length / 2)
+            if not (falls.all() and (new_value < value).any()):
                 break
+            is_quadratic = np.abs(value - new_value - 0.5 * decrement) <= 0.1 * decrement
             (scalars, intercept), value, posterior = moved, new_value, new_posterior
+            if not thoroughly and (is_quadratic | ~active).all():
+                break
         return scalars, intercept, value, posterior
 
     def _evaluate(self, scalars, intercept):
         search = self.search
-        logits = (scalars @ self.flat).reshape(search.image.shape) + search.image + intercept
-        log_posterior = gibbs.log_posterior(logits)
-        loss = -search.weight @ log_posterior[np.arange(len(search.labels)), search.labels]
+        moved = (scalars[:, None] @ self.flat).reshape(search.image.shape)
+        losses, posterior = self.contrasts.loss_and_posterior(moved + search.image + intercept[:, None], search.labels)
+        loss = np.einsum("fn,fn->f", search.weight, losses)
         if search.missing.any():
-            loss -= search.missing @ gibbs.log_posterior(intercept)
-        size = self.constant + 2 * scalars @ self.linear + scalars @ self.square @ scalars
-        return loss + search.kappa / 2 * size, np.exp(log_posterior, out=log_posterior)
+            loss = loss + self._missing_loss(intercept)
+        size = self.constant + 2 * np.einsum("fm,fm->f", scalars, self.linear)
+        size += np.einsum("fm,fmk,fk->f", scalars, self.square, scalars)
+        return loss + search.kappa / 2 * size, posterior
+
+    def _missing_loss(self, intercept):
+        logits = self.contrasts.to_classes(intercept, axis=1)
+        log_partition = np.logaddexp.reduce(logits, axis=1, keepdims=True)
+        return np.sum(self.search.missing * (log_partition - logits), axis=1)
 
     def _newton(self, scalars, intercept, posterior):
-        """A Newton step in (scalars, intercept) and the fall it promises; balanced, since scales differ widely."""
+        """Newton steps in (scalars, intercept) and the fall they promise; balanced, since scales differ widely."""
         search = self.search
-        weighted = search.weight[:, None] * posterior
-        residual = weighted.copy()
-        residual[np.arange(len(search.labels)), search.labels] -= search.weight
-        gradient = self.flat @ residual.ravel() + search.kappa * (self.linear + self.square @ scalars)
-        mean = np.einsum("nc,mnc->mn", posterior, self.images)
-        curved = weighted * (self.images - mean[..., None])
-        hessian = curved.reshape(self.flat.shape) @ self.flat.T + search.kappa * self.square
+        residual = search.row_residual(posterior)
+        flat_residual = residual.reshape(len(residual), -1, 1)
+        inner = self.linear + np.einsum("fmk,fk->fm", self.square, scalars)
+        gradient = (self.flat @ flat_residual)[..., 0] + search.kappa * inner
+        curved = self.contrasts.apply_row_hessian(posterior[:, None], self.images)
+        curved *= search.weight[:, None, :, None]
+        hessian = curved.reshape(self.flat.shape) @ np.swapaxes(self.flat, 1, 2) + search.kappa * self.square
         if search.problem.fit_intercept:
-            intercept_gradient, intercept_hessian = self._intercept_terms(intercept, residual, weighted, posterior)
-            cross = curved.sum(axis=1)
-            gradient = np.concatenate([gradient, intercept_gradient])
-            hessian = np.block([[hessian, cross], [cross.T, intercept_hessian]])
-        balance = 1 / np.sqrt(np.maximum(np.diag(hessian), np.finfo(float).tiny))
-        balanced = hessian * balance * balance[:, None]
-        step = -balance * np.linalg.lstsq(balanced, gradient * balance, rcond=1e-13)[0]
-        decrement = -gradient @ step
+            intercept_gradient, intercept_hessian = self._intercept_terms(intercept, residual, posterior)
+            cross = curved.sum(axis=2)
+            gradient = np.concatenate([gradient, intercept_gradient], axis=1)
+            hessian = np.concatenate(
+                [
+                    np.concatenate([hessian, cross], axis=2),
+                    np.concatenate([np.swapaxes(cross, 1, 2), intercept_hessian], axis=2),
+                ],
+                axis=1,
+            )
+        step = -_balanced_solve(hessian, gradient)
+        decrement = -np.einsum("fp,fp->f", gradient, step)
         if not search.problem.fit_intercept:
-            step = np.concatenate([step, np.zeros_like(intercept)])
+            step = np.concatenate([step, np.zeros_like(intercept)], axis=1)
         return step, decrement
 
-    def _intercept_terms(self, intercept, residual, weighted, posterior):
-        gradient = residual.sum(axis=0)
-        hessian = np.diag(weighted.sum(axis=0)) - weighted.T @ posterior
-        missing = self.search.missing
-        if missing.any():
-            p = gibbs.posterior(intercept)
-            gradient = gradient + missing.sum() * p - missing
-            hessian = hessian + missing.sum() * (np.diag(p) - np.outer(p, p))
+    def _intercept_terms(self, intercept, residual, posterior):
+        gradient = residual.sum(axis=1)
+        hessian = self._summed_hessian(posterior, self.search.weight)
+        if self.search.missing.any():
+            logits = self.contrasts.to_classes(intercept, axis=1)
+            p = np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
+            total = self.search.missing.sum(axis=1, keepdims=True)
+            gradient = gradient + self.contrasts.pull(total * p - self.search.missing)
+            hessian = hessian + self._summed_hessian(p[:, None], total)
         return gradient, hessian
+
+    def _summed_hessian(self, posterior, weight):
+        """Sum over rows of weight times the row's Hessian by its scores."""
+        along, across = self.contrasts.row_hessian(posterior)
+        summed = np.einsum("fn,fns->fs", weight, along)
+        outer = np.swapaxes(weight[..., None] * across, 1, 2) @ across
+        return summed[:, None] * np.eye(summed.shape[1]) - outer
+
+
+def _balanced_solve(hessian, gradient):
+    """Solutions of a stack of systems balanced to a unit diagonal; the ridge settles directions that agree."""
+    diagonal = np.einsum("fpp->fp", hessian)
+    balance = 1 / np.sqrt(np.maximum(diagonal, np.finfo(float).tiny))
+    balanced = hessian * balance[:, :, None] * balance[:, None, :]
+    balanced += RIDGE * np.eye(balanced.shape[1])
+    return balance * np.linalg.solve(balanced, (balance * gradient)[..., None])[..., 0]

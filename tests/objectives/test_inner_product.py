@@ -143,8 +143,8 @@ def test_blocks_of_rows_add_up(monkeypatch):
 
     def passes():
         problem.watch(picks)
-        inspection = problem.inspect(parameters, 0.5, 2.0)
-        numbers = inspection.loss, inspection.spoken_loss, inspection.entropy
+        (inspection,) = problem.inspect([(parameters[0], 0.5, 2.0)])
+        numbers = inspection.spoken_loss, inspection.entropy
         return *problem.objective(parameters, 0.5), *numbers, problem.held_out_logits(parameters, 0.5).copy()
 
     whole = passes()
@@ -160,11 +160,10 @@ def test_observation_is_loss_entropy_and_the_picked_logits():
     parameters = near_start(problem, 0.5)
     picks = Picks(np.array([1, 1, 4]), np.array([0, 2, 1]))
     problem.watch(picks)
-    inspection = problem.inspect(parameters, 0.5, 2.0)
+    (inspection,) = problem.inspect([(parameters[0], 0.5, 2.0)])
     reported = problem.report(parameters, 0.5)
     own = weight[:, 0] / weight[:, 0].sum()
     scores = logits(table, reported["coef"][0], reported["intercept"][0])
-    np.testing.assert_allclose(inspection.loss, oracles.free_energy(scores, table.y, 1.0, own), rtol=1e-10)
     np.testing.assert_allclose(inspection.spoken_loss, oracles.free_energy(2 * scores, table.y, 1.0, own), rtol=1e-10)
     np.testing.assert_allclose(inspection.entropy, oracles.mean_entropy(scores, 1.0, own), rtol=1e-10)
     for row, fit, picked in zip(picks.rows, picks.fits, problem.held_out_logits(parameters, 0.5), strict=True):

@@ -162,12 +162,16 @@ def test_what_is_no_schedule_is_refused(schedule):
 # --- when to stop -----------------------------------------------------------------------------------
 
 
-def should_stop(means, noise=0.0, train_loss=None):
+def should_stop(means, noise=0.0):
     """Whether the adaptive schedule stops after these mean scores of five folds."""
     folds = noise * np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
     scores = [mean + (folds if index % 2 else folds[::-1]) for index, mean in enumerate(means)]
-    train_loss = np.linspace(1, 0.1, len(means)) if train_loss is None else train_loss
-    return AdaptiveSchedule().should_stop(scores, list(train_loss))
+    return stops_after(scores, np.linspace(1, 0.1, len(means)))
+
+
+def stops_after(scores, values):
+    """Temperatures are a factor of 0.7 apart."""
+    return AdaptiveSchedule().should_stop(0.7 ** np.arange(len(scores)), scores, list(values))
 
 
 def rising(n):
@@ -202,12 +206,19 @@ def test_a_fall_is_clear_beyond_its_standard_error_over_folds(fall, stops):
     spread = 0.05 * np.sqrt(5) * np.array([-1.0, -1.0, 0.0, 1.0, 1.0])
     scores = [np.full(5, mean) for mean in [*rising(10), *np.linspace(-0.501, -0.51, 7)]]
     scores.append(-0.5 - fall + spread)
-    assert AdaptiveSchedule().should_stop(scores, list(np.linspace(1, 0.1, len(scores)))) == stops
+    assert stops_after(scores, np.linspace(1, 0.1, len(scores))) == stops
 
 
 def test_a_best_that_lies_a_dozen_temperatures_back_is_passed_whatever_the_noise():
     assert should_stop([*rising(10), *np.linspace(-0.501, -0.51, 12)], noise=0.2)
     assert not should_stop([*rising(10), *np.linspace(-0.501, -0.51, 11)], noise=0.2)
+
+
+def test_a_steep_fall_ends_it_sooner():
+    steep = [*rising(12), -0.6, -0.7, -0.8]
+    assert should_stop(steep, noise=0.01)
+    assert not should_stop(steep, noise=0.5)
+    assert not should_stop(steep[:-1], noise=0.01)
 
 
 def test_stops_when_validation_no_longer_moves():
@@ -222,15 +233,15 @@ def test_slow_improvement_is_no_standstill():
 def test_with_one_fold_a_fall_of_two_percent_is_clear(cold, stops):
     means = [*rising(10), *np.linspace(-0.501, cold, 8)]
     scores = [np.array([mean]) for mean in means]
-    assert AdaptiveSchedule().should_stop(scores, list(np.linspace(1, 0.1, len(means)))) == stops
+    assert stops_after(scores, np.linspace(1, 0.1, len(means))) == stops
 
 
 @pytest.mark.parametrize(("tail", "stops"), [([0.1] * 6, True), (list(np.linspace(0.1, 0.05, 6)), False)])
 def test_without_validation_a_training_loss_that_stands_still_is_the_end(tail, stops):
     losses = [*np.linspace(1, 0.2, 10), *tail]
-    assert AdaptiveSchedule().should_stop([None] * len(losses), losses) == stops
+    assert stops_after([None] * len(losses), losses) == stops
 
 
 @pytest.mark.parametrize("schedule", [ExponentialSchedule(), FixedSchedule([1.0])])
 def test_only_the_adaptive_schedule_stops_by_itself(schedule):
-    assert not schedule.should_stop([np.zeros(5)] * 30, [1.0] * 30)
+    assert not schedule.should_stop(0.7 ** np.arange(30), [np.zeros(5)] * 30, [1.0] * 30)

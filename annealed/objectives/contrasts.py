@@ -1,0 +1,84 @@
+"""Scores that the logits of all classes are made of: one a class, but a single one for two classes.
+
+Two classes share one direction: with score s the logits are -s / sqrt(2) and s / sqrt(2). The factor keeps lengths, so
+the penalty |coef|^2 and the certificate read the same in scores as in classes, at half the work.
+
+Shapes: scores (n_rows, n_fits, n_scores), logits and residual (n_rows, n_fits, n_classes).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+HALF = np.sqrt(0.5)
+
+
+class Contrasts:
+    def __init__(self, n_classes: int):
+        self.n_classes = n_classes
+        self.is_single = n_classes == 2
+        self.n_scores = 1 if self.is_single else n_classes
+
+    def logits(self, scores):
+        """Logits from scores, which may be overwritten; rows stay innermost in memory."""
+        if not self.is_single:
+            return scores
+        both = np.empty((*scores.shape[1:-1], 2, len(scores)), dtype=scores.dtype)
+        single = np.moveaxis(scores[..., 0], 0, -1)
+        np.multiply(single, HALF, out=both[..., 1, :])
+        np.negative(both[..., 1, :], out=both[..., 0, :])
+        return np.moveaxis(both, -1, 0)
+
+    def loss_and_posterior(self, scores, labels):
+        """Loss (..., n_rows) and posterior (..., n_rows, n_classes); scores (..., n_rows, n_scores) are overwritten."""
+        if self.is_single:
+            logit = scores[..., 0] / HALF
+            rest = np.exp(-np.abs(logit))  # of the likelier class's weight
+            larger = 1 / (1 + rest)
+            is_second = logit > 0
+            second = np.where(is_second, larger, rest * larger)
+            loss = np.log1p(rest) + np.where(is_second == labels, 0, np.abs(logit))
+            return loss, np.stack([np.where(is_second, rest * larger, larger), second], axis=-1)
+        scores -= scores.max(axis=-1, keepdims=True)
+        true = scores[..., np.arange(len(labels)), labels]
+        posterior = np.exp(scores, out=scores)
+        total = posterior.sum(axis=-1)
+        posterior /= total[..., None]
+        return np.log(total) - true, posterior
+
+    def pull(self, residual):
+        """Derivative by scores from that by logits, whose sum over classes is zero."""
+        return residual[..., 1:] / HALF if self.is_single else residual
+
+    def to_classes(self, values, axis):
+        """One value a class from one a score: coefficients or intercepts."""
+        if not self.is_single:
+            return values
+        return np.concatenate([-HALF * values, HALF * values], axis=axis)
+
+    def from_classes(self, values):
+        """Scores' own part of values of each class, (..., n_classes) to (..., n_scores); a common shift is lost."""
+        return HALF * (values[..., 1:] - values[..., :1]) if self.is_single else values
+
+    def variance(self, class_variance):
+        """Variance of each score's derivative, from `posterior * (1 - posterior)` of each class."""
+        return class_variance.sum(axis=-1, keepdims=True) if self.is_single else class_variance
+
+    def covariance(self, posterior, left, right):
+        """Entries (left, right) of the Hessian by scores of one row's loss."""
+        if self.is_single:
+            return 2 * posterior[..., 1:] * posterior[..., :1]
+        return posterior[..., left] * ((left == right) - posterior[..., right])
+
+    def row_hessian(self, posterior):
+        """(a, b), each (..., n_scores), of a row's Hessian by its scores, `diag(a) - b b'`."""
+        if self.is_single:
+            along = 2 * posterior[..., 1:] * posterior[..., :1]
+            return along, np.zeros_like(along)
+        return posterior, posterior
+
+    def apply_row_hessian(self, posterior, vectors):
+        """A row's Hessian by its scores times vectors (..., n_scores)."""
+        if self.is_single:
+            return 2 * posterior[..., 1:] * posterior[..., :1] * vectors
+        return posterior * (vectors - np.sum(posterior * vectors, axis=-1, keepdims=True))
