@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from annealed.interpolation import between, lagrange
+from annealed.interpolation import N_POINTS, between, lagrange
 from annealed.objectives import Inspection, Picks, Problem
 from annealed.optional import require
 from annealed.solvers import Solution, Solver
@@ -30,6 +30,9 @@ class Judgement:
     scores: np.ndarray | None = None
     scale: float = 1.0
     train_score: float | None = None
+
+
+NOT_INSPECTED = Inspection(np.nan, np.nan)
 
 
 class Judge(Protocol):
@@ -56,7 +59,7 @@ class Step:
     judgement: Judgement
     parameters: np.ndarray
     seconds: float
-    inspection: Inspection | None = None
+    inspection: Inspection = NOT_INSPECTED
 
 
 def anneal(problem: Problem, schedule, solver: Solver, judge: Judge, *, tol, max_iter) -> list[Step]:
@@ -125,7 +128,7 @@ class _Walk:
         self.nodes.append(self._record(temperature, solution, judgement, began, is_node=True))
         if fills_gaps and len(self.nodes) > 1:
             self.waiting.append((float(np.sqrt(self.nodes[-2].temperature * temperature)), False))
-        if len(self.nodes) > COLDER_NODES:
+        if len(self.nodes) >= N_POINTS:
             self.fill(self.nodes[-COLDER_NODES].temperature)
 
     def fill(self, coldest):

@@ -25,6 +25,8 @@ DEFAULT_FOLDS = 5
 SCALE_PRIOR = 2.0  # weight of s^2 / n_rows: how firmly the posterior scale is held to one
 SCALE_ROWS = 20_000  # rows of a part, in threads
 SCALE_STEP = 1e-3  # a Newton step shorter than this is the last: what is left is its square
+HIGH_LEVERAGE = 0.5  # of a row on its own scores, above which one Newton step does not stand for leaving it out
+MOST_HIGH_LEVERAGE = 0.05  # share of such rows up to which leave-one-out is trusted
 RULES = ("best", "one_standard_error")
 
 
@@ -35,6 +37,10 @@ class NoValidation:
 
     def judge(self, problem, parameters, temperature):
         return Judgement()
+
+
+class NotTrusted(Exception):
+    """A validation that cannot be relied upon at the temperatures it was asked about."""
 
 
 @dataclass
@@ -81,6 +87,21 @@ class HeldOut:
     @property
     def n_rows(self) -> float:
         return float(self.weight.sum())
+
+
+@dataclass
+class LeaveOneOut(HeldOut):
+    """Every row judged by the final fit without it, approximately; `folds` only group the scores."""
+
+    def _logits(self, problem, parameters, temperature):
+        logits, leverage = problem.leave_one_out(parameters, temperature)
+        share = np.mean(leverage > HIGH_LEVERAGE)
+        if share > MOST_HIGH_LEVERAGE:
+            raise NotTrusted(
+                f"Leave-one-out is not to be trusted at temperature {temperature:.3g}: {share:.0%} of the rows all but "
+                "decide their own fit, as near separability."
+            )
+        return logits
 
 
 def posterior_log_scale(logits, labels, weight, start=0.0) -> float:
@@ -197,6 +218,11 @@ def fold_weights(splits, sample_weight):
     for fit, (train, _) in enumerate(splits, start=1):
         weight[train, fit] = sample_weight[train]
     return weight
+
+
+def score_groups(n_rows):
+    """A group for each row, of about equal size, so that scores of single rows have an error as those of folds do."""
+    return np.random.RandomState(0).permutation(n_rows) % min(DEFAULT_FOLDS, n_rows)
 
 
 def fold_picks(splits) -> tuple[Picks, np.ndarray]:

@@ -26,7 +26,7 @@ LAYERS = [
     "cli",
 ]
 OPEN_TO_ALL = {"optional", "interpolation"}
-SHARED_IN_A_FOLDER = {"base", "contrasts", "coordinates", "curvature", "gibbs", "linear", "threads"}
+SHARED_IN_A_FOLDER = {"base", "contrasts", "coordinates", "curvature", "gibbs", "leave_one_out", "linear", "threads"}
 SEES_EVERYTHING = {"annealed", "annealed.cli", "annealed.__main__"}
 
 BROUGHT_BY_THE_USER = {"torch", "dask", "matplotlib", "pandas"}

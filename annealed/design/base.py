@@ -22,7 +22,7 @@ import numpy as np
 
 from annealed.design.threads import map_in_order
 
-BLOCK_BYTES = 1 << 22  # of a block's widest temporary: small beside X, large beside the price of a call
+BLOCK_BYTES = 1 << 21  # of a block's widest temporary: small beside X, large beside the price of a call
 
 
 class Block(ABC):
@@ -40,6 +40,10 @@ class Block(ABC):
     @abstractmethod
     def transposed_product(self, residual):
         """Sums over rows (n_fits, n_classes, n_features) of residual times the centred row."""
+
+    @abstractmethod
+    def rows_as_array(self):
+        """The centred rows, dense."""
 
     @abstractmethod
     def gram(self, weight):
@@ -118,10 +122,6 @@ class Design(ABC):
             for total, term in zip(totals, terms, strict=True):
                 total += term
         return tuple(totals)
-
-    @abstractmethod
-    def rows_of(self, rows) -> np.ndarray:
-        """A few centred rows, as a dense array."""
 
     @abstractmethod
     def row_gram(self, scale) -> np.ndarray:

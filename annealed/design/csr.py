@@ -27,6 +27,9 @@ class CsrBlock(Block):
         sums = (self.values.T @ flat).T - np.outer(flat.sum(axis=0), self.center)
         return sums.reshape(n_fits, n_classes, -1)
 
+    def rows_as_array(self):
+        return self.values.toarray() - self.center
+
     def gram(self, weight):
         weighted = sparse.diags_array(weight) @ self.values
         mean_part = np.outer(self.values.T @ weight, self.center)
@@ -71,9 +74,6 @@ class CsrDesign(Design):
         is_whole = isinstance(rows, slice) and rows == slice(0, self.n_rows)
         values = self.X if is_whole else self.X[rows]
         return CsrBlock(values, self.center, rows, labels, weight)
-
-    def rows_of(self, rows):
-        return self.X[rows].toarray() - self.center
 
     def row_gram(self, scale):
         scaled = self.X @ sparse.diags_array(scale)

@@ -24,6 +24,9 @@ class DenseBlock(Block):
         sums = residual.transpose(1, 2, 0).reshape(-1, n_rows) @ self.values
         return sums.reshape(n_fits, n_classes, -1)
 
+    def rows_as_array(self):
+        return self.values
+
     def gram(self, weight):
         return (self.values * weight[:, None]).T @ self.values
 
@@ -51,9 +54,6 @@ class DenseDesign(Design):
     def _block(self, rows, labels, weight):
         values = np.subtract(self.X[rows], self.center, dtype=np.float64)
         return DenseBlock(values, rows, labels, weight)
-
-    def rows_of(self, rows):
-        return np.subtract(self.X[rows], self.center, dtype=np.float64)
 
     def row_gram(self, scale):
         gram = np.zeros((self.n_rows, self.n_rows))

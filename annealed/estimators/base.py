@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import warnings
 from copy import copy
+from dataclasses import dataclass
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from sklearn import get_config
@@ -26,17 +28,31 @@ from annealed.selection import (
     DEFAULT_FOLDS,
     RULES,
     HeldOut,
+    LeaveOneOut,
+    NotTrusted,
     NoValidation,
     choose,
     fold_picks,
     fold_weights,
     make_splits,
+    score_groups,
     stratified_splits,
 )
 from annealed.solvers import make_solver
 
-SELECTIONS = ("cv", "holdout", "last")
+SELECTIONS = ("cv", "loo", "holdout", "last")
 DTYPES = (np.float64, np.float32)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What is fitted: rows, labels as given and as codes, weights, and the classes."""
+
+    X: Any
+    y: np.ndarray
+    labels: np.ndarray
+    weight: np.ndarray
+    classes: np.ndarray
 
 
 class AnnealedClassifier(ClassifierMixin, BaseEstimator):
@@ -54,9 +70,11 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         "auto" finds a hot end from the data and cools until validation has clearly passed its best.
     solver : {"auto", "lbfgs", "newton", "scg", "subspace"} or Solver, default="auto"
         How one temperature is minimized; "auto" goes by the problem's shape.
-    selection : {"cv", "holdout", "last"} or float, default="cv"
-        How the temperature is chosen: by folds; by a held-out fifth of the rows, or the validation set given to
-        ``fit``; the last one of the schedule; or this very temperature. The final fit always uses all rows.
+    selection : {"cv", "loo", "holdout", "last"} or float, default="cv"
+        How the temperature is chosen: by folds; by approximate leave-one-out, which fits no fold (near separability
+        it is not to be trusted: a warning says so and folds are used); by a held-out fifth of the rows, or the
+        validation set given to ``fit``; the last one of the schedule; or this very temperature. The final fit always
+        uses all rows.
     cv : int, splitter or iterable of splits, default=None
         Folds for ``selection="cv"``; a number is that many stratified, shuffled folds, None is five.
     scoring : str or callable, default=None
@@ -192,24 +210,15 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(
                 "y must hold at least two classes with positive weight. Got one class, the others weigh 0."
             )
-        generator = check_random_state(self.random_state)
-
+        rows = _Rows(X, y, labels, weight, classes)
         validation_set = self._validation_set(X_val, y_val, sample_weight_val, classes)
-        splits = [] if validation_set else self._splits(X, labels, classes, routed["split"])
-        stack = fold_weights(splits, weight)
-        total = stack.sum(axis=0)
-        if not (total > 0).all():
-            raise ValueError(f"Fold {int(np.argmin(total))} of cv has no training row of positive weight.")
-        judge = self._judge(X, y, labels, weight, splits, validation_set, routed["score"])
-        max_iter, is_intended = self._iteration_bound()
-        design = make_design(X, labels, stack / total, total, len(classes))
         self.classes_ = classes
-        with threads_over_blocks():
-            problem = self._make_objective().prepare(design, generator)
-            self._form = problem.form
-            solver = make_solver(self.solver, problem)
-            problem = solver.adapt(problem, self.tol)
-            steps = anneal(problem, self._schedule(), solver, judge, tol=self.tol, max_iter=max_iter)
+        max_iter, is_intended = self._iteration_bound()
+        try:
+            problem, judge, steps = self._anneal(rows, self.selection, validation_set, routed, max_iter)
+        except NotTrusted as reason:
+            warnings.warn(f"{reason} {DEFAULT_FOLDS} folds are used instead.", UserWarning, stacklevel=2)
+            problem, judge, steps = self._anneal(rows, "cv", validation_set, routed, max_iter)
 
         chosen = self._choose(steps, judge)
         score_name = "neg_log_loss" if self._is_log_loss() else _score_name(self.scoring)
@@ -219,6 +228,24 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         if not is_intended:
             self._warn_unconverged()
         return self
+
+    def _anneal(self, rows: _Rows, selection, validation_set, routed, max_iter):
+        """The problem, who judged it, and the steps of its path."""
+        splits = [] if validation_set else self._splits(rows, selection, routed["split"])
+        stack = fold_weights(splits, rows.weight)
+        total = stack.sum(axis=0)
+        if not (total > 0).all():
+            raise ValueError(f"Fold {int(np.argmin(total))} of cv has no training row of positive weight.")
+        stack /= total
+        judge = self._judge(rows, selection, splits, validation_set, routed["score"])
+        design = make_design(rows.X, rows.labels, stack, total, len(rows.classes))
+        with threads_over_blocks():
+            problem = self._make_objective().prepare(design, check_random_state(self.random_state))
+            self._form = problem.form
+            solver = make_solver(self.solver, problem)
+            problem = solver.adapt(problem, self.tol)
+            steps = anneal(problem, self._schedule(), solver, judge, tol=self.tol, max_iter=max_iter)
+        return problem, judge, steps
 
     def _check_parameters(self, X_val, y_val):
         if self.rule not in RULES:
@@ -234,6 +261,11 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
             check_temperature(self.selection, "selection")
         if (X_val is None) != (y_val is None):
             raise ValueError("X_val and y_val must be given together.")
+        if self.selection == "loo" and not self._is_log_loss():
+            raise ValueError(
+                f'selection="loo" compares log-losses and has no fold to score. Got scoring={self.scoring!r}. '
+                'Set scoring=None or selection="cv".'
+            )
         if X_val is not None and self.selection != "holdout":
             raise ValueError(
                 f'A validation set was given, which selection={self.selection!r} does not use. Set selection="holdout".'
@@ -276,11 +308,12 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         weight = check_weight(sample_weight_val, len(y_val), "sample_weight_val")
         return X_val, y_val, np.searchsorted(classes, y_val), weight
 
-    def _splits(self, X, labels, classes, split_params):
-        if self.selection == "cv":
-            splits = make_splits(self.cv, X, classes[labels], labels, classes, self.random_state, split_params)
-        elif self.selection == "holdout":
-            splits = stratified_splits(DEFAULT_FOLDS, labels, classes, self.random_state)[:1]
+    def _splits(self, rows: _Rows, selection, split_params):
+        if selection == "cv":
+            y = rows.classes[rows.labels]
+            splits = make_splits(self.cv, rows.X, y, rows.labels, rows.classes, self.random_state, split_params)
+        elif selection == "holdout":
+            splits = stratified_splits(DEFAULT_FOLDS, rows.labels, rows.classes, self.random_state)[:1]
         else:
             return []
         if not splits:
@@ -291,8 +324,10 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
             )
         return splits
 
-    def _judge(self, X, y, labels, weight, splits, validation_set, score_params):
+    def _judge(self, rows: _Rows, selection, splits, validation_set, score_params):
         """Who validates the temperatures."""
+        X, y, labels, weight = rows.X, rows.y, rows.labels, rows.weight
+        parts: list
         if validation_set is not None:
             X_val, y_val, labels_val, weight_val = validation_set
             judge = HeldOut(
@@ -302,7 +337,9 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
                 calibrate=self.calibrate,
                 X=X_val,
             )
-            parts: list = [(0, X_val, y_val, {})]
+            parts = [(0, X_val, y_val, {})]
+        elif selection == "loo":
+            return LeaveOneOut(labels, weight, score_groups(len(labels)), calibrate=self.calibrate)
         elif splits:
             picks, folds = fold_picks(splits)
             judge = HeldOut(labels[picks.rows], weight[picks.rows], folds, picks, self.calibrate)

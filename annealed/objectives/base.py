@@ -117,6 +117,10 @@ class Problem(ABC):
     def hot_temperature(self) -> float:
         """A temperature at which every posterior is near the prior."""
 
+    def leave_one_out(self, parameters, temperature) -> tuple[np.ndarray, np.ndarray]:
+        """Logits (n_rows, n_classes) of every row from a fit without it, and each row's leverage on the fit."""
+        raise ValueError('selection="loo" needs the inner-product or the quadratic family. Use selection="cv".')
+
     def carry(self, parameters, temperature, new_temperature):
         """The same scores at another temperature; families free of temperature keep the same logits instead."""
         return parameters if self.temperature_free else parameters * (temperature / new_temperature)
@@ -233,15 +237,21 @@ class SmoothProblem(Problem):
 
     def held_out_logits(self, parameters, temperature):
         """Each fit sees its own held-out rows alone."""
-        design, forward = self.rows_and_forward(quick=True)
-        picked = np.empty((self.n_classes, len(self.picks.rows))).T  # rows innermost in memory, as in blocks
+        parts = {
+            fit: self._logits_of(self.picks.rows[own], parameters[[fit]], temperature, [fit])
+            for fit, own in self.own_picks.items()
+        }
+        dtype = next(iter(parts.values())).dtype
+        picked = np.empty((self.n_classes, len(self.picks.rows)), dtype).T  # rows innermost in memory, as in blocks
         for fit, own in self.own_picks.items():
-            state = forward(parameters[[fit]], temperature, [fit])
-            rows = design.map_rows(
-                lambda block, state=state: self.block_logits(block, state)[:, 0], self.picks.rows[own]
-            )
-            picked[own] = np.concatenate(list(rows))
+            picked[own] = parts.pop(fit)
         return picked
+
+    def _logits_of(self, rows, parameters, temperature, fits):
+        """Logits (n, n_classes) of some rows under one fit."""
+        design, forward = self.rows_and_forward(quick=True)
+        state = forward(parameters, temperature, fits)
+        return np.concatenate(list(design.map_rows(lambda block: self.block_logits(block, state)[:, 0], rows)))
 
     def inspect(self, points):
         """One reading of the rows for all points."""

@@ -16,6 +16,7 @@ from scipy import linalg
 from annealed.design.threads import blas_threads, map_in_order
 
 FEWEST_PARAMETERS, MOST_PARAMETERS = 1200, 2400  # of the part kept whole, at level 0 and at the last
+ALL_LEVELS = 20  # a level at which everything that can be is learned
 SAMPLE_PER_PARAMETER = 6
 SMALLEST_SAMPLE = 5000
 DOUBLE_PARAMETERS = 700  # up to which the Hessian and its factor are in double precision
@@ -33,14 +34,17 @@ class SampledRows:
     def __init__(self, design, coordinates, fit_intercept, n_leading, n_scores):
         self.fit_intercept, self.n_leading = fit_intercept, n_leading
         self.n_scores = n_scores
-        rows, weight = _stratified(design, self.size(design, n_leading, n_scores))
-        self.values = design.rows_of(rows)
+        self.rows, weight = _stratified(design, self.size(design, n_leading, n_scores))
         self.weight = weight
         self.leading = np.sort(np.argsort(coordinates.spectrum)[coordinates.rank - n_leading :])
-        self.points = coordinates.from_features(self.values)[:, self.leading]
+
+        def leading_points(block):
+            return coordinates.from_features(block.rows_as_array())[:, self.leading]
+
+        self.points = np.concatenate(list(design.map_rows(leading_points, self.rows)))
         if fit_intercept:
             self.leading = np.append(self.leading, coordinates.rank)
-            self.points = np.column_stack([self.points, np.ones(len(rows))])
+            self.points = np.column_stack([self.points, np.ones(len(weight))])
         self.spread = np.maximum(np.sqrt(weight @ self.points**2), np.finfo(float).tiny)
         self.dtype = np.float64 if n_scores * self.points.shape[1] <= DOUBLE_PARAMETERS else np.float32
         self.points = (self.points / self.spread).astype(self.dtype)
@@ -93,6 +97,14 @@ class LearnedCurvature:
         flat = vectors[..., leading].reshape(len(vectors), -1) * balance
         full = linalg.cho_solve(factor, flat.T.astype(self.sample.dtype), check_finite=False).T * balance
         solved[..., leading] = full.reshape(len(vectors), self.sample.n_scores, -1)
+
+    def improve_root(self, rooted, noise, strength):
+        """As `improve`, with a root of the inverse instead: standard normal noise gets its covariance."""
+        balance, (factor, is_lower) = self._factor(strength)
+        leading = self.sample.leading
+        flat = noise[..., leading].reshape(len(noise), -1).T.astype(self.sample.dtype)
+        solved = linalg.solve_triangular(factor, flat, trans=1, lower=is_lower, check_finite=False).T * balance
+        rooted[..., leading] = solved.reshape(len(noise), self.sample.n_scores, -1)
 
     def _is_stale(self, old, new):
         """Whether the penalty has changed by more than a share of the flattest direction's curvature."""

@@ -13,6 +13,8 @@ for more. Shapes: coef (n_fits, n_scores, rank), intercept (n_fits, n_scores).
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from scipy import sparse
 
@@ -26,7 +28,8 @@ from annealed.design.coordinates import (
 from annealed.objectives import gibbs
 from annealed.objectives.base import HOT_LOGIT, ROUNDING, Form, SmoothProblem
 from annealed.objectives.contrasts import Contrasts
-from annealed.objectives.curvature import LearnedCurvature, SampledRows
+from annealed.objectives.curvature import ALL_LEVELS, LearnedCurvature, SampledRows
+from annealed.objectives.leave_one_out import MOST_EXACT_WORK, ExactBlocks, ProbedBlocks, leave_out
 
 METRICS = ("auto", "euclidean", "diagonal", "covariance")
 FEWEST_COPIED_VALUES = 1_000_000  # entries of X from which a copy of the rows in single precision pays for the folds
@@ -105,7 +108,7 @@ class PenalizedLinearProblem(LinearProblem):
         self._quick: SinglePrecisionRows | None = None
 
     @property
-    def has_quick_rows(self):
+    def has_quick_rows(self) -> bool:  # type: ignore[override]
         return self._quick is not None
 
     def quicken(self):
@@ -114,7 +117,7 @@ class PenalizedLinearProblem(LinearProblem):
         Not where X is mapped from a file or single itself: the copy is half the size of a float64 X in memory.
         """
         X = self.design.X
-        is_plain = type(self.design) is DenseDesign and type(X) is np.ndarray and X.dtype == np.float64
+        is_plain = type(self.design) is DenseDesign and X.dtype == np.float64 and not _is_mapped(X)
         if is_plain and X.size >= FEWEST_COPIED_VALUES and self.coordinates.basis.ndim == 2:
             self._quick = SinglePrecisionRows(self.design, self.coordinates)
 
@@ -178,7 +181,8 @@ class PenalizedLinearProblem(LinearProblem):
 
     def loss(self, parameters, temperature, fits=slice(None), quick=False):
         """As for every family, plus an imaginary row at the centre for a class that a fit has no row of."""
-        return self._with_missing(*super().loss(parameters, temperature, fits, quick), parameters, fits)
+        loss, gradient = super().loss(parameters, temperature, fits, quick)
+        return self._with_missing(loss, gradient, parameters, fits)
 
     def _with_missing(self, loss, gradient, parameters, fits):
         missing = self.missing[fits]
@@ -263,9 +267,8 @@ class PenalizedLinearProblem(LinearProblem):
         n_leading = SampledRows.count_leading(self.coordinates, self.n_scores, self.fit_intercept, level)
         if self._sample is None or self._sample.n_leading != n_leading:
             self._sample = SampledRows(self.design, self.coordinates, self.fit_intercept, n_leading, self.n_scores)
-        coef, intercept = self._split(parameters[None])
-        scores = self._sample.values @ self.coordinates.to_features(coef)[0].T + intercept[0]
-        return LearnedCurvature(self._sample, self.contrasts, gibbs.posterior(self.contrasts.logits(scores)))
+        logits = self._logits_of(self._sample.rows, parameters[None], temperature, [0])
+        return LearnedCurvature(self._sample, self.contrasts, gibbs.posterior(logits))
 
     def precondition(self, vectors, temperature, fits, learned=None):
         """A common shift of all classes moves no posterior: the penalty is all that it meets."""
@@ -279,6 +282,46 @@ class PenalizedLinearProblem(LinearProblem):
             solved -= solved.mean(axis=1, keepdims=True)
             solved[..., :rank] += vectors.reshape(shape)[..., :rank].mean(axis=1, keepdims=True) / strength
         return solved.reshape(len(vectors), -1)
+
+    def leave_one_out(self, parameters, temperature):
+        """Every row's logits from a fit without it, roughly (`annealed/objectives/leave_one_out.py`)."""
+        final = parameters[:1]
+        blocks = self._inverse_blocks(final, temperature)
+        state, strength = self.forward(final, temperature, slice(0, 1)), self.l2_strength * temperature
+
+        def kernel(block):
+            points = self.coordinates.from_features(block.rows_as_array())
+            if self.fit_intercept:
+                points = np.column_stack([points, np.ones(len(points))])
+            seen, pull = blocks(points)
+            scores = LinearProblem.block_logits(self, block, state)[:, 0]
+            left = leave_out(self.contrasts, scores, block.labels, block.weight[:, 0], seen, strength * pull)
+            return self.contrasts.logits(left.scores), left.leverage
+
+        parts = list(self.design.map_blocks(kernel, slice(0, 1)))
+        return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
+
+    def _inverse_blocks(self, final, temperature):
+        """Exact where the Hessian of all rows is cheap, else from probes of a learned one."""
+        theta = final[0] * (self.penalty(temperature, slice(0, 1))[0] > 0)
+        if self.design.n_rows * self.n_parameters**2 <= MOST_EXACT_WORK:
+            _, _, hessian = self.objective_and_hessian(final, temperature, slice(0, 1))
+            hessian = hessian[0]
+            if self.n_scores > 1 and self.fit_intercept:  # a common shift of all intercepts: any curvature will do
+                intercepts = slice(self._width - 1, None, self._width)
+                hessian[intercepts, intercepts] += np.trace(hessian[intercepts, intercepts])
+            return ExactBlocks(hessian, self.n_scores, theta)
+        learned = self.learn_curvature(final[0], temperature, ALL_LEVELS)
+        solve = partial(self.precondition, temperature=temperature, fits=slice(0, 1), learned=learned)
+        return ProbedBlocks(partial(self._inverse_root, temperature, learned), solve, self.n_scores, theta)
+
+    def _inverse_root(self, temperature, learned, noise):
+        """Rows of `noise` times a root of the preconditioner."""
+        shape = len(noise), self.n_scores, self._width
+        diagonal = self.curvature(temperature, slice(0, 1)) + self.penalty(temperature, slice(0, 1))[0]
+        rooted = (noise / np.sqrt(np.maximum(diagonal, np.finfo(float).tiny))).reshape(shape)
+        learned.improve_root(rooted, noise.reshape(shape), self.l2_strength * temperature)
+        return rooted
 
     def certificate(self, gradient, value, temperature, fits):
         """|gradient|^2 / (2 l2_strength T) bounds the suboptimality; the intercept has its own curvature."""
@@ -314,6 +357,15 @@ class PenalizedLinearProblem(LinearProblem):
         coef, intercept = (self.contrasts.to_classes(part, axis=1) for part in (coef, intercept))
         coef = coef - coef.mean(axis=1, keepdims=True)
         return self.report_linear(coef, intercept - intercept.mean(axis=1, keepdims=True))
+
+
+def _is_mapped(X) -> bool:
+    """Whether an array is a memory map, or a view of one."""
+    while X is not None:
+        if isinstance(X, np.memmap):
+            return True
+        X = getattr(X, "base", None)
+    return False
 
 
 def spread_of_columns(design: Design):

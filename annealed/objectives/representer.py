@@ -18,6 +18,7 @@ import numpy as np
 from annealed.design.row_products import RowProducts
 from annealed.objectives import gibbs
 from annealed.objectives.base import Inspection, Problem
+from annealed.objectives.leave_one_out import leave_out
 from annealed.objectives.linear import PenalizedLinearProblem
 
 MANY_LEADING, FEW_LEADING = 20, 6  # eigenvectors of K in the preconditioner
@@ -87,6 +88,42 @@ class RepresenterProblem(Problem):
 
     def hot_temperature(self):
         return self.primal.hot_temperature()
+
+    def leave_one_out(self, parameters, temperature):
+        """Every row's logits from a fit without it, K taken as a diagonal and its leading eigenvectors."""
+        alpha, image, intercept = (part[0] for part in self.split(parameters[:1]))
+        scores, weight = image + intercept, self.design.weight[:, 0]
+        kappa = self.l2_strength * temperature
+        _, posterior = self.contrasts.loss_and_posterior(scores.copy(), self.design.labels)
+        blocks, solved = self._low_rank_blocks(posterior, weight, kappa, alpha)
+        left = leave_out(self.contrasts, scores, self.design.labels, weight, blocks, kappa * solved)
+        return self.contrasts.logits(left.scores), left.leverage
+
+    def _low_rank_blocks(self, posterior, weight, kappa, alpha):
+        """Blocks (n_rows, n_scores, n_scores) of (kappa K^-1 + weight D)^-1, and its product with alpha."""
+        diagonal = self.products.diagonal() - self.eigenvectors**2 @ self.eigenvalues
+        rest = np.maximum(diagonal, 1e-3 * self.remainder)[:, None]
+        vectors, inverse_eigenvalues = self.eigenvectors, 1 / self.eigenvalues
+        if self.fit_intercept:
+            vectors = np.column_stack([vectors, np.ones(len(weight))])
+            inverse_eigenvalues = np.append(inverse_eigenvalues, 0.0)
+        along, across = self.contrasts.row_hessian(posterior)
+        spread = kappa / rest + weight[:, None] * along
+        ratio = across / spread
+        factor = weight / (1 - weight * np.sum(across * ratio, axis=1))
+        eye = np.eye(alpha.shape[1])
+        rows = eye / spread[:, :, None] + factor[:, None, None] * ratio[:, :, None] * ratio[:, None, :]
+        scaled = vectors / rest
+        core = np.einsum("nv,nab,nw->vawb", -scaled, rows, scaled, optimize=True)
+        core += np.einsum("vw,ab->vawb", (np.diag(inverse_eigenvalues) + vectors.T @ scaled) / kappa, eye)
+        if self.fit_intercept and len(eye) > 1:  # a common shift of all intercepts: any curvature will do
+            core[-1, :, -1] += np.trace(core[-1, :, -1])
+        size = core.shape[0] * core.shape[1]
+        inverse = np.linalg.inv(core.reshape(size, size)).reshape(core.shape)
+        shared = np.einsum("nv,vawb,nw->nab", scaled, inverse, scaled, optimize=True)
+        own = (rows @ alpha[..., None])[..., 0]
+        through = np.einsum("vawb,wb->va", inverse, scaled.T @ own)
+        return rows + rows @ shared @ rows, own + (rows @ (scaled @ through)[..., None])[..., 0]
 
 
 class RowPreconditioner:

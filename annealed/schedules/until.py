@@ -13,7 +13,7 @@ class UntilSchedule(Schedule):
         self.last = last
 
     @property
-    def fills_gaps(self):
+    def fills_gaps(self) -> bool:  # type: ignore[override]
         return self.schedule.fills_gaps
 
     def temperatures(self, hot):

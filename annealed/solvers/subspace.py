@@ -15,6 +15,7 @@ Shapes: directions and their images (n_fits, n_directions, n_rows, n_scores).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -100,7 +101,8 @@ class _Search:
         self.n_iter, self.converged, self.gradient_norm = 0, False, np.nan
         self.precision = 1e-10
         self.steps: list = []
-        self.value = self.posterior = None
+        self.value: Any = None
+        self.posterior: Any = None
         nothing = np.zeros((len(fits), 0, *self.alpha.shape[1:]))
         alphas, images = (nothing, nothing) if ways is None else ways
         self.minimize_over(alphas, images, thoroughly=True)

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from problems import dense, gaussian, stack_of, text, uneven_weights, wide, wide_text
+from problems import badly_scaled, dense, gaussian, stack_of, text, uneven_weights, wide, wide_text
 from scipy import sparse
 
-from annealed.design import CsrDesign, DenseDesign, principal_coordinates, row_span
+from annealed.design import CsrDesign, DenseDesign, SinglePrecisionRows, principal_coordinates, row_span
 
 CENTER = np.linspace(-1, 2, 25)
 
@@ -72,6 +72,29 @@ def test_a_pass_over_some_fits_has_their_weights(backend):
     np.testing.assert_allclose(sums, design.weight[:, [2, 0]].T @ rows, rtol=1e-12)
 
 
+@pytest.mark.parametrize("is_blocked", [False, True], ids=["whole", "blocks"])
+def test_named_rows_come_in_the_order_they_are_named(backend, is_blocked, monkeypatch):
+    if is_blocked:
+        in_short_blocks(monkeypatch)
+    design, rows = backend
+    named = np.array([59, 3, 3, 0, 17, 41, 40, 8, 58])
+    coef = np.random.default_rng(0).normal(size=(2, 3, 25))
+
+    def seen(block):
+        assert block.weight is None
+        return block.rows, block.labels, block.product(coef)
+
+    numbers, labels, products = (np.concatenate(part) for part in zip(*design.map_rows(seen, named), strict=True))
+    np.testing.assert_array_equal(numbers, named)
+    np.testing.assert_array_equal(labels, design.labels[named])
+    np.testing.assert_allclose(products, np.einsum("nd,scd->nsc", rows[named], coef), rtol=1e-10, atol=1e-12)
+
+
+def test_no_named_rows_are_no_blocks(backend):
+    design, _ = backend
+    assert list(design.map_rows(lambda block: block, np.empty(0, dtype=int))) == []
+
+
 def test_centring_does_not_touch_the_rows(backend):
     design, _ = backend
     other = design.centered(np.zeros(25))
@@ -127,3 +150,61 @@ def test_principal_coordinates_diagonalize_the_covariance(whiten):
     expected = np.eye(4) if whiten else np.diag(coordinates.spectrum)
     np.testing.assert_allclose(rotated.T @ rotated / len(rotated), expected, atol=1e-12)
     np.testing.assert_allclose(coordinates.to_points(rotated[None])[0], table.X - table.X.mean(axis=0), atol=1e-9)
+
+
+# --- rows in single precision -----------------------------------------------------------------------
+
+
+def nearly_collinear():
+    """The rows of `gaussian` with the first column twice, the second time with a millionth of noise."""
+    plain = gaussian()
+    noise = 1e-6 * np.random.default_rng(3).normal(size=len(plain.y))
+    return type(plain)("nearly_collinear", np.column_stack([plain.X, plain.X[:, 0] + noise]), plain.y)
+
+
+def in_both_precisions(table, whiten=False):
+    design = stack_of(table, uneven_weights(len(table.y))).centered(table.X.mean(axis=0))
+    coordinates = principal_coordinates(design, table.X.std(axis=0), whiten)
+    return design, coordinates, SinglePrecisionRows(design, coordinates)
+
+
+@pytest.mark.parametrize("is_blocked", [False, True], ids=["whole", "blocks"])
+@pytest.mark.parametrize("whiten", [False, True], ids=["rotated", "whitened"])
+@pytest.mark.parametrize("make", [gaussian, badly_scaled, nearly_collinear], ids=lambda make: make.__name__)
+def test_single_precision_rows_agree_with_the_design_in_the_same_coordinates(make, whiten, is_blocked, monkeypatch):
+    """Every coordinate to its own digits: errors are measured by its spread, the smallest too."""
+    if is_blocked:
+        in_short_blocks(monkeypatch)
+    design, coordinates, rows = in_both_precisions(make(), whiten)
+    assert rows.X.dtype == np.float32
+    spread = np.sqrt(coordinates.spectrum)
+    coef = np.random.default_rng(0).normal(size=(3, 3, coordinates.rank)) / spread
+    expected = design.product(coordinates.to_features(coef))
+    np.testing.assert_allclose(rows.product(coef), expected, atol=1e-6 * np.abs(expected).max())
+    residual = np.random.default_rng(1).normal(size=(design.n_rows, 3, 3)) / design.n_rows
+
+    def sums(block):
+        return (block.transposed_product(residual[block.rows]),)
+
+    (single,), (double,) = rows.sum_rows(sums), design.sum_rows(sums)
+    np.testing.assert_allclose(single / spread, coordinates.from_features(double) / spread, atol=1e-6)
+
+
+def test_single_precision_coefficients_keep_products_single_and_sums_double():
+    design, coordinates, rows = in_both_precisions(badly_scaled())
+    coef = np.random.default_rng(0).normal(size=(3, 3, coordinates.rank))
+    single = rows.product(coef.astype(np.float32))
+    assert single.dtype == np.float32
+    expected = design.product(coordinates.to_features(coef))
+    np.testing.assert_allclose(single, expected, atol=1e-6 * np.abs(expected).max())
+    (sums,) = rows.sum_rows(lambda block: (block.transposed_product(single[block.rows]),))
+    assert sums.dtype == np.float64
+
+
+def test_single_precision_rows_leave_the_design_alone():
+    table = gaussian()
+    design, _, rows = in_both_precisions(table)
+    assert design.X is table.X
+    assert design.X.dtype == np.float64
+    assert rows.labels is design.labels
+    assert rows.weight is design.weight

@@ -115,11 +115,11 @@ def family_and_solver():
     return [(family, solver) for family in FAMILIES for solver in solvers_for(FAMILIES[family])]
 
 
-def minimize(problem, solver, temperature, start=None, tol=1e-12, max_iter=1000):
+def minimize(problem, solver, temperature, start=None, tol=1e-12, max_iter=1000, final_only=False):
     solver = SOLVERS[solver]()
     start = problem.start(temperature) if start is None else start
-    memory = solver.new_memory(problem)
-    return solver.minimize(problem, start, temperature, tol=tol, max_iter=max_iter, memory=memory)
+    settings = {"tol": tol, "max_iter": max_iter, "memory": solver.new_memory(problem), "final_only": final_only}
+    return solver.minimize(problem, start, temperature, **settings)
 
 
 # --- the minimum ------------------------------------------------------------------------------------
@@ -252,6 +252,27 @@ def test_first_iterations_of_a_stack_are_those_of_each_fit_alone(solver):
             np.testing.assert_allclose(
                 problem.report(alone.parameters, 0.1)["coef"][0], expected, rtol=1e-8, atol=1e-11
             )
+
+
+@pytest.mark.parametrize(("family", "solver"), family_and_solver())
+def test_final_fit_alone_is_solved_and_folds_stay_as_they_start(family, solver):
+    problem = Recorder(prepared(FAMILIES[family], gaussian(n_samples=60)))
+    start = problem.start(2.0)
+    solution = minimize(problem, solver, 2.0, start=start.copy(), tol=1e-6, final_only=True)
+    assert {fit for fit, _, _ in problem.visited} == {0}
+    np.testing.assert_array_equal(solution.parameters[1:], start[1:])
+    assert solution.n_iter[0] > 0
+    assert solution.n_iter[1:].tolist() == [0, 0]
+    assert solution.converged.all()
+    whole = minimize(problem, solver, 2.0, tol=1e-6)
+    np.testing.assert_allclose(solution.value[0], whole.value[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("solver", SMOOTH)
+def test_final_fit_alone_tells_when_it_did_not_converge(solver):
+    problem = prepared(InnerProduct(), gaussian())
+    solution = minimize(problem, solver, 0.1, max_iter=1, final_only=True)
+    assert solution.converged.tolist() == [False, True, True]
 
 
 # --- scaled conjugate gradient ----------------------------------------------------------------------

@@ -41,11 +41,12 @@ def adapted(table, weight=None, tol=TOL, **settings):
     return primal, Subspace().adapt(primal, tol)
 
 
-def minimize(problem, temperature, tol=TOL, max_iter=500, memory=None, start=None):
+def minimize(problem, temperature, tol=TOL, max_iter=500, memory=None, start=None, final_only=False):
     solver = Subspace()
     memory = solver.new_memory(problem) if memory is None else memory
     start = problem.start(temperature) if start is None else start
-    return solver.minimize(problem, start, temperature, tol=tol, max_iter=max_iter, memory=memory)
+    settings = {"tol": tol, "max_iter": max_iter, "memory": memory, "final_only": final_only}
+    return solver.minimize(problem, start, temperature, **settings)
 
 
 def used_columns(table):
@@ -153,6 +154,59 @@ def test_iterations_are_bounded_and_counted():
     solution = minimize(problem, 1e-3, tol=1e-12, max_iter=2)
     assert solution.n_iter.max() <= 2
     assert not solution.converged[0]
+
+
+# --- stacks -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [gaussian, two_classes, text], ids=lambda make: make.__name__)
+def test_final_fit_alone_is_solved_and_folds_stay_as_they_start(make):
+    table = make()
+    _, problem = adapted(table, fold_masks(len(table.y)))
+    start = problem.start(0.1)
+    solution = minimize(problem, 0.1, start=start.copy(), final_only=True)
+    np.testing.assert_array_equal(solution.parameters[1:], start[1:])
+    assert solution.n_iter[0] > 0
+    assert solution.n_iter[1:].tolist() == [0, 0]
+    assert solution.converged.all()
+    np.testing.assert_allclose(solution.value[0], minimize(problem, 0.1).value[0], rtol=0.01 * TOL)
+
+
+def test_final_fit_alone_does_not_change_what_is_remembered():
+    table = gaussian()
+    _, problem = adapted(table, fold_masks(len(table.y)))
+    memory, untouched = Subspace().new_memory(problem), Subspace().new_memory(problem)
+    for own in (memory, untouched):
+        point = minimize(problem, 1.0, memory=own).parameters
+    minimize(problem, 0.5, memory=memory, start=point, final_only=True)
+    first, second = (minimize(problem, 0.3, memory=own, start=point) for own in (memory, untouched))
+    np.testing.assert_array_equal(first.parameters, second.parameters)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.05])
+@pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
+def test_folds_as_one_stack_equal_folds_each_by_itself(make, temperature, monkeypatch):
+    table = make()
+    _, problem = adapted(table, fold_masks(len(table.y), 4), metric="euclidean")
+    stacked = minimize(problem, temperature)
+    monkeypatch.setattr("annealed.solvers.subspace.STACKED_VALUES", 0)
+    alone = minimize(problem, temperature)
+    assert stacked.converged.all()
+    assert alone.converged.all()
+    np.testing.assert_allclose(stacked.value, alone.value, rtol=1e-3)
+    np.testing.assert_array_equal(stacked.parameters[0], alone.parameters[0])
+
+
+def test_folds_of_a_stack_share_their_iterations(monkeypatch):
+    """They step together until the last of them is done; by itself each counts its own."""
+    table = text()
+    weight = np.column_stack([np.ones(60), np.arange(60) % 2, np.arange(60) < 50]).astype(float)
+    _, problem = adapted(table, weight, metric="euclidean")
+    stacked = minimize(problem, 0.01)
+    monkeypatch.setattr("annealed.solvers.subspace.STACKED_VALUES", 0)
+    alone = minimize(problem, 0.01)
+    assert stacked.n_iter[1] == stacked.n_iter[2]
+    assert alone.n_iter[1] < alone.n_iter[2]
 
 
 # --- along a path -----------------------------------------------------------------------------------

@@ -1,0 +1,79 @@
+"""Approximate leave-one-out: the scores a row would have had, had the fit not seen it, one Newton step away.
+
+With s_i the scores of row i, r_i its residual, D_i its Hessian by scores, w_i its weight (they sum to one), theta the
+penalized coefficients, and M_i = G_i H^-1 G_i' the row's block of the inverse Hessian, seen in scores,
+
+    s_-i = s_i + (I - w_i M_i D_i)^-1 w_i (M_i r_i + kappa G_i H^-1 theta)
+
+The second term is there because the mean over the other rows, and not the penalty, loses a row. `trace(w_i M_i D_i)`
+is the row's leverage; over all rows it sums to the number of parameters that the fit uses.
+
+Shapes: points (n_rows, width), scores (n_rows, n_scores), blocks M (n_rows, n_scores, n_scores).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+N_PROBES = 64
+MOST_EXACT_WORK = 2e9  # multiplications for the blocks of all rows, beyond which they are estimated by probes
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Scores of every row from a fit without it, and the row's leverage on the fit with it."""
+
+    scores: np.ndarray
+    leverage: np.ndarray
+
+
+def leave_out(contrasts, scores, labels, weight, blocks, pull) -> LeftOut:
+    """From each row's block M and `pull` = kappa G H^-1 theta."""
+    _, posterior = contrasts.loss_and_posterior(scores.copy(), labels)
+    residual = posterior.copy()
+    residual[np.arange(len(labels)), labels] -= 1
+    residual = contrasts.pull(residual)
+    along, across = contrasts.row_hessian(posterior)
+    hessian = along[:, :, None] * np.eye(scores.shape[1]) - across[:, :, None] * across[:, None, :]
+    share = weight[:, None, None] * (blocks @ hessian)
+    leverage = np.trace(share, axis1=1, axis2=2)
+    move = weight[:, None] * ((blocks @ residual[..., None])[..., 0] + pull)
+    step = np.linalg.solve(np.eye(scores.shape[1]) - share, move[..., None])[..., 0]
+    return LeftOut(scores + step, leverage)
+
+
+class ExactBlocks:
+    """Blocks of an explicit inverse Hessian (n_scores, width, n_scores, width)."""
+
+    def __init__(self, hessian, n_scores, theta):
+        """`hessian` with its penalty; a common shift of all intercepts must have been given some curvature."""
+        factor = linalg.cho_factor(hessian, lower=True, check_finite=False)
+        inverse = linalg.cho_solve(factor, np.eye(len(hessian)), check_finite=False)
+        self.inverse = inverse.reshape(n_scores, len(hessian) // n_scores, n_scores, -1)
+        self.solved = linalg.cho_solve(factor, theta, check_finite=False).reshape(n_scores, -1)
+
+    def __call__(self, points):
+        """M and G H^-1 theta of some rows."""
+        n_scores, width = self.solved.shape
+        through = points @ np.moveaxis(self.inverse, 1, 0).reshape(width, -1)
+        through = through.reshape(len(points), n_scores * n_scores, width)
+        blocks = (through @ points[..., None]).reshape(len(points), n_scores, n_scores)
+        return blocks, points @ self.solved.T
+
+
+class ProbedBlocks:
+    """Blocks estimated from random vectors of covariance H^-1, the same at every temperature."""
+
+    def __init__(self, inverse_root, solve, n_scores, theta):
+        """`inverse_root(x)` has covariance H^-1 where x is standard normal, rows of (n, n_parameters)."""
+        noise = np.random.RandomState(0).standard_normal((N_PROBES, len(theta)))
+        self.probes = inverse_root(noise).reshape(N_PROBES * n_scores, -1) / np.sqrt(N_PROBES)
+        self.solved = solve(theta[None])[0].reshape(n_scores, -1)
+        self.n_scores = n_scores
+
+    def __call__(self, points):
+        seen = (points @ self.probes.T).reshape(len(points), N_PROBES, self.n_scores)
+        return np.swapaxes(seen, 1, 2) @ seen, points @ self.solved.T
