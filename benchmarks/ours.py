@@ -28,8 +28,8 @@ def default(table: Table, yardstick: Yardstick) -> Method:
 
 
 def fifty(table: Table, anchor: Anchor, yardstick: Yardstick) -> Method:
-    """Fifty temperatures exactly, a factor of 0.7 apart, from the default's hottest; it never ends early."""
-    return on_grid(FIFTY, table, yardstick, ladder(anchor.hot, 50))
+    """Fifty temperatures over the range of the default path, as LogisticRegressionCV has them; it never ends early."""
+    return on_grid(FIFTY, table, yardstick, np.geomspace(anchor.hot, anchor.cold, 50))
 
 
 def on_grid(name, table: Table, yardstick: Yardstick, temperatures, n_folds=N_FOLDS) -> Method:
