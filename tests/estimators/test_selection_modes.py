@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 import sklearn
+from problems import separable
 from sklearn.datasets import load_iris, load_wine
 from sklearn.metrics import accuracy_score, log_loss, make_scorer
 from sklearn.model_selection import GroupKFold, RepeatedStratifiedKFold, StratifiedKFold
 
 from annealed import DistanceADA, ExponentialSchedule, InnerProductADA
+from annealed.datasets import make_gaussian_classes
 
 X, y = load_iris(return_X_y=True)
 
@@ -132,3 +134,26 @@ def test_same_seed_same_bits():
     assert first.path_ == second.path_
     other = InnerProductADA(random_state=4).fit(X, y)
     assert not np.array_equal(first.path_.validation_score[:20], other.path_.validation_score[:20])
+
+
+def test_leave_one_out_chooses_about_what_many_folds_choose():
+    table = make_gaussian_classes(400, 6, 3, separation=1.5, random_state=0)
+    ladder = np.geomspace(3, 1e-4, 14)
+    left_out = InnerProductADA(selection="loo", schedule=ladder).fit(table.X, table.y)
+    folds = InnerProductADA(cv=40, schedule=ladder).fit(table.X, table.y)
+    assert left_out.path_.validation_score.shape == (14, 5)
+    losses = [model.path_.validation_score.mean(axis=1) for model in (left_out, folds)]
+    np.testing.assert_allclose(losses[0], losses[1], rtol=2e-2)  # folds are stratified, single rows cannot be
+    assert abs(left_out.path_.best_index - folds.path_.best_index) <= 1
+
+
+def test_leave_one_out_near_separability_warns_and_takes_folds():
+    table = separable()
+    with pytest.warns(UserWarning, match="Leave-one-out is not to be trusted at temperature .* 5 folds are used"):
+        model = InnerProductADA(selection="loo").fit(table.X, table.y)
+    assert model.path_ == InnerProductADA().fit(table.X, table.y).path_
+
+
+def test_leave_one_out_has_nothing_for_a_scorer():
+    with pytest.raises(ValueError, match="compares log-losses.*Got scoring='accuracy'"):
+        InnerProductADA(selection="loo", scoring="accuracy").fit(X, y)

@@ -1,0 +1,95 @@
+"""Approximate leave-one-out against fits that truly leave the row out."""
+
+import numpy as np
+import pytest
+from problems import fold_masks, gaussian, rare_class, solve, stack_of, text, two_classes, wide
+
+from annealed.objectives import Distance, InnerProduct, gibbs, leave_one_out
+from annealed.solvers import Subspace, make_solver
+
+TABLES = [gaussian, two_classes, rare_class]
+
+
+def truly_left_out(table, rows, temperature, **settings):
+    """Logits of some rows, each from a fit of all the others."""
+    weight = np.ones((len(table.y), 1 + len(rows)))
+    weight[rows, 1 + np.arange(len(rows))] = 0
+    problem = InnerProduct(**settings).prepare(stack_of(table, weight))
+    reported = problem.report(solve(problem, temperature, tol=1e-9).parameters, temperature)
+    X = table.X.toarray() if hasattr(table.X, "toarray") else table.X
+    return np.stack(
+        [X[row] @ reported["coef"][fit].T + reported["intercept"][fit] for fit, row in enumerate(rows, start=1)]
+    )
+
+
+def left_out(table, temperature, **settings):
+    problem = InnerProduct(**settings).prepare(stack_of(table))
+    return problem.leave_one_out(solve(problem, temperature, tol=1e-9).parameters, temperature)
+
+
+def centred(logits):
+    return logits - logits.mean(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("temperature", [1.0, 0.05])
+@pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
+def test_is_close_to_fits_without_the_row(make, temperature, fit_intercept):
+    table, rows = make(), np.arange(0, 60, 3)
+    exact = centred(truly_left_out(table, rows, temperature, fit_intercept=fit_intercept))
+    logits, _ = left_out(table, temperature, fit_intercept=fit_intercept)
+    with_row = InnerProduct(fit_intercept=fit_intercept).prepare(stack_of(table))
+    reported = with_row.report(solve(with_row, temperature, tol=1e-9).parameters, temperature)
+    seen = centred(table.X[rows] @ reported["coef"][0].T + reported["intercept"][0])
+    missed, moved = np.abs(centred(logits[rows]) - exact).mean(), np.abs(seen - exact).mean()
+    assert missed < 0.15 * moved
+
+
+def test_leverages_sum_to_the_parameters_in_use():
+    """Cold, without a penalty to speak of: two free classes, each with four columns and an intercept."""
+    _, leverage = left_out(gaussian(), 1e-7)
+    np.testing.assert_allclose(leverage.sum(), 2 * 5, rtol=1e-3)
+    assert leverage.min() > 0
+
+
+def test_hot_nothing_moves_but_the_intercepts():
+    _, leverage = left_out(two_classes(), 1e6)
+    np.testing.assert_allclose(leverage.sum(), 1, rtol=1e-3)
+
+
+@pytest.mark.parametrize("make", [gaussian, two_classes], ids=lambda make: make.__name__)
+def test_probes_estimate_the_blocks(make, monkeypatch):
+    table = make()
+    exact, leverage = left_out(table, 0.05)
+    monkeypatch.setattr("annealed.objectives.linear.MOST_EXACT_WORK", 0)
+    monkeypatch.setattr(leave_one_out, "N_PROBES", 4096)
+    probed, estimated = left_out(table, 0.05)
+    np.testing.assert_allclose(estimated, leverage, rtol=0.2)
+    losses = [gibbs.negative_log_likelihood(logits, table.y).mean() for logits in (exact, probed)]
+    np.testing.assert_allclose(losses[1], losses[0], rtol=5e-3)
+
+
+@pytest.mark.parametrize("make", [text, wide], ids=lambda make: make.__name__)
+def test_row_combinations_agree_with_columns(make, monkeypatch):
+    for module in ("design.coordinates", "objectives.linear", "solvers"):
+        monkeypatch.setattr(f"annealed.{module}.WIDEST_EIGENPROBLEM", 1)
+    monkeypatch.setattr("annealed.objectives.representer.MANY_LEADING", 20)
+    table, rows = make(), np.arange(0, 24, 2)
+    primal = InnerProduct(metric="euclidean").prepare(stack_of(table))
+    assert isinstance(make_solver("subspace", primal), Subspace)
+    solver = Subspace()
+    problem = solver.adapt(primal, 1e-6)
+    solution = solver.minimize(
+        problem, problem.start(0.3), 0.3, tol=1e-6, max_iter=500, memory=solver.new_memory(problem)
+    )
+    logits, leverage = problem.leave_one_out(solution.parameters, 0.3)
+    exact = truly_left_out(table, rows, 0.3, metric="euclidean")
+    approximate, true = (gibbs.negative_log_likelihood(own, table.y[rows]).mean() for own in (logits[rows], exact))
+    np.testing.assert_allclose(approximate, true, rtol=0.1)
+    assert (leverage > 0).all()
+
+
+def test_a_family_without_it_says_so():
+    problem = Distance().prepare(stack_of(gaussian(), fold_masks(120)), 0)
+    with pytest.raises(ValueError, match='selection="loo" needs the inner-product.*selection="cv"'):
+        problem.leave_one_out(problem.start(1.0), 1.0)
