@@ -324,15 +324,19 @@ class PenalizedLinearProblem(LinearProblem):
         return rooted
 
     def certificate(self, gradient, value, temperature, fits):
-        """|gradient|^2 / (2 l2_strength T) bounds the suboptimality; the intercept has its own curvature."""
+        """|gradient|^2 / (2 l2_strength T) at the best intercept bounds the suboptimality.
+
+        Going there changes the coefficients' gradient by a weighted mean of rows times the intercept's gradient, so by
+        no more than the rows' root mean square length times it, and gains what the intercept's own curvature allows.
+        """
         coef, intercept = self._split(gradient)
-        gap = np.sum(coef**2, axis=(1, 2)) / (2 * self.l2_strength * temperature)
+        length = np.sqrt(np.sum(coef**2, axis=(1, 2)))
+        own = 0.0
         if self.fit_intercept:
-            gap += np.sum(
-                intercept**2 / (2 * self.curvature(temperature, fits)[:, self._width - 1 :: self._width]),
-                axis=1,
-            )
-        return gap / np.maximum(value, np.finfo(float).tiny)
+            length = length + np.sqrt(self.coordinates.spectrum.sum() * np.sum(intercept**2, axis=1))
+            curvature = self.curvature(temperature, fits)[:, self._width - 1 :: self._width]
+            own = np.sum(intercept**2 / (2 * curvature), axis=1)
+        return (length**2 / (2 * self.l2_strength * temperature) + own) / np.maximum(value, np.finfo(float).tiny)
 
     def hot_temperature(self):
         """Hot, coef is -gradient / (l2_strength T): the temperature at which its logits are HOT_LOGIT in size."""

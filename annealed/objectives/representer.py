@@ -42,7 +42,9 @@ class RepresenterProblem(Problem):
         n_leading = min(MANY_LEADING if is_small else FEW_LEADING, max(1, primal.design.n_rows // 10))
         self.eigenvalues, self.eigenvectors = self.products.leading(n_leading)
         captured = self.eigenvectors**2 @ self.eigenvalues
-        self.remainder = max(float(np.mean(self.products.diagonal() - captured)), 1e-12 * self.eigenvalues[-1])
+        squares = self.products.diagonal()
+        self.row_length = float(np.sqrt(np.mean(squares)))
+        self.remainder = max(float(np.mean(squares - captured)), 1e-12 * self.eigenvalues[-1])
 
     def split(self, parameters):
         """Alpha and image (n_fits, n_rows, n_scores), and intercept (n_fits, n_scores)."""

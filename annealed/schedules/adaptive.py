@@ -6,7 +6,7 @@ import numpy as np
 
 from annealed.schedules.base import Schedule, check_temperature
 
-PATIENCE = 2.0  # of log temperature past the best, before "clearly passed" is considered
+PATIENCE = 1.8  # of log temperature past the best, before "clearly passed" is considered
 LONG_PATIENCE = 4.0  # past the best, after which it is taken for passed, however small the fall
 FLAT = 1e-3  # relative change over PATIENCE that counts as none
 COLDEST = 1e-10  # share of the hot end below which no temperature is visited

@@ -132,8 +132,11 @@ class _Search:
 
     def _is_certified(self, tol):
         gradient = self.problem.products.combine(self._residual()[0])
-        largest = max(np.abs(gradient).max(), np.abs(self._intercept_gradient()).max())
-        certificate = np.sum(gradient**2) / (2 * self.kappa) / max(self.value[0], np.finfo(float).tiny)
+        by_intercept = self._intercept_gradient()
+        largest = max(np.abs(gradient).max(), np.abs(by_intercept).max())
+        # At the best intercept the gradient differs by no more than the rows' length times the intercept's.
+        length = np.linalg.norm(gradient) + self.problem.row_length * np.linalg.norm(by_intercept)
+        certificate = length**2 / (2 * self.kappa) / max(self.value[0], np.finfo(float).tiny)
         self.gradient_norm = largest
         self.converged = bool(largest <= tol and certificate <= SUBOPTIMALITY_SHARE * tol)
         return self.converged

@@ -15,6 +15,7 @@ from benchmarks.quality import Yardstick
 ONE_FIT = "LogisticRegression lbfgs"
 SOLVERS = ("lbfgs", "newton-cg", "newton-cholesky")
 MOST_CHOLESKY_PARAMETERS = 2000  # whose square the solver holds and factors: 3289 took 11 s with a hundred rows
+MOST_NEWTON_CG_VALUES = 2e7  # entries of X: 1e7 took two minutes with ten classes
 PATIENCE = 60.0
 
 
@@ -24,6 +25,8 @@ def methods(table: Table, anchor: Anchor, yardstick: Yardstick, options):
         n_parameters = table.shape[1] * (table.shape[2] if table.shape[2] > 2 else 1)
         if solver == "newton-cholesky" and n_parameters > MOST_CHOLESKY_PARAMETERS:
             yield Skipped(name, f"its Hessian would be {n_parameters} x {n_parameters}")
+        elif solver == "newton-cg" and table.shape[0] * table.shape[1] > MOST_NEWTON_CG_VALUES:
+            yield Skipped(name, "takes many minutes here")
         else:
             yield one_fit(name, table, anchor, yardstick, solver)
     if table.is_sparse:
