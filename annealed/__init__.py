@@ -1,7 +1,14 @@
 """Discriminant analysis by annealing and maximum entropy, in scikit-learn's language."""
 
-from annealed.displays import AnnealingPathDisplay
-from annealed.estimators import AnnealedClassifier, DistanceADA, InnerProductADA
+from annealed.displays import AnnealingPathDisplay, ProjectionDisplay
+from annealed.estimators import (
+    MELDA,
+    AnnealedClassifier,
+    DistanceADA,
+    InnerProductADA,
+    PooledGaussian,
+    SecondOrderFeatures,
+)
 from annealed.path import AnnealingPath
 from annealed.schedules import AdaptiveSchedule, ExponentialSchedule, FixedSchedule
 
@@ -16,4 +23,8 @@ __all__ = [
     "ExponentialSchedule",
     "FixedSchedule",
     "InnerProductADA",
+    "MELDA",
+    "PooledGaussian",
+    "ProjectionDisplay",
+    "SecondOrderFeatures",
 ]

@@ -232,6 +232,31 @@ def _multinomial(flat, design, labels, weight, penalty, n_classes):
     return value, gradient.ravel(), hessian.reshape(flat.size, flat.size)
 
 
+def generalized_iterative_scaling(X, y, n_iterations):
+    """Darroch and Ratcliff's algorithm for the log-linear model (3), no penalty: an `Optimum`, up to its slow approach.
+
+    Columns are brought to 0..1 / D and a slack completes every row to one, so that the features delta(k, k') phi_i(x)
+    are non-negative and add up to C = 1. Then every weight grows by log(observed / expected) / C, over and over. No
+    column may be constant; the intercepts come from the slack, as the features of a row add up to a constant.
+    """
+    n_features = X.shape[1]
+    lowest, spread = X.min(axis=0), X.max(axis=0) - X.min(axis=0)
+    features = (X - lowest) / spread / n_features
+    features = np.column_stack([features, 1 - features.sum(axis=1)])
+    observed = np.array([features[y == label].sum(axis=0) for label in range(y.max() + 1)])
+    assert (observed > 0).all(), "a feature is never seen with a class: its weight would run to minus infinity"
+    weights = np.zeros_like(observed)
+    for _ in range(n_iterations):
+        p = np.exp(features @ weights.T)
+        p /= p.sum(axis=1, keepdims=True)
+        expected = p.T @ features
+        weights += np.log(observed / expected)
+    weights -= weights.mean(axis=0)
+    coef = (weights[:, :-1] - weights[:, -1:]) / (spread * n_features)
+    intercept = weights[:, -1] - coef @ lowest
+    return Optimum(coef, intercept, mean_negative_log_likelihood(X @ coef.T + intercept, y, 1.0))
+
+
 def scaled_conjugate_gradient(value_and_gradient, start, n_iterations):
     """Netlab's `scg` for one problem, line by line: the point and value after every iteration."""
     x = start.copy()

@@ -63,10 +63,18 @@ def test_unknown_verb_lists_the_known_ones(dev, capsys):
     assert dev.main(["tset"]) == 2
     message = capsys.readouterr().err
     assert "no verb 'tset'" in message
-    assert all(verb in message for verb in ["demo", "test", "check", "build"])
+    assert all(verb in message for verb in ["demo", "test", "check", "build", "bench", "reproduce"])
 
 
 def test_help_succeeds_and_nothing_at_all_does_not(dev, capsys):
     assert dev.main(["--help"]) == 0
     assert dev.main([]) == 2
     assert capsys.readouterr().out.count("usage:") == 2
+
+
+def test_reproduce_runs_the_experiments(dev, monkeypatch):
+    commands = []
+    monkeypatch.setattr(dev, "run", lambda *command, **variables: commands.append(command) or 0)
+    assert dev.main(["reproduce", "melda-table2", "--resume"]) == 0
+    assert commands == [("-m", "experiments", "melda-table2", "--resume")]
+    assert dev.installed == [f"{dev.ROOT}[plot]"]

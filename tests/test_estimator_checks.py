@@ -3,7 +3,7 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from annealed import AnnealedClassifier, DistanceADA, InnerProductADA
+from annealed import MELDA, AnnealedClassifier, DistanceADA, InnerProductADA, PooledGaussian, SecondOrderFeatures
 from annealed.objectives import Quadratic
 
 ESTIMATORS = [
@@ -12,6 +12,9 @@ ESTIMATORS = [
     DistanceADA(anchor=0, solver="scg"),
     AnnealedClassifier(),
     AnnealedClassifier(Quadratic()),
+    MELDA(),
+    SecondOrderFeatures(),
+    PooledGaussian(),
 ]
 
 

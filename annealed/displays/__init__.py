@@ -1,5 +1,6 @@
 """Pictures of fitted models: they take arrays, draw, and compute nothing."""
 
 from annealed.displays.annealing_path import AnnealingPathDisplay
+from annealed.displays.projection import ProjectionDisplay
 
-__all__ = ["AnnealingPathDisplay"]
+__all__ = ["AnnealingPathDisplay", "ProjectionDisplay"]

@@ -1,0 +1,379 @@
+"""Maximum-entropy linear discriminant analysis (MELDA): the subspace that a log-linear posterior looks at.
+
+With class weights `coef` of the annealed log-linear model, every logit is a function of the scores z = coef @ x alone:
+at most K - 1 dimensions. Whitening the within-class covariance of z and turning to its principal discriminant axes,
+
+    y = M (z - mean of z),   covariance of y within classes = I,   between classes = diag(ratio),   ratio falling
+
+keeps the subspace and the posterior, logits = bias + loadings @ y, and gives each direction its information. Everything
+is found from K x K matrices: nothing of D x D is ever formed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg
+from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from annealed.estimators.base import DTYPES, AnnealedClassifier, check_weight
+from annealed.objectives import InnerProduct
+from annealed.schedules import check_temperature
+
+COORDINATES = ("whitened", "paper", "orthonormal")
+SMALLEST_SPREAD = 1e-10  # relative variance of scores below which a direction is rounding noise
+SMALLEST_WITHIN = 1e-6  # share of a direction's variance that classes are always granted within them
+
+
+class GaussianModel(NamedTuple):
+    """Gaussian classes of one covariance whose posterior is the log-linear one (eq. 4), in transformed coordinates.
+
+    prior : (n_classes,); means : (n_classes, n_components); covariance : (n_components, n_components)
+    """
+
+    prior: np.ndarray
+    means: np.ndarray
+    covariance: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Directions:
+    """Whitened discriminant directions as combinations of scores.
+
+    of_scores : (rank, n_classes), y = of_scores @ (z - score_mean)
+    loadings : (n_classes, rank), z = score_mean + loadings @ y
+    information : (rank,), falling
+    """
+
+    of_scores: np.ndarray
+    loadings: np.ndarray
+    score_mean: np.ndarray
+    information: np.ndarray
+
+
+class MELDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):
+    """Maximum-entropy linear discriminant analysis: a supervised linear reduction that works where LDA breaks.
+
+    A log-linear posterior is fitted by annealing, its temperature chosen by validation; the reduction keeps exactly the
+    directions orthogonal to its class boundaries (eq. 7 of the paper), at most ``n_classes - 1`` of them. Columns may
+    outnumber rows, be sparse, constant or collinear.
+
+    Parameters
+    ----------
+    n_components : int, default=None
+        Number of directions kept, those of most information; None keeps all, ``min(n_classes - 1, n_features)``.
+    coordinates : {"whitened", "paper", "orthonormal"}, default="whitened"
+        "whitened" gives the projected rows the identity as covariance within classes, and orders the directions by
+        information; "orthonormal" has orthonormal rows that span the same leading directions; "paper" has the rows
+        ``lambda_k - lambda_reference`` as printed (eq. 7), not centred, all ``n_classes - 1`` of them. The subspace is
+        the same.
+    reference_class : label, default=None
+        The class whose weights are subtracted in the paper's coordinates; None is the first.
+    temperature : float, default=None
+        None lets validation choose; a number fixes it: the literal method, with ``l2_strength * temperature`` as
+        penalty.
+    l2_strength : float, default=1.0
+    metric : {"auto", "euclidean", "diagonal", "covariance"}, default="auto"
+        Units of the penalty; see :class:`annealed.InnerProductADA`.
+    schedule, selection, cv, class_weight, tol, max_iter, random_state
+        As in :class:`annealed.InnerProductADA`.
+
+    Attributes
+    ----------
+    scalings_ : ndarray of shape (n_features, n_components)
+        ``transform(X) = X @ scalings_ - offset_``.
+    offset_ : ndarray of shape (n_components,)
+    explained_information_ : ndarray of shape (n_components,)
+        Information of each direction about the class in nats, ``log(1 + ratio) / 2`` with `ratio` the variance of the
+        class means along it over the variance within classes: that of a Gaussian channel. It falls. Not there in the
+        paper's coordinates, which have no order.
+    explained_information_ratio_ : ndarray of shape (n_components,)
+        The same as shares of all directions' sum.
+    classifier_ : AnnealedClassifier
+        The log-linear model, with its ``path_``.
+    reduced_classifier_ : AnnealedClassifier
+        The log-linear model of the kept directions; `classifier_` itself where all are kept.
+    classes_ : ndarray of shape (n_classes,)
+    n_iter_ : int
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    References
+    ----------
+    D. Keysers, H. Ney, "Linear Discriminant Analysis and Discriminative Log-linear Modeling".
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from annealed import MELDA
+    >>> X, y = load_wine(return_X_y=True)
+    >>> MELDA().fit_transform(X, y).shape
+    (178, 2)
+    """
+
+    def __init__(
+        self,
+        n_components=None,
+        *,
+        coordinates="whitened",
+        reference_class=None,
+        temperature=None,
+        l2_strength=1.0,
+        metric="auto",
+        schedule="auto",
+        selection="cv",
+        cv=None,
+        class_weight=None,
+        tol=1e-4,
+        max_iter=1000,
+        random_state=None,
+    ):
+        self.n_components = n_components
+        self.coordinates = coordinates
+        self.reference_class = reference_class
+        self.temperature = temperature
+        self.l2_strength = l2_strength
+        self.metric = metric
+        self.schedule = schedule
+        self.selection = selection
+        self.cv = cv
+        self.class_weight = class_weight
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    # -- fitting ---------------------------------------------------------------------------------------------
+
+    def fit(self, X, y, sample_weight=None):
+        """Fit the log-linear model and find its directions.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        self : object
+        """
+        if self.coordinates not in COORDINATES:
+            raise ValueError(f"coordinates must be one of {COORDINATES}. Got {self.coordinates!r}.")
+        if self.temperature is not None:
+            check_temperature(self.temperature)
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=DTYPES)
+        classifier = self._log_linear().fit(X, y, sample_weight)
+        n_components = self._checked_components(len(classifier.classes_), X.shape[1])
+        coef, intercept = class_weights_of(classifier)
+        labels = np.searchsorted(classifier.classes_, y)
+        scores = np.asarray(X @ coef.T, dtype=np.float64)
+        directions = _directions(scores, labels, check_weight(sample_weight, len(labels)))
+        rank = len(directions.information)
+        self.classes_, self.classifier_, self.n_iter_ = classifier.classes_, classifier, classifier.n_iter_
+        if self.coordinates == "paper":
+            self._set_paper(coef, intercept, directions)
+            n_components = rank
+        else:
+            n_components = min(n_components, rank)
+            self._set_ordered(coef, intercept, directions, n_components)
+        self.reduced_classifier_, self._whitened = classifier, None
+        if n_components < rank:
+            self._fit_reduced(X, y, sample_weight, coef, directions, n_components)
+        return self
+
+    def _fit_reduced(self, X, y, sample_weight, coef, directions: _Directions, n_components):
+        """A posterior of the kept directions alone, in whitened coordinates whatever `coordinates` says."""
+        of_scores = directions.of_scores[:n_components]
+        self._whitened = (of_scores @ coef).T, of_scores @ directions.score_mean
+        self.reduced_classifier_ = self._log_linear().fit(_project(X, *self._whitened), y, sample_weight)
+        loadings, bias = class_weights_of(self.reduced_classifier_)
+        self._loadings, self._bias = loadings @ self._from_reported, bias
+
+    def _log_linear(self):
+        return AnnealedClassifier(
+            InnerProduct(l2_strength=self.l2_strength, metric=self.metric),
+            self.schedule,
+            selection=self.selection if self.temperature is None else self.temperature,
+            cv=self.cv,
+            class_weight=self.class_weight,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            random_state=self.random_state,
+        )
+
+    def _checked_components(self, n_classes, n_features):
+        most = n_classes - 1 if self.coordinates == "paper" else min(n_classes - 1, n_features)
+        if self.n_components is None:
+            return most
+        if not isinstance(self.n_components, Integral) or not 1 <= int(self.n_components) <= most:
+            raise ValueError(
+                f"n_components must be an integer from 1 to min(n_classes - 1, n_features) = {most}. "
+                f"Got {self.n_components!r}."
+            )
+        if self.coordinates == "paper" and self.n_components < n_classes - 1:
+            raise ValueError(
+                f"The paper's coordinates have no order to cut: n_components={self.n_components!r} needs "
+                'coordinates="whitened" or "orthonormal".'
+            )
+        return int(self.n_components)
+
+    def _set_paper(self, coef, intercept, directions: _Directions):
+        """Rows lambda_k - lambda_reference, as printed: the logits' loadings are unit vectors and a null vector."""
+        reference = self._reference()
+        n_classes = len(coef)
+        self.scalings_ = np.delete(coef - coef[reference], reference, axis=0).T
+        self.offset_ = np.zeros(n_classes - 1)
+        self._loadings, self._bias = np.delete(np.eye(n_classes), reference, axis=1), intercept
+        self._center = np.delete(directions.score_mean - directions.score_mean[reference], reference)
+
+    def _reference(self):
+        if self.reference_class is None:
+            return 0
+        found = np.flatnonzero(self.classes_ == self.reference_class)
+        if not len(found):
+            raise ValueError(
+                f"reference_class must be a class of y. Got {self.reference_class!r}, known: "
+                f"{self.classes_[:20].tolist()}."
+            )
+        return int(found[0])
+
+    def _set_ordered(self, coef, intercept, directions: _Directions, n_components):
+        """Leading whitened directions, or orthonormal ones of the same spans."""
+        of_scores = directions.of_scores[:n_components]
+        scalings, offset = (of_scores @ coef).T, of_scores @ directions.score_mean
+        self._from_reported = np.eye(n_components)  # whitened coordinates from the reported ones
+        if self.coordinates == "orthonormal" and scalings.any():
+            basis, triangle = linalg.qr(scalings, mode="economic")
+            turn = np.sign(np.diag(triangle)) + (np.diag(triangle) == 0)
+            scalings, self._from_reported = basis * turn, (triangle * turn[:, None]).T
+            offset = linalg.solve_triangular(self._from_reported, offset, lower=True)
+        self.scalings_, self.offset_ = scalings, offset
+        self._loadings = directions.loadings[:, :n_components] @ self._from_reported
+        self._bias = intercept + directions.score_mean
+        self._center = np.zeros(n_components)
+        total = directions.information.sum()
+        self.explained_information_ = directions.information[:n_components]
+        self.explained_information_ratio_ = self.explained_information_ / (total if total > 0 else 1.0)
+
+    # -- reduction -------------------------------------------------------------------------------------------
+
+    def transform(self, X):
+        """Project rows to the kept directions, (n_samples, n_components)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
+        return _project(X, self.scalings_, self.offset_)
+
+    def inverse_transform(self, X):
+        """The shortest rows, in the features' own units, whose projections these are.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+
+        Returns
+        -------
+        rows : ndarray of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        X = check_array(X, dtype=DTYPES)
+        if X.shape[1] != self._n_features_out:
+            raise ValueError(f"X must have {self._n_features_out} columns, one a component. Got {X.shape[1]}.")
+        return (X + self.offset_) @ np.linalg.pinv(self.scalings_)
+
+    @property
+    def _n_features_out(self):
+        return self.scalings_.shape[1]
+
+    def gaussian_model(self) -> GaussianModel:
+        """Gaussian classes with the identity as covariance whose posterior is this log-linear one (eq. 4 and 8).
+
+        The means are fixed up to a common shift, which cancels; they lie about the projected rows' own mean here. The
+        identity is the rows' true covariance within classes in whitened coordinates. In coordinates of very unlike
+        units the means lie so far apart that the Gaussian reading loses its digits.
+
+        Returns
+        -------
+        model : GaussianModel
+        """
+        check_is_fitted(self)
+        means = self._loadings - self._loadings.mean(axis=0) + self._center
+        log_prior = self._bias + 0.5 * np.sum(means**2, axis=1)
+        prior = np.exp(log_prior - np.logaddexp.reduce(log_prior))
+        return GaussianModel(prior, means, np.eye(means.shape[1]))
+
+    # -- prediction ------------------------------------------------------------------------------------------
+
+    def _ask(self, method, X):
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
+        rows = X if self._whitened is None else _project(X, *self._whitened)
+        return getattr(self.reduced_classifier_, method)(rows)
+
+    def decision_function(self, X):
+        """Logits of the posterior of the kept directions."""
+        return self._ask("decision_function", X)
+
+    def predict_proba(self, X):
+        """The posterior of the kept directions, (n_samples, n_classes)."""
+        return self._ask("predict_proba", X)
+
+    def predict_log_proba(self, X):
+        """Logarithm of the posterior, (n_samples, n_classes)."""
+        return self._ask("predict_log_proba", X)
+
+    def predict(self, X):
+        """The class of the largest posterior."""
+        return self._ask("predict", X)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _project(X, scalings, offset):
+    return np.asarray(X @ scalings.astype(X.dtype, copy=False) - offset.astype(X.dtype, copy=False))
+
+
+def class_weights_of(classifier):
+    """Weights and intercepts of each class, of mean zero over classes, (n_classes, n_features) and (n_classes,)."""
+    coef, intercept = (
+        np.asarray(classifier.coef_, dtype=np.float64),
+        np.asarray(classifier.intercept_, dtype=np.float64),
+    )
+    if len(classifier.classes_) == 2:
+        coef, intercept = np.vstack([-coef, coef]) / 2, np.concatenate([-intercept, intercept]) / 2
+    return coef - coef.mean(axis=0), intercept - intercept.mean()
+
+
+def _directions(scores, labels, weight) -> _Directions:
+    """Whiten the scores in total, turn to the axes of their within-class covariance, whiten that."""
+    share = weight / weight.sum()
+    mean = share @ scores
+    centred = scores - mean
+    counts = np.bincount(labels, share, scores.shape[1])
+    class_sums = np.stack([np.bincount(labels, share * column, scores.shape[1]) for column in centred.T], axis=1)
+    class_means = class_sums / np.where(counts > 0, counts, 1)[:, None]
+    spread, axes = linalg.eigh((centred * share[:, None]).T @ centred)
+    keep = spread > SMALLEST_SPREAD * max(spread[-1], np.finfo(float).tiny)
+    if not spread[-1] > 0:  # no score moves: one direction of nothing keeps the shapes
+        zeros = np.zeros((1, scores.shape[1]))
+        return _Directions(zeros, zeros.T, mean, np.zeros(1))
+    spread, axes = np.sqrt(spread[keep]), axes[:, keep]
+    whitened_means = class_means @ axes / spread
+    within, turn = linalg.eigh(np.eye(len(spread)) - (whitened_means.T * counts) @ whitened_means)
+    within = np.sqrt(np.clip(within, SMALLEST_WITHIN, 1.0))
+    loadings = (axes * spread) @ turn * within
+    strongest = np.argmax(np.abs(loadings).round(12), axis=0)
+    sign = np.sign(loadings[strongest, np.arange(loadings.shape[1])])  # an axis has no sign of its own
+    return _Directions(
+        of_scores=(sign * turn / within).T @ (axes / spread).T,
+        loadings=sign * loadings,
+        score_mean=mean,
+        information=-np.log(within),
+    )

@@ -1,0 +1,123 @@
+"""One Gaussian a class with a shared diagonal covariance: the paper's simplest classifier (SG)."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from annealed.estimators.base import DTYPES, check_weight
+from annealed.objectives import gibbs
+
+
+class PooledGaussian(ClassifierMixin, BaseEstimator):
+    """Gaussian classes whose diagonal covariance is pooled: linear boundaries, no matrix to invert.
+
+    Parameters
+    ----------
+    priors : {"equal", "empirical"} or array-like of shape (n_classes,), default="empirical"
+        Prior of each class.
+    var_smoothing : float, default=1e-9
+        Share of the largest variance added to every one, as in :class:`sklearn.naive_bayes.GaussianNB`.
+
+    Attributes
+    ----------
+    means_ : ndarray of shape (n_classes, n_features)
+    variance_ : ndarray of shape (n_features,)
+    class_prior_ : ndarray of shape (n_classes,)
+    classes_ : ndarray of shape (n_classes,)
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from annealed import PooledGaussian
+    >>> X, y = load_iris(return_X_y=True)
+    >>> PooledGaussian().fit(X, y).predict(X[:2])
+    array([0, 0])
+    """
+
+    def __init__(self, *, priors="empirical", var_smoothing=1e-9):
+        self.priors = priors
+        self.var_smoothing = var_smoothing
+
+    def fit(self, X, y, sample_weight=None):
+        """Means of the classes and the variance of the columns about them.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        self : object
+        """
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=DTYPES)
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        weight = check_weight(sample_weight, len(labels))
+        share = weight / weight.sum()
+        counts = np.bincount(labels, share, len(self.classes_))
+        membership = sparse.csr_array((share, (labels, np.arange(len(labels)))), shape=(len(counts), len(labels)))
+        self._center = np.zeros(X.shape[1]) if sparse.issparse(X) else np.asarray(share @ X, dtype=np.float64)
+        rows = X if sparse.issparse(X) else X - self._center
+        sums = membership @ rows
+        sums = np.asarray(sums.toarray() if sparse.issparse(sums) else sums, dtype=np.float64)
+        means = sums / np.where(counts > 0, counts, 1)[:, None]
+        squares = np.asarray(share @ (rows.multiply(rows) if sparse.issparse(rows) else rows**2)).ravel()
+        variance = np.maximum(squares - counts @ means**2, 0)
+        widest = np.max(squares - (counts @ means) ** 2, initial=0.0)
+        self.variance_ = variance + (self.var_smoothing * widest if widest > 0 else 1.0)
+        self.means_ = means + self._center
+        self.class_prior_ = self._checked_prior(counts)
+        return self
+
+    def _checked_prior(self, counts):
+        if isinstance(self.priors, str):
+            if self.priors not in ("equal", "empirical"):
+                raise ValueError(f'priors must be "equal", "empirical" or one number a class. Got {self.priors!r}.')
+            return counts if self.priors == "empirical" else np.full(len(counts), 1 / len(counts))
+        prior = np.asarray(self.priors, dtype=np.float64)
+        if prior.shape != counts.shape or not (prior >= 0).all() or not prior.sum() > 0:
+            raise ValueError(
+                f"priors must hold one number of at least 0 for each of {len(counts)} classes. Got {prior!r}."
+            )
+        return prior / prior.sum()
+
+    def _logits(self, X):
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
+        means = self.means_ - self._center
+        coef = means / self.variance_
+        with np.errstate(divide="ignore"):
+            bias = np.log(self.class_prior_) - 0.5 * np.sum(coef * means, axis=1)
+        rows = X if sparse.issparse(X) else X - self._center  # about the middle, where nothing cancels
+        return np.asarray(rows @ coef.T) + bias
+
+    def decision_function(self, X):
+        """Logits of the posterior: (n_samples, n_classes), or for two classes (n_samples,) of the second."""
+        logits = self._logits(X)
+        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
+
+    def predict_proba(self, X):
+        """The posterior, (n_samples, n_classes)."""
+        return gibbs.posterior(self._logits(X))
+
+    def predict_log_proba(self, X):
+        """Logarithm of the posterior, (n_samples, n_classes)."""
+        return gibbs.log_posterior(self._logits(X))
+
+    def predict(self, X):
+        """The class of the largest posterior."""
+        best = np.argmax(self._logits(X), axis=1)
+        return self.classes_[best]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

@@ -1,0 +1,116 @@
+"""Products of pairs of columns, `x_i x_j` with i >= j: the "squared" corpora of the paper."""
+
+from __future__ import annotations
+
+from numbers import Real
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+
+from annealed.estimators.base import DTYPES
+
+
+class SecondOrderFeatures(TransformerMixin, BaseEstimator):
+    """Products ``x_i x_j`` of all pairs of columns, i >= j, or of neighbouring pixels only.
+
+    Sparse rows stay sparse. A linear model of these features has quadratic class boundaries.
+
+    Parameters
+    ----------
+    neighborhood : float, default=None
+        None multiplies every pair. A number takes the columns as pixels of an image, row by row, and multiplies those
+        at most this far apart, in pixels; 0 gives squares alone.
+    image_shape : (int, int), default=None
+        Height and width of the image; None is a square one.
+
+    Attributes
+    ----------
+    pairs_ : ndarray of shape (n_pairs, 2)
+        Columns (i, j) of each product.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from annealed import SecondOrderFeatures
+    >>> SecondOrderFeatures().fit_transform(np.array([[2.0, 3.0]]))
+    array([[4., 6., 9.]])
+    """
+
+    def __init__(self, neighborhood=None, *, image_shape=None):
+        self.neighborhood = neighborhood
+        self.image_shape = image_shape
+
+    def fit(self, X, y=None):
+        """Find the pairs."""
+        X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES)
+        first, second = np.tril_indices(X.shape[1])
+        pairs = np.column_stack([first, second])
+        if self.neighborhood is not None:
+            pairs = pairs[self._distances(pairs, X.shape[1]) <= self._radius() * (1 + 1e-12)]
+        self.pairs_ = pairs
+        return self
+
+    def _radius(self):
+        if not isinstance(self.neighborhood, Real) or not float(self.neighborhood) >= 0:
+            raise ValueError(f"neighborhood must be None or a number of at least 0. Got {self.neighborhood!r}.")
+        return float(self.neighborhood)
+
+    def _distances(self, pairs, n_columns):
+        height, width = self.image_shape or (round(np.sqrt(n_columns)),) * 2
+        if height * width != n_columns:
+            raise ValueError(
+                f"image_shape must have as many pixels as X has columns, {n_columns}. Got {(height, width)}."
+            )
+        places = np.column_stack(np.divmod(np.arange(n_columns), width))
+        return np.linalg.norm(places[pairs[:, 0]] - places[pairs[:, 1]], axis=1)
+
+    def transform(self, X):
+        """Products of the pairs, (n_samples, n_pairs)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
+        if sparse.issparse(X):
+            return self._sparse_products(X)
+        return X[:, self.pairs_[:, 0]] * X[:, self.pairs_[:, 1]]
+
+    def _sparse_products(self, X):
+        """Row by row, pairs of stored entries alone."""
+        position = np.full(X.shape[1] * X.shape[1], -1, dtype=np.int64)
+        position[self.pairs_[:, 0] * X.shape[1] + self.pairs_[:, 1]] = np.arange(len(self.pairs_))
+        X = X.copy()
+        X.sum_duplicates()
+        data, columns, lengths = [], [], []
+        for start, stop in zip(X.indptr[:-1], X.indptr[1:], strict=True):
+            own, values = X.indices[start:stop].astype(np.int64), X.data[start:stop]
+            later, earlier = np.tril_indices(len(own))
+            place = position[own[later] * X.shape[1] + own[earlier]]
+            known = place >= 0
+            columns.append(place[known])
+            data.append((values[later] * values[earlier])[known])
+            lengths.append(int(known.sum()))
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        parts = (
+            np.concatenate([np.empty(0, X.dtype), *data]),
+            np.concatenate([np.empty(0, np.int64), *columns]),
+            indptr,
+        )
+        made = sparse.csr_array if isinstance(X, sparse.sparray) else sparse.csr_matrix
+        products = made(parts, shape=(X.shape[0], len(self.pairs_)))
+        products.sort_indices()
+        return products
+
+    def get_feature_names_out(self, input_features=None):
+        """Names such as "a b" and "a^2"."""
+        check_is_fitted(self)
+        names = _check_feature_names_in(self, input_features)
+        return np.array(
+            [f"{names[i]}^2" if i == j else f"{names[j]} {names[i]}" for i, j in self.pairs_.tolist()], dtype=object
+        )
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

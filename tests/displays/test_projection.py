@@ -1,0 +1,128 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+from annealed import MELDA
+from annealed.datasets import make_gaussian_classes
+from annealed.displays import ProjectionDisplay
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+pyplot = pytest.importorskip("matplotlib.pyplot")
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    pyplot.close("all")
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = load_iris(return_X_y=True)
+    return MELDA(temperature=0.1).fit(X, y), X, y
+
+
+def test_draws_the_arrays_it_was_given():
+    projected = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
+    display = ProjectionDisplay(projected=projected, y=["b", "a", "b"], classes=["a", "b"]).plot()
+    of_a, of_b = (points.get_offsets() for points in display.points_)
+    np.testing.assert_array_equal(of_a, projected[[1]])
+    np.testing.assert_array_equal(of_b, projected[[0, 2]])
+    assert [text.get_text() for text in display.ax_.get_legend().get_texts()] == ["a", "b"]
+    assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("component 1", "component 2")
+    assert display.regions_ is None
+
+
+def test_regions_are_what_the_estimator_predicts_there(fitted):
+    """At the grid's corners and at scattered points of it, for rows that project there."""
+    model, X, y = fitted
+    display = ProjectionDisplay.from_estimator(model, X, y, grid_resolution=23)
+    points = np.stack(np.meshgrid(*display.grid), axis=-1).reshape(-1, 2)
+    predicted = model.predict(model.inverse_transform(points))
+    np.testing.assert_array_equal(model.classes_[display.regions.ravel()], predicted)
+    assert display.regions_.get_array().shape == (23, 23)
+    assert len(np.unique(display.regions)) == 3
+
+
+def test_regions_honour_the_kept_components():
+    made = make_gaussian_classes(120, 5, 5, separation=3.0, random_state=0)
+    model = MELDA(2, temperature=0.01).fit(made.X, made.y)
+    display = ProjectionDisplay.from_estimator(model, made.X, made.y, grid_resolution=9)
+    points = np.stack(np.meshgrid(*display.grid), axis=-1).reshape(-1, 2)
+    predicted = model.predict(model.inverse_transform(points))
+    np.testing.assert_array_equal(model.classes_[display.regions.ravel()], predicted)
+
+
+def test_the_grid_covers_the_rows(fitted):
+    model, X, y = fitted
+    display = ProjectionDisplay.from_estimator(model, X, y)
+    for column, axis in zip(display.projected.T, display.grid, strict=True):
+        assert axis[0] < column.min() and axis[-1] > column.max()
+
+
+def test_axes_are_named_with_their_information(fitted):
+    display = ProjectionDisplay.from_estimator(*fitted)
+    share = fitted[0].explained_information_ratio_[1]
+    assert display.ax_.get_ylabel() == f"melda1 ({share:.0%} of the information)"
+
+
+def test_two_classes_are_strips(fitted):
+    _, X, y = fitted
+    X, y = X[y > 0], np.array(["versicolor", "virginica"])[y[y > 0] - 1]
+    model = MELDA(temperature=0.1).fit(X, y)
+    display = ProjectionDisplay.from_estimator(model, X, y, grid_resolution=31)
+    for position, points in enumerate(display.points_):
+        along, across = np.asarray(points.get_offsets()).T
+        np.testing.assert_allclose(along, model.transform(X)[y == model.classes_[position], 0])
+        assert np.abs(across - position).max() < 0.5
+    predicted = model.predict(model.inverse_transform(display.grid[0][:, None]))
+    np.testing.assert_array_equal(model.classes_[display.regions], predicted)
+    assert [text.get_text() for text in display.ax_.get_yticklabels()] == ["versicolor", "virginica"]
+
+
+@pytest.mark.parametrize("n_classes", [4, 30])
+def test_of_many_components_the_first_two_are_drawn_without_regions(n_classes):
+    y = np.arange(3 * n_classes) % n_classes
+    X = np.eye(n_classes)[y] + 0.3 * np.random.RandomState(0).standard_normal((len(y), n_classes))
+    model = MELDA(temperature=0.1).fit(X, y)
+    display = ProjectionDisplay.from_estimator(model, X, y)
+    assert display.regions is None and display.regions_ is None
+    drawn = np.vstack([points.get_offsets() for points in display.points_])
+    order = np.argsort(y, kind="stable")
+    np.testing.assert_allclose(drawn, model.transform(X)[order, :2])
+    looks = {(tuple(points.get_facecolor()[0]), points.get_paths()[0].vertices.tobytes()) for points in display.points_}
+    assert len(looks) == n_classes
+    display.figure_.canvas.draw()
+
+
+def test_other_reductions_have_no_regions(fitted):
+    _, X, y = fitted
+    display = ProjectionDisplay.from_estimator(LinearDiscriminantAnalysis().fit(X, y), X, y)
+    assert display.regions is None and len(display.points_) == 3
+
+
+def test_a_reduction_without_names_or_classes():
+    reduction = SimpleNamespace(transform=lambda X: X[:, :2])
+    display = ProjectionDisplay.from_estimator(reduction, np.zeros((2, 3)), [0, 1])
+    assert display.ax_.get_xlabel() == "component 1"
+
+
+def test_rows_in_a_single_place(fitted):
+    model, X, y = fitted
+    display = ProjectionDisplay.from_estimator(model, X[:1], y[:1], grid_resolution=5)
+    display.figure_.canvas.draw()
+
+
+def test_draws_where_asked(fitted):
+    _, ax = pyplot.subplots()
+    display = ProjectionDisplay.from_estimator(*fitted, ax=ax)
+    assert display.ax_ is ax and display.figure_ is ax.figure
+
+
+def test_needs_a_transform():
+    with pytest.raises(TypeError, match="with a transform. Got 'no estimator'"):
+        ProjectionDisplay.from_estimator("no estimator", [[0.0]], [0])

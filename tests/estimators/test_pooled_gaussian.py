@@ -1,0 +1,153 @@
+"""PooledGaussian against Bayes' rule with one normal density a column, and against its invariances."""
+
+import numpy as np
+import oracles
+import pytest
+from problems import gaussian, text, two_classes, uneven_weights
+from scipy import sparse
+from scipy.stats import norm
+from sklearn.exceptions import NotFittedError
+
+from annealed import PooledGaussian
+
+TABLE = gaussian()
+TABLES = pytest.mark.parametrize("table", [TABLE, two_classes()], ids=repr)
+
+
+def bayes(X, y, X_new, prior, weight=None):
+    """Posterior by a loop over rows, classes and columns."""
+    means = oracles.class_means(X, y, weight)
+    spread = np.sqrt(np.diag(oracles.pooled_covariance(X, y, weight)))
+    posterior = []
+    for row in X_new:
+        joint = []
+        for own_prior, own_mean in zip(prior, means, strict=True):
+            densities = [norm(mean, own).pdf(x) for x, mean, own in zip(row, own_mean, spread, strict=True)]
+            joint.append(own_prior * np.prod(densities))
+        posterior.append(np.array(joint) / sum(joint))
+    return np.array(posterior)
+
+
+@TABLES
+def test_empirical_priors(table):
+    model = PooledGaussian().fit(table.X, table.y)
+    counts = np.bincount(table.y) / len(table.y)
+    np.testing.assert_allclose(model.class_prior_, counts)
+    expected = bayes(table.X, table.y, table.X[:20], counts)
+    np.testing.assert_allclose(model.predict_proba(table.X[:20]), expected, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("priors", "prior"),
+    [("equal", [1 / 3, 1 / 3, 1 / 3]), ([0.2, 0.5, 0.3], [0.2, 0.5, 0.3]), ([2, 1, 1], [0.5, 0.25, 0.25])],
+)
+def test_other_priors(priors, prior):
+    model = PooledGaussian(priors=priors).fit(TABLE.X, TABLE.y)
+    np.testing.assert_allclose(model.class_prior_, prior)
+    expected = bayes(TABLE.X, TABLE.y, TABLE.X[:20], prior)
+    np.testing.assert_allclose(model.predict_proba(TABLE.X[:20]), expected, atol=1e-7)
+
+
+def test_class_of_prior_zero_is_never_predicted():
+    model = PooledGaussian(priors=[0.5, 0.5, 0.0]).fit(TABLE.X, TABLE.y)
+    np.testing.assert_array_equal(model.predict_proba(TABLE.X)[:, 2], 0)
+    assert set(model.predict(TABLE.X)) == {0, 1}
+
+
+@TABLES
+def test_predictions_agree_with_each_other(table):
+    names = np.array(["rose", "lily", "iris"])[: table.n_classes]
+    model = PooledGaussian().fit(table.X, names[table.y])
+    posterior = model.predict_proba(table.X)
+    np.testing.assert_allclose(np.exp(model.predict_log_proba(table.X)), posterior, atol=1e-12)
+    np.testing.assert_array_equal(model.predict(table.X), np.sort(names)[posterior.argmax(axis=1)])
+    scores = model.decision_function(table.X)
+    if table.n_classes == 2:
+        np.testing.assert_allclose(scores, np.log(posterior[:, 1] / posterior[:, 0]), atol=1e-8)
+    else:
+        np.testing.assert_allclose(oracles.posterior(scores, 1.0), posterior, atol=1e-12)
+
+
+def test_columns_that_are_apart_within_classes_make_it_linear_discriminant_analysis():
+    y = np.repeat([0, 1, 2], [8, 4, 12])
+    corners = np.array([[1.0, 2.0], [1.0, -2.0], [-1.0, 2.0], [-1.0, -2.0]])
+    X = np.tile(corners, (6, 1)) + np.array([[0.0, 0.0], [1.0, 1.0], [2.0, -3.0]])[y]
+    prior = np.bincount(y) / len(y)
+    model = PooledGaussian().fit(X, y)
+    np.testing.assert_allclose(model.variance_, [1, 4], rtol=1e-7)
+    np.testing.assert_allclose(model.predict_proba(X), oracles.lda_posterior(X, y, X, prior), atol=1e-7)
+
+
+def test_weights():
+    weight = uneven_weights(len(TABLE.y), 1).ravel()
+    model = PooledGaussian().fit(TABLE.X, TABLE.y, weight)
+    prior = np.bincount(TABLE.y, weight) / weight.sum()
+    np.testing.assert_allclose(model.means_, oracles.class_means(TABLE.X, TABLE.y, weight), rtol=1e-10)
+    expected = bayes(TABLE.X, TABLE.y, TABLE.X[:20], prior, weight)
+    np.testing.assert_allclose(model.predict_proba(TABLE.X[:20]), expected, atol=1e-7)
+
+
+def test_weight_two_is_the_row_twice_and_weight_zero_no_row():
+    weight = np.arange(len(TABLE.y)) % 3
+    weighted = PooledGaussian().fit(TABLE.X, TABLE.y, weight)
+    repeated = np.repeat(np.arange(len(TABLE.y)), weight)
+    counted = PooledGaussian().fit(TABLE.X[repeated], TABLE.y[repeated])
+    np.testing.assert_allclose(weighted.predict_proba(TABLE.X), counted.predict_proba(TABLE.X), atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array, sparse.csc_array])
+def test_sparse_equals_dense(kind):
+    table = text(kind)
+    words = table.X.toarray()
+    model, dense = PooledGaussian().fit(table.X, table.y), PooledGaussian().fit(words, table.y)
+    np.testing.assert_allclose(model.variance_, dense.variance_, rtol=1e-10)
+    np.testing.assert_allclose(model.predict_proba(table.X), dense.predict_proba(words), atol=1e-10)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1000.0])
+def test_constant_column_changes_nothing(value):
+    X = np.column_stack([TABLE.X, np.full(len(TABLE.y), value)])
+    posterior = PooledGaussian().fit(X, TABLE.y).predict_proba(X)
+    np.testing.assert_allclose(posterior, PooledGaussian().fit(TABLE.X, TABLE.y).predict_proba(TABLE.X), atol=1e-6)
+
+
+@pytest.mark.parametrize("shift", [-3.0, 1e3, 1e6])
+def test_shift_changes_nothing(shift):
+    posterior = PooledGaussian().fit(TABLE.X + shift, TABLE.y).predict_proba(TABLE.X + shift)
+    np.testing.assert_allclose(posterior, PooledGaussian().fit(TABLE.X, TABLE.y).predict_proba(TABLE.X), atol=1e-6)
+
+
+def test_nothing_but_constant_columns_leaves_the_prior():
+    X, y = np.ones((10, 2)), np.repeat([0, 1], [7, 3])
+    np.testing.assert_allclose(PooledGaussian().fit(X, y).predict_proba(X), np.tile([0.7, 0.3], (10, 1)))
+
+
+def test_one_row_a_class():
+    X, y = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), np.arange(3)
+    model = PooledGaussian().fit(X, y)
+    assert np.isfinite(model.predict_proba(X)).all()
+    np.testing.assert_array_equal(model.predict(X), y)
+
+
+@pytest.mark.parametrize(
+    ("priors", "message"),
+    [
+        ("flat", "priors must be .* Got 'flat'"),
+        ([0.5, 0.5], "one number of at least 0 for each of 3 classes"),
+        ([0.5, 0.7, -0.2], "one number of at least 0 for each of 3 classes"),
+        ([0, 0, 0], "one number of at least 0 for each of 3 classes"),
+    ],
+)
+def test_bad_priors(priors, message):
+    with pytest.raises(ValueError, match=message):
+        PooledGaussian(priors=priors).fit(TABLE.X, TABLE.y)
+
+
+def test_bad_weights():
+    with pytest.raises(ValueError, match="must not be negative. Got -1.0 at row 0"):
+        PooledGaussian().fit(TABLE.X, TABLE.y, -np.ones(len(TABLE.y)))
+
+
+def test_before_fit():
+    with pytest.raises(NotFittedError):
+        PooledGaussian().predict(TABLE.X)

@@ -1,0 +1,201 @@
+"""Table 2 of Keysers and Ney: the numbers as printed, the comparison, and the cells that need no choice."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.neighbors import KNeighborsClassifier
+
+pytest.importorskip("matplotlib")
+
+from annealed import PooledGaussian
+from annealed.datasets import make_gaussian_classes
+from experiments import melda_table2
+from experiments.__main__ import main, parse
+from experiments.corpora import READERS, TABLE1, Corpus, load_corpus
+from experiments.melda_table2 import ANNEALED, CLASSIFIERS, PUBLISHED, REDUCTIONS, read_cells
+from experiments.registry import EXPERIMENTS
+
+PLACES = list(product((*REDUCTIONS, ANNEALED), CLASSIFIERS, TABLE1))
+
+
+@pytest.fixture
+def published():
+    return read_cells(PUBLISHED)
+
+
+@pytest.fixture
+def equal_to_the_paper(published):
+    """Made-up results: the paper's own, and a block of ours as good as its MELDA or LDA."""
+    block = {
+        (ANNEALED, classifier, name): min(published["LDA", classifier, name], published["MELDA", classifier, name])
+        for classifier, name in product(CLASSIFIERS, TABLE1)
+    }
+    return published | block
+
+
+# --- the published numbers --------------------------------------------------------------------------
+
+
+def test_every_cell_is_there(published):
+    assert set(published) == set(product(REDUCTIONS, CLASSIFIERS, TABLE1))
+
+
+@pytest.mark.parametrize(
+    ("reduction", "classifier", "name", "error"),
+    [
+        ("NONE", "SG", "MONK", 28.5),
+        ("NONE", "NN", "DNA2", 33.1),
+        ("NONE", "ME", "LETTER2", 9.5),
+        ("LDA", "SG", "DNA2", 52.4),
+        ("LDA", "NN", "USPS2", 22.9),
+        ("LDA", "ME", "DNA", 4.4),
+        ("MELDA", "SG", "LETTER2", 42.0),
+        ("MELDA", "NN", "USPS", 14.7),
+        ("MELDA", "ME", "USPS2", 7.2),
+    ],
+)
+def test_cells_are_as_printed(published, reduction, classifier, name, error):
+    assert published[reduction, classifier, name] == error
+
+
+def test_melda_keeps_the_log_linear_model(published):
+    """As the paper finds: its rows of ME without reduction and after MELDA are the same."""
+    assert all(published["NONE", "ME", name] == published["MELDA", "ME", name] for name in TABLE1)
+
+
+# --- the comparison ---------------------------------------------------------------------------------
+
+
+def test_results_like_the_papers_have_no_mark(equal_to_the_paper, published):
+    text = "\n".join(melda_table2.table_lines(equal_to_the_paper, published))
+    assert text.count("*") == 1  # the legend
+    assert "in 21 of 21 cells with LDA as published, in 21 with LDA as measured here" in text
+    assert all(name in text for name in TABLE1)
+
+
+@pytest.mark.parametrize(
+    ("reduction", "difference", "is_reproduced"),
+    [
+        ("NONE", 1.0, True),
+        ("NONE", 1.1, False),
+        ("LDA", -1.1, False),
+        ("MELDA", 1.5, True),
+        ("MELDA", 1.6, False),
+        ("MELDA", -9.0, True),
+    ],
+)
+def test_what_is_reproduced(reduction, difference, is_reproduced):
+    assert melda_table2.is_reproduced(20.0 + difference, 20.0, reduction) == is_reproduced
+
+
+def test_a_missed_cell_is_marked_and_explained(equal_to_the_paper, published, monkeypatch):
+    place = ("LDA", "NN", "USPS")
+    monkeypatch.setitem(melda_table2.REMARKS, place, "the moon was full")
+    text = "\n".join(melda_table2.table_lines(equal_to_the_paper | {place: 15.04}, published))
+    assert "15.0 (10.9)*" in text
+    assert "LDA NN USPS: the moon was full" in text
+    unexplained = ("NONE", "NN", "USPS")
+    text = "\n".join(melda_table2.table_lines(equal_to_the_paper | {unexplained: 15.04}, published))
+    assert "NONE NN USPS: unexplained" in text
+
+
+def test_wins_compare_cells_as_printed(equal_to_the_paper, published):
+    place = (ANNEALED, "NN", "DNA")
+    goal = equal_to_the_paper[place]
+    assert melda_table2.wins(equal_to_the_paper | {place: goal + 0.04}, published, published) == 21
+    assert melda_table2.wins(equal_to_the_paper | {place: goal + 0.06}, published, published) == 20
+
+
+def test_remarks_are_about_cells():
+    assert set(melda_table2.REMARKS) <= set(PLACES)
+
+
+# --- a run ------------------------------------------------------------------------------------------
+
+
+def made_corpus(name="MONK"):
+    made = make_gaussian_classes(90, 4, 3, separation=4.0, random_state=0)
+    return Corpus(name, made.X[:60], made.y[:60], made.X[60:], made.y[60:])
+
+
+def test_every_cell_of_a_corpus_is_measured():
+    cells = melda_table2.measure(made_corpus())
+    assert set(cells) == {place for place in PLACES if place[2] == "MONK"}
+    assert all(0 <= error <= 50 for error in cells.values())
+    assert cells["NONE", "ME", "MONK"] == cells["MELDA", "ME", "MONK"]
+
+
+def test_cells_survive_their_file(tmp_path, equal_to_the_paper):
+    melda_table2.write_cells(equal_to_the_paper, tmp_path / "new" / "cells.csv")
+    assert read_cells(tmp_path / "new" / "cells.csv") == equal_to_the_paper
+
+
+def test_a_run_prints_stores_draws_and_resumes(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(melda_table2, "load_corpus", made_corpus)
+    arguments = ["melda-table2", "--corpora", "MONK", "DNA", "--results", str(tmp_path)]
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert ANNEALED in printed and "of 6 cells" in printed
+    assert (tmp_path / melda_table2.FIGURE).stat().st_size > 0
+    assert len(read_cells(tmp_path / "melda_table2.csv")) == 2 * 12
+
+    monkeypatch.setattr(melda_table2, "measure", None)
+    main([*arguments, "--resume"])
+    assert "DNA: measured before" in capsys.readouterr().out
+
+
+def test_absent_data_are_skipped_with_their_reason(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("ANNEALED_DATA", str(tmp_path))
+    assert main(["melda-table2", "--results", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("skipped, there is no") == len(TABLE1)
+
+
+def test_names_are_checked():
+    with pytest.raises(SystemExit, match="there is no corpus IRIS. Choose among: MONK,"):
+        melda_table2.chosen_corpora(["IRIS"])
+    assert melda_table2.chosen_corpora(None) == list(TABLE1) == list(READERS)
+    with pytest.raises(SystemExit):
+        parse(["no-such-table"])
+
+
+def test_every_experiment_says_what_it_is():
+    assert all(module.TITLE and callable(module.run) for module in EXPERIMENTS.values())
+
+
+# --- cells that need no choice: real data, skipped without ------------------------------------------
+
+
+def load(name):
+    try:
+        return load_corpus(name)
+    except OSError as error:
+        pytest.skip(str(error))
+
+
+def printed_error(classifier, corpus):
+    return round(100 * np.mean(melda_table2.prediction(classifier, corpus) != corpus.y_test), 1)
+
+
+@pytest.mark.parametrize("name", ["MONK", "MONK2", "DNA", "USPS"])
+def test_unreduced_single_gaussian_and_neighbour_match_to_the_digit(name, published):
+    corpus = load(name)
+    assert printed_error(PooledGaussian(priors="equal"), corpus) == published["NONE", "SG", name]
+    assert printed_error(KNeighborsClassifier(1, algorithm="brute"), corpus) == published["NONE", "NN", name]
+
+
+@pytest.mark.slow
+def test_neighbourhood_of_usps2_matches_to_the_digit(published):
+    corpus = load("USPS2")
+    assert printed_error(PooledGaussian(priors="equal"), corpus) == published["NONE", "SG", "USPS2"]
+
+
+def test_lda_matches_to_the_digit_where_columns_are_independent(published):
+    dna, usps = load("DNA"), load("USPS")
+    dna, usps = (
+        own.mapped(LinearDiscriminantAnalysis().fit(own.X_train, own.y_train).transform) for own in (dna, usps)
+    )
+    assert printed_error(PooledGaussian(priors="equal"), dna) == published["LDA", "SG", "DNA"]
+    assert printed_error(KNeighborsClassifier(1, algorithm="brute"), dna) == published["LDA", "NN", "DNA"]
+    assert printed_error(PooledGaussian(priors="equal"), usps) == published["LDA", "SG", "USPS"]
