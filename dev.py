@@ -134,6 +134,10 @@ def bench(arguments: list[str]) -> int:
     return run("-m", "benchmarks", *arguments)
 
 
+def reproduce(arguments: list[str]) -> int:
+    return run("-m", "experiments", *arguments)
+
+
 class Verb(NamedTuple):
     run: Callable[[list[str]], int]
     extras: frozenset[str]
@@ -146,11 +150,12 @@ VERBS = {
     "check": Verb(check, frozenset({"check"}), "lint, formatting and types; arguments are paths"),
     "build": Verb(build, frozenset({"build"}), "build the wheel and try it alone in a fresh environment"),
     "bench": Verb(bench, frozenset({"bench"}), "time the library beside its peers; arguments are problems and options"),
+    "reproduce": Verb(reproduce, frozenset({"plot"}), "a paper's table beside ours, such as reproduce melda-table2"),
 }
 
 
 def usage() -> str:
-    lines = [f"  {name:8} {verb.help}" for name, verb in VERBS.items()]
+    lines = [f"  {name:9} {verb.help}" for name, verb in VERBS.items()]
     return "\n".join(["usage: python dev.py VERB [arguments]", "", *lines])
 
 
