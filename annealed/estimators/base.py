@@ -55,7 +55,29 @@ class _Rows:
     classes: np.ndarray
 
 
-class AnnealedClassifier(ClassifierMixin, BaseEstimator):
+class LogitsMixin(ClassifierMixin):
+    """A classifier whose posterior is the Gibbs distribution (7) of `_logits(X)`, (n_samples, n_classes)."""
+
+    def decision_function(self, X):
+        """Logits of the posterior: (n_samples, n_classes), or for two classes (n_samples,) of the second."""
+        logits = self._logits(X)
+        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
+
+    def predict_proba(self, X):
+        """The Gibbs posterior (eq. 7), (n_samples, n_classes)."""
+        return gibbs.posterior(self._logits(X))
+
+    def predict_log_proba(self, X):
+        """Logarithm of the posterior, (n_samples, n_classes)."""
+        return gibbs.log_posterior(self._logits(X))
+
+    def predict(self, X):
+        """The class of the largest score (eq. 1)."""
+        best = np.argmax(self._logits(X), axis=1)
+        return self.classes_[best]
+
+
+class AnnealedClassifier(LogitsMixin, BaseEstimator):
     """Annealed discriminant analysis with any family of discriminant functions.
 
     The scores g_j(x) of a family become a Gibbs posterior (eq. 7) at a temperature T; the free energy (eq. 9) is
@@ -442,24 +464,6 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse=self._accept_sparse(), dtype=DTYPES, reset=False)
         return self.posterior_scale_ * self._form.logits(X, self._arrays, self.temperature_)
-
-    def decision_function(self, X):
-        """Logits of the posterior: (n_samples, n_classes), or for two classes (n_samples,) of the second."""
-        logits = self._logits(X)
-        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
-
-    def predict_proba(self, X):
-        """The Gibbs posterior (eq. 7), (n_samples, n_classes)."""
-        return gibbs.posterior(self._logits(X))
-
-    def predict_log_proba(self, X):
-        """Logarithm of the posterior, (n_samples, n_classes)."""
-        return gibbs.log_posterior(self._logits(X))
-
-    def predict(self, X):
-        """The class of the largest score (eq. 1)."""
-        best = np.argmax(self._logits(X), axis=1)
-        return self.classes_[best]
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from annealed.estimators.base import DTYPES, check_weight
-from annealed.objectives import gibbs
+from annealed.estimators.base import DTYPES, LogitsMixin, check_weight
 
 
-class PooledGaussian(ClassifierMixin, BaseEstimator):
+class PooledGaussian(LogitsMixin, BaseEstimator):
     """Gaussian classes whose diagonal covariance is pooled: linear boundaries, no matrix to invert.
 
     Parameters
@@ -90,6 +89,7 @@ class PooledGaussian(ClassifierMixin, BaseEstimator):
         return prior / prior.sum()
 
     def _logits(self, X):
+        """Logits of the posterior, (n_samples, n_classes)."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
         means = self.means_ - self._center
@@ -98,24 +98,6 @@ class PooledGaussian(ClassifierMixin, BaseEstimator):
             bias = np.log(self.class_prior_) - 0.5 * np.sum(coef * means, axis=1)
         rows = X if sparse.issparse(X) else X - self._center  # about the middle, where nothing cancels
         return np.asarray(rows @ coef.T) + bias
-
-    def decision_function(self, X):
-        """Logits of the posterior: (n_samples, n_classes), or for two classes (n_samples,) of the second."""
-        logits = self._logits(X)
-        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
-
-    def predict_proba(self, X):
-        """The posterior, (n_samples, n_classes)."""
-        return gibbs.posterior(self._logits(X))
-
-    def predict_log_proba(self, X):
-        """Logarithm of the posterior, (n_samples, n_classes)."""
-        return gibbs.log_posterior(self._logits(X))
-
-    def predict(self, X):
-        """The class of the largest posterior."""
-        best = np.argmax(self._logits(X), axis=1)
-        return self.classes_[best]
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
