@@ -4,7 +4,9 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.metrics import euclidean_distances
 from sklearn.neighbors import KNeighborsClassifier
 
 pytest.importorskip("matplotlib")
@@ -125,6 +127,31 @@ def test_every_cell_of_a_corpus_is_measured():
     assert set(cells) == {place for place in PLACES if place[2] == "MONK"}
     assert all(0 <= error <= 50 for error in cells.values())
     assert cells["NONE", "ME", "MONK"] == cells["MELDA", "ME", "MONK"]
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+def test_the_span_of_rows_keeps_their_distances(make):
+    made = make_gaussian_classes(8, 20, 2, random_state=0)
+    rank_five = made.X[:, :5] @ made.X[:5]
+    corpus = Corpus("made", make(rank_five[:6]), made.y[:6], make(rank_five[6:]), made.y[6:])
+    spanned = melda_table2.in_row_span(corpus)
+    assert spanned.X_train.shape == (6, 5)
+    np.testing.assert_allclose(
+        euclidean_distances(spanned.X_train, spanned.X_test),
+        euclidean_distances(rank_five[:6], rank_five[6:]),
+        rtol=1e-6,
+    )
+
+
+def test_the_span_of_means_holds_all_directions_of_lda():
+    corpus = made_corpus()
+    short = melda_table2.in_mean_span(corpus)
+    assert short.X_train.shape == (60, 2)
+    direct, shorter = (
+        own.mapped(LinearDiscriminantAnalysis().fit(own.X_train, own.y_train).transform) for own in (corpus, short)
+    )
+    signs = np.sign(np.sum(direct.X_test * shorter.X_test, axis=0))
+    np.testing.assert_allclose(shorter.X_test * signs, direct.X_test, rtol=1e-6, atol=1e-8)
 
 
 def test_cells_survive_their_file(tmp_path, equal_to_the_paper):
