@@ -107,7 +107,6 @@ class _Walk:
         self.nodes: list[Step] = []
         self.fillings: list[Step] = []
         self.waiting: list[tuple[float, bool]] = []  # temperatures to fill, and whether to keep them in any case
-        self.recent: list[tuple[float, np.ndarray]] = []
 
     def steps(self) -> list[Step]:
         return sorted([*self.nodes, *self.fillings], key=lambda step: -step.temperature)
@@ -121,9 +120,8 @@ class _Walk:
     def visit(self, temperature, fills_gaps):
         """Solve and validate every fit; fill what now has nodes enough around it."""
         began = perf_counter()
-        start = _predict(self.problem, self.recent, temperature)
+        start = _predict(self.problem, self.nodes[-3:], temperature)
         solution = self.solver.minimize(self.problem, start, temperature, **self.options)
-        self.recent = [*self.recent, (temperature, solution.parameters)][-3:]
         judgement = self.judge.judge(self.problem, solution.parameters, temperature)
         self.nodes.append(self._record(temperature, solution, judgement, began, is_node=True))
         if fills_gaps and len(self.nodes) > 1:
@@ -164,13 +162,13 @@ class _Walk:
         )
 
 
-def _predict(problem: Problem, recent, temperature):
+def _predict(problem: Problem, recent: list[Step], temperature):
     """Where the next minimum should lie: the last three carried along a parabola in log temperature."""
     if not recent:
         return problem.start(temperature)
     known = recent if problem.extrapolates else recent[-1:]
-    carried = [problem.carry(parameters, own, temperature) for own, parameters in known]
-    places = np.log([own for own, _ in known])
+    carried = [problem.carry(node.parameters, node.temperature, temperature) for node in known]
+    places = np.log([node.temperature for node in known])
     target = np.log(temperature)
     if len(known) < 3 or places[-1] - target > 2 * (places[-2] - places[-1]):
         return carried[-1]

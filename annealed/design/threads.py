@@ -1,6 +1,7 @@
 """Threads over row blocks, one BLAS thread each: softmax and sparse products then use every core too.
 
-Sums are added in the order of the blocks, whichever thread made them: results do not depend on the number of threads.
+Sums are added in the order of the blocks, whichever thread made them: they do not depend on the number of threads. BLAS
+gets all threads for single factorizations only, whose rounding may.
 """
 
 from __future__ import annotations

@@ -50,6 +50,11 @@ class Inspection:
     entropy: float
 
 
+def look_at(logits, labels, weight, scale):
+    """An inspection's numbers over some rows: spoken loss and entropy, summed with their weights."""
+    return weight @ gibbs.negative_log_likelihood(scale * logits, labels), weight @ gibbs.entropy(logits)
+
+
 class Objective(BaseEstimator, ABC):
     """A family of discriminant functions with its settings.
 
@@ -261,14 +266,12 @@ class SmoothProblem(Problem):
 
         def kernel(block):
             weight = block.weight[:, 0]
-            numbers = [
-                gibbs.loss_and_entropy(self.block_logits(block, state)[:, 0], block.labels, scale)
-                for state, scale in zip(states, scales, strict=True)
-            ]
-            return (np.array([[weight @ number for number in own] for own in numbers]),)
+            seen = [self.block_logits(block, state)[:, 0] for state in states]
+            numbers = [look_at(logits, block.labels, weight, scale) for logits, scale in zip(seen, scales, strict=True)]
+            return (np.array(numbers),)
 
         (numbers,) = design.sum_rows(kernel, slice(0, 1))
-        return [Inspection(*map(float, own)) for own in numbers]
+        return [Inspection(*own) for own in numbers.tolist()]
 
     def hot_temperature(self) -> float:
         """A temperature at which every posterior is near the prior: the fit's first response gives tiny logits."""

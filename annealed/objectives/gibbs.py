@@ -25,8 +25,11 @@ def posterior(logits):
 
 def entropy(logits):
     """Shannon entropy of (7), over the last axis."""
-    log_p = log_posterior(logits)
-    return -np.sum(np.exp(log_p) * log_p, axis=-1)
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    weights = np.exp(shifted)
+    total = weights.sum(axis=-1)
+    weights *= shifted
+    return np.log(total) - weights.sum(axis=-1) / total
 
 
 def negative_log_likelihood(logits, labels):
@@ -37,16 +40,6 @@ def negative_log_likelihood(logits, labels):
     shifted = logits - logits.max(axis=-1, keepdims=True)
     true = shifted[np.arange(len(labels)), ..., labels]
     return np.log(np.exp(shifted, out=shifted).sum(axis=-1)) - true
-
-
-def loss_and_entropy(logits, labels, scale):
-    """Negative log-likelihood with the logits times `scale`, and the entropy without it, each (n_rows,)."""
-    spoken = negative_log_likelihood(scale * logits, labels)
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    weights = np.exp(shifted)
-    total = weights.sum(axis=-1)
-    weights *= shifted
-    return spoken, np.log(total) - weights.sum(axis=-1) / total
 
 
 def loss_and_residual(logits, labels):

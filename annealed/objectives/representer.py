@@ -16,8 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from annealed.design.row_products import RowProducts
-from annealed.objectives import gibbs
-from annealed.objectives.base import Inspection, Problem
+from annealed.objectives.base import Inspection, Problem, look_at
 from annealed.objectives.leave_one_out import leave_out
 from annealed.objectives.linear import PenalizedLinearProblem
 
@@ -80,8 +79,8 @@ class RepresenterProblem(Problem):
 
     def inspect(self, points):
         weight, labels = self.design.weight[:, 0], self.design.labels
-        numbers = [gibbs.loss_and_entropy(self._logits(own), labels, scale) for own, _, scale in points]
-        return [Inspection(float(weight @ spoken), float(weight @ entropy)) for spoken, entropy in numbers]
+        numbers = [look_at(self._logits(own), labels, weight, scale) for own, _, scale in points]
+        return [Inspection(float(spoken), float(entropy)) for spoken, entropy in numbers]
 
     def report(self, parameters, temperature, fits=slice(None)):
         alpha, _, intercept = self.split(parameters)

@@ -24,7 +24,7 @@ from annealed.solvers.base import (
 
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-10
-SMALLEST_QUICK_PAIR = 1e-5
+SMALLEST_QUICK_PAIR = 1e-5  # relative fall promised by a step in single precision whose gradient change is kept
 QUICK_DECREMENT = 1e-7  # relative: steps in single precision are taken down to this
 LEAST_PATIENCE = 1.0  # passes of the whole stack before a better preconditioner is asked for
 
@@ -56,7 +56,7 @@ class LBFGS(Solver):
         state = (problem, solution, temperature, tol, memory)
         if problem.has_quick_rows and not final_only:
             _Search(*state, [0], quick=True).run(max_iter)
-        _Search(*state, [0]).run(max_iter)
+        _Search(*state, [0]).run(max_iter - solution.n_iter[0])
         if problem.n_fits > 1 and not final_only:
             folds = np.arange(1, problem.n_fits)
             if problem.fits_are_alike:
