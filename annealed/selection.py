@@ -18,12 +18,14 @@ import numpy as np
 from sklearn.model_selection import StratifiedKFold, check_cv
 
 from annealed.design.threads import map_in_order
+from annealed.interpolation import lagrange
 from annealed.objectives import NO_PICKS, Picks, gibbs
 from annealed.path import Judgement
 
 DEFAULT_FOLDS = 5
 SCALE_PRIOR = 2.0  # weight of s^2 / n_rows: how firmly the posterior scale is held to one
 SCALE_ROWS = 20_000  # rows of a part, in threads
+WIDEST_GUESS = 0.5  # beyond the logarithms of scales found at other temperatures, where a next search may begin
 SCALE_STEP = 1e-3  # a Newton step shorter than this is the last: what is left is its square
 HIGH_LEVERAGE = 0.5  # of a row on its own scores, above which one Newton step does not stand for leaving it out
 MOST_HIGH_LEVERAGE = 0.05  # share of such rows up to which leave-one-out is trusted
@@ -59,19 +61,29 @@ class HeldOut:
     calibrate: bool = True
     X: object = None
     score_point: Callable | None = None
-    _log_scale: float = field(default=0.0, init=False)
+    _log_scales: dict[float, float] = field(default_factory=dict, init=False)  # found so far, by log temperature
 
     def judge(self, problem, parameters, temperature):
         logits = self._logits(problem, parameters, temperature)
         scale = 1.0
         if self.calibrate:
-            self._log_scale = posterior_log_scale(logits, self.labels, self.weight, self._log_scale)
-            scale = float(np.exp(self._log_scale))
+            place = float(np.log(temperature))
+            log_scale = posterior_log_scale(logits, self.labels, self.weight, self._likely_log_scale(place))
+            self._log_scales[place] = log_scale
+            scale = float(np.exp(log_scale))
         if self.score_point is not None:
             scores, train_score = self.score_point(problem, parameters, temperature, scale)
             return Judgement(np.asarray(scores, dtype=float), scale, train_score)
         losses = gibbs.negative_log_likelihood(scale * logits, self.labels)
         return Judgement(-self._fold_means(losses), scale)
+
+    def _likely_log_scale(self, place):
+        """By the parabola through the nearest temperatures judged, held to the range around theirs."""
+        known = sorted(self._log_scales, key=lambda other: abs(other - place))[:3]
+        if place in known or not known:
+            return self._log_scales.get(place, 0.0)
+        near = [self._log_scales[other] for other in known]
+        return float(np.clip(lagrange(known, place) @ near, min(near) - WIDEST_GUESS, max(near) + WIDEST_GUESS))
 
     def _logits(self, problem, parameters, temperature):
         """Those of the picked rows, or of a validation set under the final fit."""
@@ -137,8 +149,8 @@ def posterior_log_scale(logits, labels, weight, start=0.0) -> float:
 def _scaled_moments(scale, deviation, share):
     """Loss, and mean and variance of the logits' deviation from the true one under the posterior, over rows."""
     shifted = scale * deviation
-    top = shifted.max(axis=1)
-    shifted -= top[:, None]
+    top = shifted.max(axis=1) if shifted.max(initial=0) > gibbs.LARGEST_EXPONENT[shifted.dtype.type] else 0.0
+    shifted -= np.asarray(top)[..., None]
     weights = np.exp(shifted, out=shifted)
     total = weights.sum(axis=1)
     weighted = weights * deviation

@@ -1,27 +1,48 @@
-"""Rows of a NumPy array (or memory map). A block is centred and widened to float64 in a buffer of its own."""
+"""Rows of a NumPy array (or memory map), in blocks.
+
+Products take rows of float64 as they lie and correct the small result for the centre, unless the centre is so far out
+that digits would be lost; everything else sees a block centred and widened to float64 in a buffer of its own.
+"""
 
 from __future__ import annotations
+
+from functools import cached_property
 
 import numpy as np
 
 from annealed.design.base import BLOCK_BYTES, Block, Design
 from annealed.design.coordinates import Coordinates
 
+FARTHEST_CENTER = 2.0  # mean distances of a column from it: products of rows as they lie then lose a bit or two
+SPREAD_ROWS = 1000  # rows that tell that distance well enough
+
 
 class DenseBlock(Block):
-    def __init__(self, values, rows, labels, weight):
+    """`values` are the centred rows; `raw` those before `center` was subtracted, where `center` is given."""
+
+    def __init__(self, raw, rows, labels, weight, center=None):
         super().__init__(rows, labels, weight)
-        self.values = values  # centred, float64
+        self.raw, self.center = raw, center
+
+    @cached_property
+    def values(self):
+        return self.raw if self.center is None else self.raw - self.center
 
     def product(self, coef):
         """Rows lie innermost in memory: sums and maxima over classes then run along whole vectors of rows."""
         n_fits, n_classes, n_features = coef.shape
-        scores = coef.reshape(-1, n_features) @ self.values.T
+        flat = coef.reshape(-1, n_features)
+        scores = flat @ self.raw.T
+        if self.center is not None:
+            scores -= (flat @ self.center)[:, None]
         return scores.reshape(n_fits, n_classes, -1).transpose(2, 0, 1)
 
     def transposed_product(self, residual):
         n_rows, n_fits, n_classes = residual.shape
-        sums = residual.transpose(1, 2, 0).reshape(-1, n_rows) @ self.values
+        flat = residual.transpose(1, 2, 0).reshape(-1, n_rows)
+        sums = flat @ self.raw
+        if self.center is not None:
+            sums -= flat.sum(axis=1)[:, None] * self.center
         return sums.reshape(n_fits, n_classes, -1)
 
     def rows_as_array(self):
@@ -51,9 +72,22 @@ class DenseBlock(Block):
 
 
 class DenseDesign(Design):
+    @cached_property
+    def _center_is_near(self) -> bool:
+        if not (isinstance(self.X, np.ndarray) and self.X.dtype == np.float64):
+            return False
+        distance = np.abs(self.X[:: max(1, self.n_rows // SPREAD_ROWS)] - self.center).mean(axis=0)
+        return bool(np.all(np.abs(self.center) <= FARTHEST_CENTER * distance))
+
+    def centered(self, center):
+        other = super().centered(center)
+        other.__dict__.pop("_center_is_near", None)
+        return other
+
     def _block(self, rows, labels, weight):
-        values = np.subtract(self.X[rows], self.center, dtype=np.float64)
-        return DenseBlock(values, rows, labels, weight)
+        if self._center_is_near:
+            return DenseBlock(self.X[rows], rows, labels, weight, self.center)
+        return DenseBlock(np.subtract(self.X[rows], self.center, dtype=np.float64), rows, labels, weight)
 
     def row_gram(self, scale):
         gram = np.zeros((self.n_rows, self.n_rows))

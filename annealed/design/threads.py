@@ -15,6 +15,8 @@ from functools import cache
 from joblib import cpu_count
 from threadpoolctl import ThreadpoolController
 
+SMALLEST_SHARED = 1500
+
 _n_threads: ContextVar[int] = ContextVar("n_threads", default=1)
 
 
@@ -46,8 +48,14 @@ def threads_over_blocks() -> Iterator[None]:
 
 
 @contextmanager
-def blas_threads() -> Iterator[None]:
-    """Inside `threads_over_blocks`: all threads to BLAS, for a factorization that blocks of rows cannot share."""
+def blas_threads(size: int) -> Iterator[None]:
+    """Inside `threads_over_blocks`: all threads to BLAS, for a factorization that blocks of rows cannot share.
+
+    On a busy machine threads that wait for each other cost far more than they bring to a matrix of small `size`.
+    """
+    if size < SMALLEST_SHARED:
+        yield
+        return
     with _controller().limit(limits=_n_threads.get(), user_api="blas"):
         yield
 

@@ -90,8 +90,7 @@ class LearnedCurvature:
         solved, vectors : (n_fits, n_scores, width); strength : penalty on each coefficient
         """
         if self._factored is None or self._is_stale(self._factored[0], strength):
-            with blas_threads():
-                self._factored = strength, self._factor(strength)
+            self._factored = strength, self._factor(strength)
         leading = self.sample.leading
         balance, factor = self._factored[1]
         flat = vectors[..., leading].reshape(len(vectors), -1) * balance
@@ -121,7 +120,8 @@ class LearnedCurvature:
         for ridge in RIDGES[self.sample.dtype]:
             np.fill_diagonal(balanced, 1 + ridge)
             try:
-                return balance, linalg.cho_factor(balanced, lower=True, check_finite=False)
+                with blas_threads(len(balanced)):
+                    return balance, linalg.cho_factor(balanced, lower=True, check_finite=False)
             except linalg.LinAlgError:  # rounding has made it indefinite
                 continue
         raise AssertionError("a matrix of positive curvatures with a whole ridge has a factor")

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+LARGEST_EXPONENT = {np.float32: 80.0, np.float64: 700.0}  # whose exponential, summed over classes, is still finite
+
 
 def log_posterior(logits):
     """Logarithm of (7) over the last axis."""
@@ -46,16 +48,21 @@ def loss_and_residual(logits, labels):
     """Negative log-likelihood (n_rows, n_fits) and `posterior - targets` (15), overwriting `logits`.
 
     The true class's residual is formed as minus the sum of the others, and its loss by log1p of what the others
-    add, so that both keep their digits on rows that are all but certain, in single precision too.
+    add, so that both keep their digits on rows that are all but certain, in single precision too. Logits are taken
+    relative to the true one; only where that would overflow, relative to the largest.
     """
     rows = np.arange(len(labels))
-    logits -= logits.max(axis=-1, keepdims=True)
-    true = logits[rows, :, labels]
+    true = np.asfortranarray(logits[rows, :, labels])  # rows innermost in memory, as the logits of a block are
+    logits -= true[..., None]
+    shift = np.zeros(1, logits.dtype)
+    if logits.max(initial=0) > LARGEST_EXPONENT[logits.dtype.type]:
+        shift = np.maximum(logits.max(axis=-1), 0)
+        logits -= shift[..., None]
     np.exp(logits, out=logits)
     logits[rows, :, labels] = 0
     others = logits.sum(axis=-1)
-    excess = others + np.expm1(true)  # the partition sum less one
-    loss = np.log1p(excess) - true
+    excess = others + np.expm1(-shift)  # the partition sum less one
+    loss = np.log1p(excess) + shift
     share = 1 / (1 + excess)
     logits *= share[..., None]
     logits[rows, :, labels] = -others * share

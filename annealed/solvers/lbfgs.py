@@ -80,8 +80,7 @@ class _Search:
         self.fits = self.active = np.asarray(fits)
         self.value[fits], self.gradient[fits], self.loss_gradient[fits] = self._objective(self.x[fits], self.fits)
         solution.converged[fits] = False
-        self._new_directions(self.active)
-        self._retire(self.active)
+        self._aim(self.active)
 
     def _objective(self, points, fits):
         return self.problem.objective(points, self.temperature, fits, self.quick)
@@ -98,16 +97,26 @@ class _Search:
             self.step()
         self.solution.gradient_norm[self.fits] = largest_entry(self.gradient[self.fits])
 
-    def _retire(self, fits):
-        """Mark the solved ones of these fits, which stand at accepted points with new directions."""
+    def _aim(self, fits):
+        """New directions for these fits, which stand at accepted points; solved ones are done.
+
+        What the gradient alone shows to be solved needs no direction.
+        """
+        fits = self._retire(fits, np.full(len(fits), np.inf))
+        self._new_directions(fits)
+        self._retire(fits, -0.5 * self.slope[fits])
+
+    def _retire(self, fits, decrement):
+        """Mark the solved ones of these fits; the others."""
         if not len(fits):
-            return
-        value, decrement = self.value[fits], -0.5 * self.slope[fits]
+            return fits
+        value = self.value[fits]
         solved = is_solved(self.problem, value, self.gradient[fits], self.temperature, self.tol, fits, decrement)
         if self.quick:
             solved |= decrement <= QUICK_DECREMENT * np.abs(value)
         self.solution.converged[fits[solved]] = True
         self.active = np.setdiff1d(self.active, fits[solved])
+        return fits[~solved]
 
     def step(self):
         """One pass: try every active fit's point, accept or shorten, and aim again where accepted."""
@@ -125,8 +134,7 @@ class _Search:
         self.loss_gradient[good] = loss_gradient[accepted]
         stuck = ~accepted & (self.length[fits] < SHORTEST_STEP)
         self.active = fits[~stuck]
-        self._new_directions(good)
-        self._retire(good)
+        self._aim(good)
 
     def _is_worth_a_pair(self, fits):
         """In single precision the change of gradient over a tiny step is mostly rounding."""

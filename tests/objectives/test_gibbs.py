@@ -120,8 +120,9 @@ def test_loss_and_residual_keep_their_digits_on_certain_rows():
     np.testing.assert_allclose(residual[0, 0, 0], -others, rtol=1e-12)
 
 
-def test_loss_and_residual_stay_finite_on_rows_that_are_certainly_wrong():
-    loss, residual = gibbs.loss_and_residual(np.array([[[0.0, 4000.0]]]), np.array([0]))
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_loss_and_residual_stay_finite_on_rows_that_are_certainly_wrong(dtype):
+    loss, residual = gibbs.loss_and_residual(np.array([[[0.0, 4000.0]]], dtype), np.array([0]))
     np.testing.assert_array_equal(loss, [[4000.0]])
     np.testing.assert_array_equal(residual, [[[-1.0, 1.0]]])
 
