@@ -21,6 +21,7 @@ SAMPLE_PER_PARAMETER = 6
 SMALLEST_SAMPLE = 5000
 DOUBLE_PARAMETERS = 700  # up to which the Hessian and its factor are in double precision
 RIDGES = {np.float64: (1e-12, 1e-9, 1e-6, 1.0), np.float32: (1e-6, 1e-4, 1e-2, 1.0)}  # the first that gives a factor
+SMALLEST_SPREAD = 1e-150  # whose square is a number still
 STALE = 0.3  # change of the smallest entry of the factored diagonal that asks for a new factor
 
 
@@ -45,7 +46,7 @@ class SampledRows:
         if fit_intercept:
             self.leading = np.append(self.leading, coordinates.rank)
             self.points = np.column_stack([self.points, np.ones(len(weight))])
-        self.spread = np.maximum(np.sqrt(weight @ self.points**2), np.finfo(float).tiny)
+        self.spread = np.maximum(np.sqrt(weight @ self.points**2), SMALLEST_SPREAD)
         self.dtype = np.float64 if n_scores * self.points.shape[1] <= DOUBLE_PARAMETERS else np.float32
         self.points = (self.points / self.spread).astype(self.dtype)
 
@@ -59,15 +60,15 @@ class SampledRows:
         return min(design.n_rows, max(SMALLEST_SAMPLE, SAMPLE_PER_PARAMETER * n_scores * n_leading))
 
     def hessian(self, contrasts, posterior):
-        """Weighted mean over the sample of the scores' covariance kron z z', (n_scores * n_leading) square."""
+        """Weighted mean over the sample of the scores' covariance kron z z', (n_scores * n_leading) square, for z in
+        units of its spread."""
         width = self.points.shape[1]
-        hessian = np.empty((self.n_scores, width, self.n_scores, width))
-        outer = np.outer(self.spread, self.spread)
+        hessian = np.empty((self.n_scores, width, self.n_scores, width), self.dtype)
 
         def fill(pair):
             left, right = pair
             share = (self.weight * contrasts.covariance(posterior, left, right).reshape(-1)).astype(self.dtype)
-            hessian[left, :, right] = hessian[right, :, left] = outer * ((self.points * share[:, None]).T @ self.points)
+            hessian[left, :, right] = hessian[right, :, left] = (self.points * share[:, None]).T @ self.points
 
         list(map_in_order(fill, combinations_with_replacement(range(self.n_scores), 2)))
         if self.n_scores > 1:  # a common shift of all classes moves nothing: any curvature will do there
@@ -107,24 +108,34 @@ class LearnedCurvature:
 
     def _is_stale(self, old, new):
         """Whether the penalty has changed by more than a share of the flattest direction's curvature."""
-        return abs(new - old) > STALE * (old + np.diag(self.hessian).min())
+        curvature = np.diag(self.hessian) * np.tile(self.sample.spread, self.sample.n_scores) ** 2
+        return abs(new - old) > STALE * (old + curvature.min())
 
     def _factor(self, strength):
         """Factors of the sum with the penalty, balanced to a unit diagonal."""
-        penalty = np.full(self.sample.points.shape[1], strength)
+        spread = self.sample.spread
+        penalty = strength / spread**2
         if self.sample.fit_intercept:
             penalty[-1] = 0
         diagonal = np.diag(self.hessian) + np.tile(penalty, self.sample.n_scores)
         balance = 1 / np.sqrt(np.maximum(diagonal, np.finfo(float).tiny))
-        balanced = (self.hessian * balance * balance[:, None]).astype(self.sample.dtype)
         for ridge in RIDGES[self.sample.dtype]:
-            np.fill_diagonal(balanced, 1 + ridge)
             try:
-                with blas_threads(len(balanced)):
-                    return balance, linalg.cho_factor(balanced, lower=True, check_finite=False)
+                with blas_threads(len(balance)):
+                    balanced = self._balanced(balance, 1 + ridge)
+                    factor = linalg.cho_factor(balanced, lower=True, overwrite_a=True, check_finite=False)
+                return balance / np.tile(spread, self.sample.n_scores), factor
             except linalg.LinAlgError:  # rounding has made it indefinite
                 continue
         raise AssertionError("a matrix of positive curvatures with a whole ridge has a factor")
+
+    def _balanced(self, balance, diagonal):
+        """The Hessian between two `balance`, in one copy that LAPACK can overwrite."""
+        balanced = self.hessian.copy(order="F")
+        balanced *= balance
+        balanced *= balance[:, None]
+        np.fill_diagonal(balanced, diagonal)
+        return balanced
 
 
 def _stratified(design, size):

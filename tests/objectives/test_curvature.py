@@ -21,7 +21,8 @@ def test_all_rows_give_the_exact_hessian_of_the_final_fit(fit_intercept):
     point, learned = learned_at_some_point(problem)
     _, _, hessian = problem.objective_and_hessian(point, TEMPERATURE, slice(None))
     strength, _ = problem.penalty(TEMPERATURE, slice(None))
-    difference = learned.hessian - hessian[0] + np.diag(strength)
+    spread = np.tile(learned.sample.spread, 3)
+    difference = np.outer(spread, spread) * learned.hessian - hessian[0] + np.diag(strength)
     without_shift = np.kron(np.eye(3) - 1 / 3, np.eye(len(difference) // 3))  # of all classes, which moves nothing
     np.testing.assert_allclose(difference @ without_shift, 0, atol=1e-6 * np.abs(hessian).max())
 
