@@ -60,8 +60,10 @@ class SampledRows:
         return min(design.n_rows, max(SMALLEST_SAMPLE, SAMPLE_PER_PARAMETER * n_scores * n_leading))
 
     def hessian(self, contrasts, posterior):
-        """Weighted mean over the sample of the scores' covariance kron z z', (n_scores * n_leading) square, for z in
-        units of its spread."""
+        """Weighted mean over the sample of the scores' covariance kron z z', z in units of its spread.
+
+        (n_scores * n_leading) square.
+        """
         width = self.points.shape[1]
         hessian = np.empty((self.n_scores, width, self.n_scores, width), self.dtype)
 
