@@ -64,18 +64,19 @@ class HeldOut:
     _log_scales: dict[float, float] = field(default_factory=dict, init=False)  # found so far, by log temperature
 
     def judge(self, problem, parameters, temperature):
-        logits = self._logits(problem, parameters, temperature)
+        deviation = self._logits(problem, parameters, temperature)
+        deviation -= deviation[np.arange(len(self.labels)), self.labels][:, None]
         scale = 1.0
         if self.calibrate:
             place = float(np.log(temperature))
-            log_scale = posterior_log_scale(logits, self.labels, self.weight, self._likely_log_scale(place))
+            log_scale = posterior_log_scale(deviation, self.weight, self._likely_log_scale(place))
             self._log_scales[place] = log_scale
             scale = float(np.exp(log_scale))
         if self.score_point is not None:
             scores, train_score = self.score_point(problem, parameters, temperature, scale)
             return Judgement(np.asarray(scores, dtype=float), scale, train_score)
-        losses = gibbs.negative_log_likelihood(scale * logits, self.labels)
-        return Judgement(-self._fold_means(losses), scale)
+        losses = list(map_in_order(lambda rows: _scaled_losses(scale, deviation[rows]), _parts(len(deviation))))
+        return Judgement(-self._fold_means(np.concatenate(losses)), scale)
 
     def _likely_log_scale(self, place):
         """By the parabola through the nearest temperatures judged, held to the range around theirs."""
@@ -116,13 +117,14 @@ class LeaveOneOut(HeldOut):
         return logits
 
 
-def posterior_log_scale(logits, labels, weight, start=0.0) -> float:
-    """The s that minimizes `loss(exp(s) * logits) + 2 s^2 / n_rows`: Newton's method, held to a falling value."""
+def posterior_log_scale(deviation, weight, start=0.0) -> float:
+    """The s that minimizes `loss(exp(s) * logits) + 2 s^2 / n_rows`: Newton's method, held to a falling value.
+
+    deviation : logits less the true class's own, (n_rows, n_classes)
+    """
     n_rows = weight.sum()
     share = weight / n_rows
-    deviation = logits - logits[np.arange(len(labels)), labels][:, None]
-    step = SCALE_ROWS
-    parts = [(deviation[first : first + step], share[first : first + step]) for first in range(0, len(labels), step)]
+    parts = [(deviation[rows], share[rows]) for rows in _parts(len(deviation))]
 
     def terms(s):
         scale = np.exp(s)
@@ -144,6 +146,18 @@ def posterior_log_scale(logits, labels, weight, start=0.0) -> float:
             new = terms(s + move)
         s, (value, first, second) = s + move, new
     return float(s)
+
+
+def _parts(n_rows):
+    return [slice(first, first + SCALE_ROWS) for first in range(0, n_rows, SCALE_ROWS)]
+
+
+def _scaled_losses(scale, deviation):
+    """Minus the log posterior of the true class, at that scale."""
+    shifted = scale * deviation
+    top = shifted.max(axis=1)
+    shifted -= top[:, None]
+    return np.log(np.exp(shifted, out=shifted).sum(axis=1)) + top
 
 
 def _scaled_moments(scale, deviation, share):

@@ -359,21 +359,24 @@ class AnnealedClassifier(LogitsMixin, BaseEstimator):
                 calibrate=self.calibrate,
                 X=X_val,
             )
-            parts = [(0, X_val, y_val, {})]
+            parts = [(0, X_val, y_val, {}, slice(None))]
         elif selection == "loo":
             return LeaveOneOut(labels, weight, score_groups(len(labels)), calibrate=self.calibrate)
         elif splits:
             picks, folds = fold_picks(splits)
             judge = HeldOut(labels[picks.rows], weight[picks.rows], folds, picks, self.calibrate)
-            parts = [(fit, X[test], y[test], _rows_of(score_params, test)) for fit, (_, test) in enumerate(splits, 1)]
+            parts = [(fit, X, y, score_params, test) for fit, (_, test) in enumerate(splits, 1)]
         else:
             return NoValidation()
         if not self._is_log_loss():
-            judge.score_point = self._point_scorer([(0, X, y, score_params), *parts])
+            judge.score_point = self._point_scorer([(0, X, y, score_params, slice(None)), *parts])
         return judge
 
     def _point_scorer(self, parts):
-        """Scores of a path point by the user's scorer: on the validated parts, and on the training rows."""
+        """Scores of a path point by the user's scorer: on the validated parts, and on the training rows.
+
+        Parts are (fit, X, y, score_params, rows); rows are taken when scored, so that no copy of X is kept.
+        """
         scorer = check_scoring(self, scoring=self.scoring)
 
         def score_point(problem, parameters, temperature, scale):
@@ -381,11 +384,11 @@ class AnnealedClassifier(LogitsMixin, BaseEstimator):
             scores = [
                 scorer(
                     self._point({name: array[fit] for name, array in reported.items()}, temperature, scale),
-                    X,
-                    y,
-                    **score_params,
+                    X[rows],
+                    y[rows],
+                    **_rows_of(score_params, rows),
                 )
-                for fit, X, y, score_params in parts
+                for fit, X, y, score_params, rows in parts
             ]
             return scores[1:], scores[0]
 
@@ -517,5 +520,7 @@ def _score_name(scoring) -> str:
 
 
 def _rows_of(params, rows):
-    """Row-wise parameters restricted to some rows."""
+    """Row-wise parameters restricted to some rows; a slice stands for all of them."""
+    if isinstance(rows, slice):
+        return params
     return {name: value if value is None else np.asarray(value)[rows] for name, value in params.items()}

@@ -242,14 +242,12 @@ class SmoothProblem(Problem):
 
     def held_out_logits(self, parameters, temperature):
         """Each fit sees its own held-out rows alone."""
-        parts = {
-            fit: self._logits_of(self.picks.rows[own], parameters[[fit]], temperature, [fit])
-            for fit, own in self.own_picks.items()
-        }
-        dtype = next(iter(parts.values())).dtype
-        picked = np.empty((self.n_classes, len(self.picks.rows)), dtype).T  # rows innermost in memory, as in blocks
+        picked = None
         for fit, own in self.own_picks.items():
-            picked[own] = parts.pop(fit)
+            logits = self._logits_of(self.picks.rows[own], parameters[[fit]], temperature, [fit])
+            if picked is None:  # rows innermost in memory, as in blocks
+                picked = np.empty((self.n_classes, len(self.picks.rows)), logits.dtype).T
+            picked[own] = logits
         return picked
 
     def _logits_of(self, rows, parameters, temperature, fits):

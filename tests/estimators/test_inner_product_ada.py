@@ -1,5 +1,6 @@
 """InnerProductADA as a user meets it: raw data, any storage, weights, and the oracle LogisticRegression."""
 
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -168,3 +169,15 @@ def test_logits_work_under_temperature_scaling_and_in_pipelines():
     X, y = WINE
     model = make_pipeline(StandardScaler(), InnerProductADA())
     assert CalibratedClassifierCV(model, method="sigmoid", cv=3).fit(X, y).score(X, y) > 0.97
+
+
+def test_mapped_rows_are_not_copied_into_memory(tmp_path):
+    generator = np.random.default_rng(0)
+    X = np.lib.format.open_memmap(tmp_path / "rows.npy", mode="w+", dtype=np.float64, shape=(100_000, 60))
+    X[:] = generator.standard_normal(X.shape)
+    y = (X[:, 0] > generator.standard_normal(len(X))).astype(int)
+    tracemalloc.start()
+    InnerProductADA(schedule=[1.0]).fit(X, y)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 0.6 * X.nbytes
