@@ -49,12 +49,11 @@ def projector(columns):
 
 def gaussian_posterior(gaussian_model, rows):
     """Bayes' rule with scipy's densities, in logarithms."""
-    prior, means, covariance = gaussian_model
-    with np.errstate(divide="ignore"):
-        joint = [
-            np.log(own) + multivariate_normal(mean, covariance).logpdf(rows).reshape(len(rows))
-            for own, mean in zip(prior, means, strict=True)
-        ]
+    log_prior, means, covariance = gaussian_model
+    joint = [
+        own + multivariate_normal(mean, covariance).logpdf(rows).reshape(len(rows))
+        for own, mean in zip(log_prior, means, strict=True)
+    ]
     return np.exp(log_softmax(np.column_stack(joint), axis=1))
 
 
@@ -229,6 +228,27 @@ def test_gaussian_model_has_the_same_posterior(table, coordinates):
     np.testing.assert_allclose(found.prior.sum(), 1)
     posterior = gaussian_posterior(found, model.transform(table.X))
     np.testing.assert_allclose(posterior, model.predict_proba(table.X), atol=1e-8)
+
+
+@COORDINATES
+@pytest.mark.parametrize("weight", [None, uneven_weights(len(FIVE.y), 1).ravel()], ids=["plain", "weighted"])
+def test_priors_of_the_gaussian_model_are_the_shares_of_classes_where_that_is_possible(coordinates, weight):
+    counts = np.bincount(FIVE.y, weight)
+    found = fit(FIVE, weight, coordinates=coordinates).gaussian_model()
+    np.testing.assert_allclose(found.prior, counts / counts.sum(), rtol=1e-6)
+
+
+@ORDERED
+def test_gaussian_model_does_not_underflow_where_means_are_far_apart(coordinates):
+    """Forty narrow classes on a line: no shift can bring the priors of all of them to their shares."""
+    X = 10.0 * np.repeat(np.arange(40.0), 4)[:, None] + np.tile(np.linspace(-1, 1, 4), 40)[:, None]
+    y = np.repeat(np.arange(40), 4)
+    model = MELDA(coordinates=coordinates, temperature=1e-9).fit(X, y)
+    found = model.gaussian_model()
+    assert found.log_prior.min() < -750  # exp gives zero
+    assert np.isfinite(found.log_prior).all() and np.isfinite(found.means).all()
+    posterior = gaussian_posterior(found, model.transform(X))
+    np.testing.assert_allclose(posterior, model.predict_proba(X), atol=1e-6)
 
 
 @pytest.mark.parametrize("coordinates", ["whitened", "paper"])  # of orthonormal ones the means are 1e8 apart
