@@ -9,7 +9,7 @@ from math import exp, log
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize
+from scipy import linalg, optimize
 
 # --- the Gibbs posterior and the free energy --------------------------------------------------------
 
@@ -139,9 +139,12 @@ def moments(X, weight=None):
 def metric_matrix(X, metric, weight=None):
     """M of the penalty `lambda' M lambda`: what each of the package's metrics means."""
     _, covariance = moments(X, weight)
+    spread = np.sqrt(np.diag(covariance))
+    correlation = covariance / np.outer(spread, spread)
     return {
         "euclidean": np.eye(X.shape[1]),
-        "diagonal": np.diag(np.diag(covariance)),
+        "diagonal": np.diag(spread**2),
+        "halfway": linalg.sqrtm(correlation).real * np.outer(spread, spread),
         "covariance": covariance,
     }[metric]
 
