@@ -148,15 +148,24 @@ def _scaled_moments(scale, deviation, share):
     return np.array([share @ (np.log(total) + top), share @ mean, share @ (square - mean**2)])
 
 
+def judged(steps) -> tuple[np.ndarray, np.ndarray]:
+    """Fold scores (n_temperatures, n_folds) and posterior scales of validated steps."""
+    return np.stack([step.judgement.scores for step in steps]), np.array([step.judgement.scale for step in steps])
+
+
+def penalized_scores(scores: np.ndarray, scale: np.ndarray, n_rows: float, is_loss: bool) -> np.ndarray:
+    """What temperatures, and whole paths, are compared by: mean scores, less the posterior scale's prior if a loss."""
+    mean = scores.mean(axis=1)
+    return mean - SCALE_PRIOR * np.log(scale) ** 2 / n_rows if is_loss else mean
+
+
 def choose(scores: np.ndarray, scale: np.ndarray, n_rows: float, rule: str, is_loss: bool) -> int:
     """Index of the chosen temperature from fold scores (n_temperatures, n_folds).
 
     "best" takes the best mean (with the posterior scale's prior where the score is the log-loss itself), the
     hottest of equals; "one_standard_error" the hottest whose mean is within one standard error of it.
     """
-    mean = scores.mean(axis=1)
-    if is_loss:
-        mean = mean - SCALE_PRIOR * np.log(scale) ** 2 / n_rows
+    mean = penalized_scores(scores, scale, n_rows, is_loss)
     best = int(np.argmax(mean))
     if rule == "best":
         return best
