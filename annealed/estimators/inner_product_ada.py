@@ -48,8 +48,8 @@ class InnerProductADA(AnnealedClassifier):
         principal direction of the standardized columns divided by the fourth root of its variance; "auto" is diagonal
         for dense and euclidean for sparse X. The spreads are those of all rows, also within folds.
         "validated" walks one path a metric and keeps the one that validates best, ``metric_``: diagonal, halfway and
-        covariance for dense X (diagonal alone beyond thousands of columns), euclidean and diagonal for sparse X. It
-        takes as long as these paths together. Without held-out rows (``selection`` "last" or a number) it is "auto".
+        covariance for dense X (diagonal alone where both rows and columns are more than a thousand), euclidean and
+        diagonal for sparse X. It takes as long as these paths together. Without held-out rows (``selection`` "last" or a number) it is "auto".
     class_weight : dict or "balanced", default=None
         Weight of each class, multiplied into ``sample_weight``.
     tol : float, default=1e-4

@@ -136,7 +136,7 @@ class PenalizedLinearProblem(LinearProblem):
 
     def alternatives(self):
         """With the metric "validated", the same problem in the other metrics: of sparse rows the diagonal one, of
-        dense ones those of the eigenbasis, where that is affordable.
+        dense ones those of the eigenbasis, unless that alone takes long.
         """
         if not self._offered:
             return
@@ -144,7 +144,7 @@ class PenalizedLinearProblem(LinearProblem):
             yield PenalizedLinearProblem(
                 self.original, l2_strength=self.l2_strength, metric="diagonal", fit_intercept=self.fit_intercept
             )
-        elif self.span or self.coordinates.basis.ndim == 2:
+        elif self.coordinates.rank <= WIDEST_EIGENPROBLEM:
             yield from (self._in_metric(metric, power) for metric, power in POWERS.items())
 
     def _in_metric(self, metric, power):
