@@ -159,6 +159,16 @@ def penalized_scores(scores: np.ndarray, scale: np.ndarray, n_rows: float, is_lo
     return mean - SCALE_PRIOR * np.log(scale) ** 2 / n_rows if is_loss else mean
 
 
+def clearly_exceeds(scores: np.ndarray, reference: np.ndarray) -> bool:
+    """Whether fold scores are better than others of the same folds by more than one standard error of the difference.
+
+    A path more is a chance more to look good by luck; without this the wrong metric was taken twice as often.
+    """
+    difference = scores - reference
+    error = difference.std(ddof=1) / np.sqrt(len(difference)) if len(difference) > 1 else 0.0
+    return bool(difference.mean() > error)
+
+
 def choose(scores: np.ndarray, scale: np.ndarray, n_rows: float, rule: str, is_loss: bool) -> int:
     """Index of the chosen temperature from fold scores (n_temperatures, n_folds).
 

@@ -100,7 +100,7 @@ def measure_or_skip(name: str, options) -> Cells:
 
 def measure(corpus: Corpus) -> Cells:
     """Errors of every classifier after every reduction, in percent of the test rows; one log-linear fit for all."""
-    annealed = MELDA(metric="validated").fit(corpus.X_train, corpus.y_train)
+    annealed = MELDA().fit(corpus.X_train, corpus.y_train)
     rows = {
         "NONE": corpus,
         "LDA": after_lda(corpus),

@@ -32,6 +32,7 @@ from annealed.selection import (
     NotTrusted,
     NoValidation,
     choose,
+    clearly_exceeds,
     fold_picks,
     fold_weights,
     judged,
@@ -282,10 +283,12 @@ class AnnealedClassifier(LogitsMixin, BaseEstimator):
 
         with threads_over_blocks():
             problem = self._make_objective().prepare(design, check_random_state(self.random_state))
-            best = walk(problem)
-            if not isinstance(best.judge, NoValidation):
-                for other in problem.alternatives():
-                    best = max(best, walk(other), key=self._best_score)
+            first = best = walk(problem)
+            for other in problem.alternatives() if not isinstance(first.judge, NoValidation) else ():
+                rival = walk(other)
+                scores = self._fold_scores(rival)
+                if scores.mean() > self._fold_scores(best).mean() and clearly_exceeds(scores, self._fold_scores(first)):
+                    best = rival
         return best
 
     def _walk(self, problem, judge, max_iter) -> _Walk:
@@ -295,9 +298,12 @@ class AnnealedClassifier(LogitsMixin, BaseEstimator):
         steps = anneal(problem, self._schedule(), solver, judge, tol=self.tol, max_iter=max_iter)
         return _Walk(problem, judge, steps, settings)
 
-    def _best_score(self, walk: _Walk) -> float:
+    def _fold_scores(self, walk: _Walk) -> np.ndarray:
+        """Of each fold at the best temperature, less the posterior scale's prior where they are log-losses."""
         scores, scale = judged(walk.steps)
-        return float(penalized_scores(scores, scale, walk.judge.n_rows, self._is_log_loss()).max())
+        penalized = penalized_scores(scores, scale, walk.judge.n_rows, self._is_log_loss())
+        best = np.argmax(penalized)
+        return scores[best] + (penalized[best] - scores[best].mean())
 
     def _check_parameters(self, X_val, y_val):
         if self.rule not in RULES:

@@ -47,9 +47,10 @@ class InnerProductADA(AnnealedClassifier):
         map of the features matters (about the origin without an intercept); "halfway" is between these two, each
         principal direction of the standardized columns divided by the fourth root of its variance; "auto" is diagonal
         for dense and euclidean for sparse X. The spreads are those of all rows, also within folds.
-        "validated" walks one path a metric and keeps the one that validates best, ``metric_``: diagonal, halfway and
-        covariance for dense X (diagonal alone where both rows and columns are more than a thousand), euclidean and
-        diagonal for sparse X. It takes as long as these paths together. Without held-out rows (``selection`` "last" or a number) it is "auto".
+        "validated" walks one path a metric and keeps the one that validates best, ``metric_``: diagonal, and where
+        they are better by more than a standard error over the folds, halfway or covariance for dense X (not where
+        both rows and columns are more than a thousand); euclidean or diagonal for sparse X. It takes as long as these
+        paths together. Without held-out rows (``selection`` "last" or a number) it is "auto".
     class_weight : dict or "balanced", default=None
         Weight of each class, multiplied into ``sample_weight``.
     tol : float, default=1e-4

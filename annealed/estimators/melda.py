@@ -84,8 +84,9 @@ class MELDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, 
         None lets validation choose; a number fixes it: the literal method, with ``l2_strength * temperature`` as
         penalty.
     l2_strength : float, default=1.0
-    metric : {"auto", "euclidean", "diagonal", "covariance"}, default="auto"
-        Units of the penalty; see :class:`annealed.InnerProductADA`.
+    metric : {"auto", "validated", "euclidean", "diagonal", "halfway", "covariance"}, default="validated"
+        Units of the penalty; see :class:`annealed.InnerProductADA`. Validation chooses among some, unless the temperature
+        is fixed; "auto" takes two fifths of that time.
     schedule, selection, cv, class_weight, tol, max_iter, random_state
         As in :class:`annealed.InnerProductADA`.
 
@@ -130,7 +131,7 @@ class MELDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, 
         reference_class=None,
         temperature=None,
         l2_strength=1.0,
-        metric="auto",
+        metric="validated",
         schedule="auto",
         selection="cv",
         cv=None,

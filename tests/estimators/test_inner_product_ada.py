@@ -59,9 +59,32 @@ def test_automatic_metric_is_diagonal_for_dense_and_euclidean_for_sparse():
     np.testing.assert_array_equal(fit(columns, "auto"), fit(columns, "euclidean"))
 
 
-def best_score(path, n_rows):
-    """What metrics are compared by: the validated loss and the prior of the posterior scale."""
-    return np.max(path.validation_score.mean(axis=1) - 2 * np.log(path.posterior_scale) ** 2 / n_rows)
+def fold_scores(model, n_rows):
+    """What metrics are compared by: validated losses at the best temperature, and the prior of the posterior scale."""
+    scores = model.path_.validation_score - 2 * np.log(model.path_.posterior_scale[:, None]) ** 2 / n_rows
+    return scores[np.argmax(scores.mean(axis=1))]
+
+
+def expected_metric(alone, n_rows):
+    """The best of the first and those that beat it, fold by fold, by more than a standard error."""
+    scores = {metric: fold_scores(model, n_rows) for metric, model in alone.items()}
+    first, *others = scores
+    gains = {metric: scores[metric] - scores[first] for metric in others}
+    able = [metric for metric in others if gains[metric].mean() > gains[metric].std(ddof=1) / np.sqrt(5)]
+    return max([first, *able], key=lambda metric: scores[metric].mean())
+
+
+def correlated_noise():
+    """Classes apart along the least of the noise's directions: what a penalty in the covariance's units finds."""
+    generator = np.random.default_rng(0)
+    y = np.repeat([0, 1], 60)
+    noise = generator.normal(size=(120, 8)) * np.geomspace(30, 0.1, 8)
+    noise[:, -1] += 0.3 * y
+    return noise @ np.linalg.qr(generator.normal(size=(8, 8)))[0], y
+
+
+def test_covariance_is_chosen_where_classes_are_apart_along_little_noise():
+    assert InnerProductADA(metric="validated").fit(*correlated_noise()).metric_ == "covariance"
 
 
 @pytest.mark.parametrize(
@@ -71,15 +94,16 @@ def best_score(path, n_rows):
         (lambda: WINE, ("diagonal", "halfway", "covariance")),
         (lambda: (WINE[0][::6], WINE[1][::6]), ("diagonal", "halfway", "covariance")),
         (lambda: (wide().X, wide().y), ("diagonal", "halfway", "covariance")),
+        (correlated_noise, ("diagonal", "halfway", "covariance")),
         (lambda: (text().X, text().y), ("euclidean", "diagonal")),
     ],
-    ids=["iris", "wine", "few rows", "more columns than rows", "sparse"],
+    ids=["iris", "wine", "few rows", "more columns than rows", "correlated noise", "sparse"],
 )
 def test_validated_metric_is_the_best_of_its_metrics(make, metrics):
     """And its path is that metric's own, certificate and all."""
     X, y = make()
     alone = {metric: InnerProductADA(metric=metric).fit(X, y) for metric in metrics}
-    best = max(alone, key=lambda metric: best_score(alone[metric].path_, len(y)))
+    best = expected_metric(alone, len(y))
     model = InnerProductADA(metric="validated").fit(X, y)
     assert model.metric_ == best
     assert model.path_.converged.all() and model.path_.gradient_norm.max() <= model.tol
@@ -101,9 +125,8 @@ def test_every_validation_can_choose_the_metric(settings):
     X, y = IRIS
     model = InnerProductADA(metric="validated", **settings).fit(X, y)
     assert model.metric_ in ("diagonal", "halfway", "covariance")
-    scores = [InnerProductADA(metric=metric, **settings).fit(X, y) for metric in ("diagonal", "halfway", "covariance")]
-    best = max(own.path_.validation_score.mean(axis=1).max() for own in scores)
-    assert model.path_.validation_score.mean(axis=1).max() == pytest.approx(best, rel=1e-2)
+    diagonal = InnerProductADA(**settings).fit(X, y)
+    assert model.path_.validation_score.mean(axis=1).max() >= diagonal.path_.validation_score.mean(axis=1).max() - 1e-3
 
 
 def test_validated_metric_is_found_again_by_weights():
