@@ -37,9 +37,9 @@ lda = LinearDiscriminantAnalysis().fit(X, y)
 # The plane of each, with new rows
 # --------------------------------
 #
-# Three classes make two dimensions. Above, the rows of the fit; below, the others, in the same planes. LDA draws the rows
-# it has seen together to three points, as it can with so many columns, and scatters the rest. MELDA's regions are those of
-# its posterior.
+# Three classes make two dimensions. Above, the rows of the fit; below, the others, in the same planes. LDA draws the
+# rows it has seen together to three points, as it can with so many columns, and scatters the rest. MELDA's regions are
+# those of its posterior.
 
 figure, axes = plt.subplots(2, 2, figsize=(9, 8), layout="constrained")
 for column, (name, reduction) in enumerate([("MELDA", melda), ("LDA", lda)]):
@@ -60,7 +60,9 @@ if len(sys.argv) > 1:  # python examples/plot_melda.py docs/images/melda.png
 for name, reduction in [("MELDA", melda), ("LDA", lda)]:
     neighbour = KNeighborsClassifier(1).fit(reduction.transform(X), y)
     accuracy = neighbour.score(reduction.transform(X_new), y_new)
-    print(f"{name:5}  own prediction {reduction.score(X_new, y_new):.3f}  nearest neighbour in its plane {accuracy:.3f}")
+    print(
+        f"{name:5}  own prediction {reduction.score(X_new, y_new):.3f}  nearest neighbour in its plane {accuracy:.3f}"
+    )
 
 # %%
 # Directions come in the order of the information that they carry about the class, in nats.

@@ -66,7 +66,9 @@ class Coordinates:
         """
         keep = self.spectrum > SMALLEST_EIGENVALUE * self.spectrum.max()
         factor = self.spectrum[keep] ** power
-        return Coordinates(self.basis[:, keep] / factor, self.inverse[:, keep] * factor, self.spectrum[keep] / factor**2)
+        return Coordinates(
+            self.basis[:, keep] / factor, self.inverse[:, keep] * factor, self.spectrum[keep] / factor**2
+        )
 
 
 def diagonal_coordinates(scale, variance) -> Coordinates:

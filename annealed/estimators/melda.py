@@ -85,8 +85,8 @@ class MELDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, 
         penalty.
     l2_strength : float, default=1.0
     metric : {"auto", "validated", "euclidean", "diagonal", "halfway", "covariance"}, default="validated"
-        Units of the penalty; see :class:`annealed.InnerProductADA`. Validation chooses among some, unless the temperature
-        is fixed; "auto" takes two fifths of that time.
+        Units of the penalty; see :class:`annealed.InnerProductADA`. Validation chooses among some, unless the
+        temperature is fixed; "auto" takes two fifths of that time.
     schedule, selection, cv, class_weight, tol, max_iter, random_state
         As in :class:`annealed.InnerProductADA`.
 
@@ -302,10 +302,10 @@ class MELDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, 
     def gaussian_model(self) -> GaussianModel:
         """Gaussian classes with the identity as covariance whose posterior is this log-linear one (eq. 4 and 8).
 
-        The means are fixed up to a common shift, which cancels in the posterior but moves the priors: it is the one
-        that brings these nearest to the classes' shares of the rows: with one direction fewer than classes, to the
-        shares themselves. The identity is the rows' true covariance within classes in whitened coordinates. In coordinates of
-        very unlike units the means lie so far apart that the Gaussian reading loses its digits.
+        The means are fixed up to a common shift, which cancels in the posterior but moves the priors. It is the one
+        that brings them nearest to the classes' shares of the rows; with one direction fewer than classes they are
+        the shares. The identity is the rows' true covariance within classes in whitened coordinates. In coordinates
+        of very unlike units the means lie so far apart that the Gaussian reading loses its digits.
 
         Returns
         -------
