@@ -1,5 +1,6 @@
 """MELDA: its coordinates against their definitions, its posterior against log-linear and Gaussian references."""
 
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
@@ -373,6 +374,18 @@ def test_products_of_sparse_columns_far_outnumbering_the_rows():
     model = make_pipeline(SecondOrderFeatures(), MELDA()).fit(table.X, table.y)
     assert model[-1].scalings_.shape == (60 * 61 // 2, 2)
     assert model.score(table.X, table.y) > 0.9
+
+
+def test_no_square_of_the_columns_is_ever_held():
+    """The shape of DNA's products: thousands of sparse columns, of which a square would take gigabytes."""
+    table = text(n_samples=120, n_words=170)
+    X = SecondOrderFeatures().fit_transform(table.X)
+    tracemalloc.start()
+    model = MELDA().fit(X, table.y)
+    model.transform(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * X.shape[1] ** 2 / 10
 
 
 @COORDINATES
