@@ -43,14 +43,24 @@ Cells = dict[tuple[str, str, str], float]  # (reduction, classifier, corpus) -> 
 # Why a cell differs, one line each.
 SINGULAR = "the scatter within classes is singular; the paper does not say how it solved that, ours works in its range"
 STOPPED_EARLY = "probably the paper's training ended before the optimum; it does not say after how many steps"
+CHOSEN_METRIC = "lower by the penalty's metric, which folds chose; the diagonal one errs 5.5"
+LINEAR_LIMIT = "monk-1 is no linear task; on the whole path of temperatures a linear posterior errs 28.0 to 29.6"
+TWO_ROWS = "two test rows of 432; a neighbour on a line of 124 points"
+GAUSSIAN_OF_ALL = (
+    "LDA's directions are all that a Gaussian of this kind can use, ours 20.0 after LDA; MELDA keeps others"
+)
 COLUMNS_TOO = "with the 16 columns beside their products, 152 in all, 44.4 and after LDA 18.8; table 1 has 136"
 REMARKS: dict[tuple[str, str, str], str] = {
     ("NONE", "SG", "LETTER2"): COLUMNS_TOO,
     ("LDA", "SG", "LETTER2"): COLUMNS_TOO,
+    ("NONE", "ME", "DNA"): CHOSEN_METRIC,
     ("NONE", "ME", "LETTER2"): STOPPED_EARLY,
     ("MELDA", "SG", "LETTER2"): STOPPED_EARLY,
     ("LDA", "ME", "MONK"): STOPPED_EARLY + "; without any penalty it errs 28.7 here, at high temperatures 26.4",
     **{("LDA", classifier, corpus): SINGULAR for classifier in CLASSIFIERS for corpus in ("MONK2", "DNA2")},
+    (ANNEALED, "ME", "MONK"): LINEAR_LIMIT,
+    (ANNEALED, "NN", "MONK"): TWO_ROWS,
+    (ANNEALED, "SG", "LETTER2"): GAUSSIAN_OF_ALL,
 }
 
 
@@ -106,7 +116,7 @@ def measure(corpus: Corpus) -> Cells:
     }
     log_linear = annealed.predict(corpus.X_test)
     predicted = {(reduction, "ME"): log_linear for reduction in ("NONE", "MELDA", ANNEALED)}
-    predicted["LDA", "ME"] = prediction(InnerProductADA(metric="validated"), rows["LDA"])
+    predicted["LDA", "ME"] = prediction(InnerProductADA(), rows["LDA"])
     for reduction, reduced in rows.items():
         gaussian = PooledGaussian(priors="equal") if reduction != ANNEALED else gaussian_of_chosen_prior()
         predicted[reduction, "SG"] = prediction(gaussian, reduced)
@@ -247,7 +257,7 @@ def draw_figure(measured: Cells, published: Cells, path: Path) -> Path:
         ax.plot(factors, gains, style, color=colour, label=label)
     ax.axhline(0, color="black", linewidth=0.8)
     ax.set_xscale("log")
-    ax.set_xticks(factors, [f"{name}\n{factor:.4g}" for name, factor in zip(corpora, factors, strict=True)], fontsize=7)
+    ax.set_xticks(factors, [f"{name}\n{factor:.1f}" for name, factor in zip(corpora, factors, strict=True)], fontsize=7)
     ax.minorticks_off()
     ax.set_xlabel("features per kept dimension, D / (K - 1)")
     ax.set_ylabel("relative improvement over LDA")

@@ -6,12 +6,15 @@ does what rotating X would do, without the copy.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import linalg, sparse
 
 from annealed.design.base import Design
+from annealed.design.threads import blas_threads
 
 WIDEST_EIGENPROBLEM = 1000  # beyond this many columns (or rows) a dense eigenbasis costs more than it saves
 WIDEST_ROTATION = 5000  # and of dense rows that outnumber their columns: many passes over them pay for it
@@ -59,6 +62,13 @@ class Coordinates:
         """`x - center` from z."""
         return self._apply(points, self.inverse, transposed=True)
 
+    def along(self, kept) -> Callable:
+        """A function from points `x - center` to some of their coordinates; for one map of all fits."""
+        if self.basis.ndim == 1:
+            return lambda points: points[:, kept] * self.basis[kept]
+        basis = self.basis[:, kept]
+        return lambda points: points @ basis
+
     def raised(self, power) -> Coordinates:
         """Directions divided by their spectrum to a power: with 1/2 each has mean square one; empty ones are dropped.
 
@@ -83,7 +93,8 @@ def principal_coordinates(design: Design, scale, power: float = 0.0) -> Coordina
     if power == 0 and not has_affordable_rotation(design):
         return diagonal_coordinates(scale, design.column_variance())
     covariance = design.covariance() / np.outer(scale, scale)
-    eigenvalues, vectors = linalg.eigh(covariance, overwrite_a=True)
+    with blas_threads() if design.n_features > WIDEST_EIGENPROBLEM else nullcontext():
+        eigenvalues, vectors = linalg.eigh(covariance, overwrite_a=True)
     rotated = Coordinates(vectors / scale[:, None], vectors * scale[:, None], np.maximum(eigenvalues, 0))
     return rotated.raised(power) if power else rotated
 

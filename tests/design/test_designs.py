@@ -6,6 +6,7 @@ from problems import badly_scaled, dense, gaussian, stack_of, text, uneven_weigh
 from scipy import sparse
 
 from annealed.design import CsrDesign, DenseDesign, SinglePrecisionRows, principal_coordinates, row_span
+from annealed.design.coordinates import diagonal_coordinates
 
 CENTER = np.linspace(-1, 2, 25)
 
@@ -141,6 +142,10 @@ def test_row_span_of_equal_rows_is_one_direction_of_zeros():
     np.testing.assert_array_equal(span.rows, np.zeros((4, 1)))
 
 
+def diagonal_of(design, scale):
+    return diagonal_coordinates(scale, design.column_variance())
+
+
 @pytest.mark.parametrize("power", [0.0, 0.25, 0.5])
 def test_principal_coordinates_diagonalize_the_covariance(power):
     table = gaussian()
@@ -152,6 +157,22 @@ def test_principal_coordinates_diagonalize_the_covariance(power):
     np.testing.assert_allclose(np.diag(coordinates.spectrum), expected, atol=1e-12)
     np.testing.assert_allclose(rotated.T @ rotated / len(rotated), expected, atol=1e-12)
     np.testing.assert_allclose(coordinates.to_points(rotated[None])[0], table.X - table.X.mean(axis=0), atol=1e-9)
+
+
+@pytest.mark.parametrize("make", [diagonal_of, principal_coordinates])
+def test_some_coordinates_are_those_of_all(make):
+    table = gaussian()
+    coordinates = make(stack_of(table), table.X.std(axis=0))
+    np.testing.assert_allclose(coordinates.along([2, 0])(table.X), coordinates.from_features(table.X)[:, [2, 0]])
+
+
+def test_dense_rows_that_outnumber_their_columns_are_rotated_further(monkeypatch):
+    monkeypatch.setattr("annealed.design.coordinates.WIDEST_EIGENPROBLEM", 3)
+    for table, n_axes in [(gaussian(), 2), (text(), 1), (wide(), 1)]:
+        design = stack_of(table)
+        assert principal_coordinates(design, np.ones(design.n_features)).basis.ndim == n_axes
+    monkeypatch.setattr("annealed.design.coordinates.WIDEST_ROTATION", 3)
+    assert principal_coordinates(stack_of(gaussian()), np.ones(4)).basis.ndim == 1
 
 
 # --- rows in single precision -----------------------------------------------------------------------
