@@ -44,6 +44,7 @@ Cells = dict[tuple[str, str, str], float]  # (reduction, classifier, corpus) -> 
 SINGULAR = "the scatter within classes is singular; the paper does not say how it solved that, ours works in its range"
 STOPPED_EARLY = "probably the paper's training ended before the optimum; it does not say after how many steps"
 ROUNDED = "one-hot columns make the scatter singular; with rounding left in its null space NN errs from 21.8 to 26.9"
+CONDITION = "the scatter's condition number is 3e12: without its 261 smallest directions of 4930 NN errs 15.8, ME 18.6"
 CHOSEN_METRIC = "lower by the penalty's metric, which folds chose; the diagonal one errs 5.5"
 LINEAR_LIMIT = "monk-1 is no linear task; on the whole path of temperatures a linear posterior errs 28.0 to 29.6"
 TWO_ROWS = "two test rows of 432; a neighbour on a line of 124 points"
@@ -58,6 +59,7 @@ REMARKS: dict[tuple[str, str, str], str] = {
     ("LDA", "NN", "MONK"): ROUNDED,
     ("LDA", "ME", "MONK"): STOPPED_EARLY + "; without any penalty it errs 28.7 here, at high temperatures 26.4",
     **{("LDA", classifier, corpus): SINGULAR for classifier in CLASSIFIERS for corpus in ("MONK2", "DNA2")},
+    **{("LDA", classifier, "USPS2"): CONDITION for classifier in ("NN", "ME")},
     (ANNEALED, "ME", "MONK"): LINEAR_LIMIT,
     (ANNEALED, "NN", "MONK"): TWO_ROWS,
     (ANNEALED, "SG", "LETTER2"): GAUSSIAN_OF_ALL,
