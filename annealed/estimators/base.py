@@ -139,6 +139,8 @@ class AnnealedClassifier(LogitsMixin, BaseEstimator):
     path_ : AnnealingPath
         Everything seen on the way.
     classes_ : ndarray of shape (n_classes,)
+    metric_ : str
+        Units of the penalty, for families that have one: as given, or as validation chose.
     coef_, intercept_ : ndarray
         Of the logits that ``decision_function`` gives, for families linear in their features:
         (n_classes, n_features), or one row for two classes.
