@@ -8,9 +8,10 @@ Three classifiers on the rows of seven corpora as they are, after LDA and after 
     ME   the log-linear model; the paper does not say how long it was trained, so cross-validation on the training rows
          chooses the temperature, that is, the penalty. Test rows choose nothing.
 
-MELDA is the literal method: rows lambda_k - lambda_1 at that temperature, of the same log-linear model. Its posterior is the one of the unreduced
-rows, so the ME rows of NONE and MELDA are equal by construction, in the paper too. Our block is `MELDA()` as it comes;
-folds of the training rows also choose the penalty's metric, and whether its Gaussian takes equal priors.
+MELDA is the literal method: rows lambda_k - lambda_1 at that temperature, of the same log-linear model. Its posterior
+is the one of the unreduced rows, so the ME rows of NONE and MELDA are equal by construction, in the paper too. Our
+block is `MELDA()` as it comes; folds of the training rows also choose the penalty's metric, and whether its Gaussian
+takes equal priors or the classes' shares.
 """
 
 from __future__ import annotations
