@@ -139,12 +139,13 @@ def moments(X, weight=None):
 def metric_matrix(X, metric, weight=None):
     """M of the penalty `lambda' M lambda`: what each of the package's metrics means."""
     _, covariance = moments(X, weight)
-    spread = np.sqrt(np.diag(covariance))
-    correlation = covariance / np.outer(spread, spread)
+    if metric == "halfway":  # between the diagonal and the covariance: the root of the correlation matrix
+        spread = np.sqrt(np.diag(covariance))
+        units = np.outer(spread, spread)
+        return linalg.sqrtm(covariance / units).real * units
     return {
         "euclidean": np.eye(X.shape[1]),
-        "diagonal": np.diag(spread**2),
-        "halfway": linalg.sqrtm(correlation).real * np.outer(spread, spread),
+        "diagonal": np.diag(np.diag(covariance)),
         "covariance": covariance,
     }[metric]
 

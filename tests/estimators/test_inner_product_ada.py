@@ -70,7 +70,7 @@ def expected_metric(alone, n_rows):
     scores = {metric: fold_scores(model, n_rows) for metric, model in alone.items()}
     first, *others = scores
     gains = {metric: scores[metric] - scores[first] for metric in others}
-    able = [metric for metric in others if gains[metric].mean() > gains[metric].std(ddof=1) / np.sqrt(5)]
+    able = [metric for metric in others if gains[metric].mean() > max(1e-4, gains[metric].std(ddof=1) / np.sqrt(5))]
     return max([first, *able], key=lambda metric: scores[metric].mean())
 
 
