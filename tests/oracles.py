@@ -9,7 +9,7 @@ from math import exp, log
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize
+from scipy import linalg, optimize
 
 # --- the Gibbs posterior and the free energy --------------------------------------------------------
 
@@ -139,6 +139,10 @@ def moments(X, weight=None):
 def metric_matrix(X, metric, weight=None):
     """M of the penalty `lambda' M lambda`: what each of the package's metrics means."""
     _, covariance = moments(X, weight)
+    if metric == "halfway":  # between the diagonal and the covariance: the root of the correlation matrix
+        spread = np.sqrt(np.diag(covariance))
+        units = np.outer(spread, spread)
+        return linalg.sqrtm(covariance / units).real * units
     return {
         "euclidean": np.eye(X.shape[1]),
         "diagonal": np.diag(np.diag(covariance)),

@@ -49,7 +49,7 @@ SCHEDULES = {
     "list": [20.0, 5.0, 2.0],
     "exponential": ExponentialSchedule(20.0, cooling_rate=0.4, stop=1.0),
 }
-METRICS = ["euclidean", "diagonal", "covariance"]
+METRICS = ["euclidean", "diagonal", "halfway", "covariance"]
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,18 @@ does what rotating X would do, without the copy.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, sparse
 
 from annealed.design.base import Design
+from annealed.design.threads import blas_threads
 
 WIDEST_EIGENPROBLEM = 1000  # beyond this many columns (or rows) a dense eigenbasis costs more than it saves
+WIDEST_ROTATION = 5000  # and of dense rows that outnumber their columns: many passes over them pay for it
 SMALLEST_EIGENVALUE = 1e-13  # relative: below it a direction is rounding noise of the Gram matrix
 
 
@@ -58,26 +62,47 @@ class Coordinates:
         """`x - center` from z."""
         return self._apply(points, self.inverse, transposed=True)
 
+    def along(self, kept) -> Callable:
+        """A function from points `x - center` to some of their coordinates; for one map of all fits."""
+        if self.basis.ndim == 1:
+            return lambda points: points[:, kept] * self.basis[kept]
+        basis = self.basis[:, kept]
+        return lambda points: points @ basis
+
+    def raised(self, power) -> Coordinates:
+        """Directions divided by their spectrum to a power: with 1/2 each has mean square one; empty ones are dropped.
+
+        For one map of full matrices.
+        """
+        keep = self.spectrum > SMALLEST_EIGENVALUE * self.spectrum.max()
+        factor = self.spectrum[keep] ** power
+        return Coordinates(
+            self.basis[:, keep] / factor, self.inverse[:, keep] * factor, self.spectrum[keep] / factor**2
+        )
+
 
 def diagonal_coordinates(scale, variance) -> Coordinates:
     return Coordinates(basis=1 / scale, inverse=scale, spectrum=variance / scale**2)
 
 
-def principal_coordinates(design: Design, scale, whiten: bool = False) -> Coordinates:
-    """Eigenbasis of the covariance of `(x - center) / scale`; whitened, every direction has variance one.
+def principal_coordinates(design: Design, scale, power: float = 0.0) -> Coordinates:
+    """Eigenbasis of the covariance of `(x - center) / scale`, each direction divided by its variance to a power.
 
-    Wider than `WIDEST_EIGENPROBLEM` the columns themselves are the coordinates.
+    With a power of 1/2 every direction has variance one. Too wide for that, the columns themselves are the coordinates.
     """
-    if design.n_features > WIDEST_EIGENPROBLEM and not whiten:
+    if power == 0 and not has_affordable_rotation(design):
         return diagonal_coordinates(scale, design.column_variance())
     covariance = design.covariance() / np.outer(scale, scale)
-    eigenvalues, vectors = linalg.eigh(covariance)
-    eigenvalues = np.maximum(eigenvalues, 0)
-    if not whiten:
-        return Coordinates(vectors / scale[:, None], vectors * scale[:, None], eigenvalues)
-    keep = eigenvalues > SMALLEST_EIGENVALUE * eigenvalues[-1]
-    vectors, spread = vectors[:, keep], np.sqrt(eigenvalues[keep])
-    return Coordinates(vectors / spread / scale[:, None], vectors * spread * scale[:, None], np.ones(keep.sum()))
+    with blas_threads() if design.n_features > WIDEST_EIGENPROBLEM else nullcontext():
+        eigenvalues, vectors = linalg.eigh(covariance, overwrite_a=True)
+    rotated = Coordinates(vectors / scale[:, None], vectors * scale[:, None], np.maximum(eigenvalues, 0))
+    return rotated.raised(power) if power else rotated
+
+
+def has_affordable_rotation(design: Design) -> bool:
+    """Whether the eigenbasis of the columns costs less than it saves."""
+    is_tall = not sparse.issparse(design.X) and design.n_rows >= design.n_features
+    return design.n_features <= (WIDEST_ROTATION if is_tall else WIDEST_EIGENPROBLEM)
 
 
 @dataclass(frozen=True)

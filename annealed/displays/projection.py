@@ -212,8 +212,7 @@ def _regions(estimator, projected, grid_resolution):
     points = np.stack(np.meshgrid(*grid), axis=-1)
     model = estimator.gaussian_model()
     coef = np.linalg.solve(model.covariance, model.means.T)  # (n_components, n_classes)
-    with np.errstate(divide="ignore"):  # a prior that underflowed
-        bias = np.log(model.prior) - 0.5 * np.sum(model.means * coef.T, axis=1)
+    bias = model.log_prior - 0.5 * np.sum(model.means * coef.T, axis=1)
     return grid, np.argmax(points @ coef + bias, axis=-1)
 
 

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from annealed.design import make_design
 from annealed.design.threads import threads_over_blocks
 from annealed.objectives import InnerProduct, Objective, gibbs
-from annealed.path import AnnealingPath, anneal
+from annealed.path import AnnealingPath, Step, anneal
 from annealed.schedules import UntilSchedule, check_temperature, make_schedule
 from annealed.selection import (
     DEFAULT_FOLDS,
@@ -32,9 +32,12 @@ from annealed.selection import (
     NotTrusted,
     NoValidation,
     choose,
+    clearly_exceeds,
     fold_picks,
     fold_weights,
+    judged,
     make_splits,
+    penalized_scores,
     score_groups,
     stratified_splits,
 )
@@ -53,6 +56,16 @@ class _Rows:
     labels: np.ndarray
     weight: np.ndarray
     classes: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """One annealing: the problem as solved, who judged it, the steps, and the settings that were left open."""
+
+    problem: Any
+    judge: Any
+    steps: list[Step]
+    settings: dict[str, Any]
 
 
 class LogitsMixin(ClassifierMixin):
@@ -126,6 +139,8 @@ class AnnealedClassifier(LogitsMixin, BaseEstimator):
     path_ : AnnealingPath
         Everything seen on the way.
     classes_ : ndarray of shape (n_classes,)
+    metric_ : str
+        Units of the penalty, for families that have one: as given, or as validation chose.
     coef_, intercept_ : ndarray
         Of the logits that ``decision_function`` gives, for families linear in their features:
         (n_classes, n_features), or one row for two classes.
@@ -237,37 +252,60 @@ class AnnealedClassifier(LogitsMixin, BaseEstimator):
         self.classes_ = classes
         max_iter, is_intended = self._iteration_bound()
         try:
-            problem, judge, steps = self._anneal(rows, self.selection, validation_set, routed, max_iter)
+            walk = self._anneal(rows, self.selection, validation_set, routed, max_iter)
         except NotTrusted as reason:
             warnings.warn(f"{reason} {DEFAULT_FOLDS} folds are used instead.", UserWarning, stacklevel=2)
-            problem, judge, steps = self._anneal(rows, "cv", validation_set, routed, max_iter)
+            walk = self._anneal(rows, "cv", validation_set, routed, max_iter)
 
-        chosen = self._choose(steps, judge)
+        self._form = walk.problem.form
+        for name, setting in walk.settings.items():
+            setattr(self, f"{name}_", setting)
+        chosen = self._choose(walk.steps, walk.judge)
         score_name = "neg_log_loss" if self._is_log_loss() else _score_name(self.scoring)
-        self.path_ = AnnealingPath.from_steps(steps, problem, chosen, score_name, X.dtype)
+        self.path_ = AnnealingPath.from_steps(walk.steps, walk.problem, chosen, score_name, X.dtype)
         self.n_iter_ = max(1, int(self.path_.n_iter.sum()))
         self._speak_at(self.path_.temperatures[chosen])
         if not is_intended:
             self._warn_unconverged()
         return self
 
-    def _anneal(self, rows: _Rows, selection, validation_set, routed, max_iter):
-        """The problem, who judged it, and the steps of its path."""
+    def _anneal(self, rows: _Rows, selection, validation_set, routed, max_iter) -> _Walk:
+        """The path of the family, or of whichever of its alternatives validates best."""
         splits = [] if validation_set else self._splits(rows, selection, routed["split"])
         stack = fold_weights(splits, rows.weight)
         total = stack.sum(axis=0)
         if not (total > 0).all():
             raise ValueError(f"Fold {int(np.argmin(total))} of cv has no training row of positive weight.")
         stack /= total
-        judge = self._judge(rows, selection, splits, validation_set, routed["score"])
         design = make_design(rows.X, rows.labels, stack, total, len(rows.classes))
+
+        def walk(problem):
+            judge = self._judge(rows, selection, splits, validation_set, routed["score"])
+            return self._walk(problem, judge, max_iter)
+
         with threads_over_blocks():
             problem = self._make_objective().prepare(design, check_random_state(self.random_state))
-            self._form = problem.form
-            solver = make_solver(self.solver, problem)
-            problem = solver.adapt(problem, self.tol)
-            steps = anneal(problem, self._schedule(), solver, judge, tol=self.tol, max_iter=max_iter)
-        return problem, judge, steps
+            first = best = walk(problem)
+            for other in problem.alternatives() if not isinstance(first.judge, NoValidation) else ():
+                rival = walk(other)
+                scores = self._fold_scores(rival)
+                if scores.mean() > self._fold_scores(best).mean() and clearly_exceeds(scores, self._fold_scores(first)):
+                    best = rival
+        return best
+
+    def _walk(self, problem, judge, max_iter) -> _Walk:
+        self._form = problem.form  # what a scorer of points needs
+        solver, settings = make_solver(self.solver, problem), problem.chosen()
+        problem = solver.adapt(problem, self.tol)
+        steps = anneal(problem, self._schedule(), solver, judge, tol=self.tol, max_iter=max_iter)
+        return _Walk(problem, judge, steps, settings)
+
+    def _fold_scores(self, walk: _Walk) -> np.ndarray:
+        """Of each fold at the best temperature, less the posterior scale's prior where they are log-losses."""
+        scores, scale = judged(walk.steps)
+        penalized = penalized_scores(scores, scale, walk.judge.n_rows, self._is_log_loss())
+        best = np.argmax(penalized)
+        return scores[best] + (penalized[best] - scores[best].mean())
 
     def _check_parameters(self, X_val, y_val):
         if self.rule not in RULES:
@@ -401,10 +439,9 @@ class AnnealedClassifier(LogitsMixin, BaseEstimator):
     def _choose(self, steps, judge):
         if isinstance(judge, NoValidation):
             return len(steps) - 1
-        scores = np.stack([step.judgement.scores for step in steps])
+        scores, scale = judged(steps)
         if self.rule != "best" and scores.shape[1] < 2:
             raise ValueError(f'rule={self.rule!r} needs several folds to measure an error. Set selection="cv".')
-        scale = np.array([step.judgement.scale for step in steps])
         return choose(scores, scale, judge.n_rows, self.rule, self._is_log_loss())
 
     def _warn_unconverged(self):

@@ -41,11 +41,16 @@ class InnerProductADA(AnnealedClassifier):
         held-out rows (``selection`` "last" or a number) the factor is one.
     fit_intercept : bool, default=True
         Whether each class has an unpenalized intercept. The paper has none: append a constant column for that.
-    metric : {"auto", "euclidean", "diagonal", "covariance"}, default="auto"
+    metric : {"auto", "validated", "euclidean", "diagonal", "halfway", "covariance"}, default="auto"
         In which units |lambda_j| is measured: "euclidean" is the paper's, raw features; "diagonal" divides each
         column by its standard deviation, so units do not matter; "covariance" whitens the columns, so no linear
-        map of the features matters (about the origin without an intercept); "auto" is diagonal for dense and
-        euclidean for sparse X. The spreads are those of all rows, also within folds.
+        map of the features matters (about the origin without an intercept); "halfway" is between these two, each
+        principal direction of the standardized columns divided by the fourth root of its variance; "auto" is diagonal
+        for dense and euclidean for sparse X. The spreads are those of all rows, also within folds.
+        "validated" walks one path a metric and keeps the one that validates best, ``metric_``: diagonal, and where
+        they are better by more than a standard error over the folds, halfway or covariance for dense X (not where
+        both rows and columns are more than a thousand); euclidean or diagonal for sparse X. It takes as long as these
+        paths together. Without held-out rows (``selection`` "last" or a number) it is "auto".
     class_weight : dict or "balanced", default=None
         Weight of each class, multiplied into ``sample_weight``.
     tol : float, default=1e-4
@@ -62,6 +67,8 @@ class InnerProductADA(AnnealedClassifier):
         The chosen temperature.
     posterior_scale_ : float
         Factor on the logits at which the posterior speaks.
+    metric_ : str
+        The metric of the penalty: as given, or as chosen.
     path_ : AnnealingPath
         Everything seen on the way; ``temperature * path_.coef`` is the paper's lambda.
     classes_ : ndarray of shape (n_classes,)

@@ -14,6 +14,7 @@ stack of fits that a solver minimizes. Shapes: parameters (n_fits, n_parameters)
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,6 +122,14 @@ class Problem(ABC):
     @abstractmethod
     def hot_temperature(self) -> float:
         """A temperature at which every posterior is near the prior."""
+
+    def chosen(self) -> dict[str, Any]:
+        """Settings that the family or validation settled, by name; the estimator shows them with an underscore."""
+        return {}
+
+    def alternatives(self) -> Iterable[Problem]:
+        """The same rows under other settings, for validation to choose among; each is asked for when it is needed."""
+        return ()
 
     def leave_one_out(self, parameters, temperature) -> tuple[np.ndarray, np.ndarray]:
         """Logits (n_rows, n_classes) of every row from a fit without it, and each row's leverage on the fit."""

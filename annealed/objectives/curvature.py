@@ -39,10 +39,9 @@ class SampledRows:
         self.weight = weight
         self.leading = np.sort(np.argsort(coordinates.spectrum)[coordinates.rank - n_leading :])
 
-        def leading_points(block):
-            return coordinates.from_features(block.rows_as_array())[:, self.leading]
-
-        self.points = np.concatenate(list(design.map_rows(leading_points, self.rows)))
+        leading_points = coordinates.along(self.leading)
+        parts = design.map_rows(lambda block: leading_points(block.rows_as_array()), self.rows)
+        self.points = np.concatenate(list(parts))
         if fit_intercept:
             self.leading = np.append(self.leading, coordinates.rank)
             self.points = np.column_stack([self.points, np.ones(len(weight))])

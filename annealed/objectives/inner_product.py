@@ -13,7 +13,7 @@ class InnerProduct(Objective):
     ----------
     l2_strength : float, default=1.0
         The paper's epsilon.
-    metric : {"auto", "euclidean", "diagonal", "covariance"}, default="auto"
+    metric : {"auto", "validated", "euclidean", "diagonal", "halfway", "covariance"}, default="auto"
         Units of the penalty; see :class:`annealed.InnerProductADA`.
     fit_intercept : bool, default=True
         Whether the scores have a free, unpenalized intercept.

@@ -13,6 +13,7 @@ for more. Shapes: coef (n_fits, n_scores, rank), intercept (n_fits, n_scores).
 
 from __future__ import annotations
 
+from copy import copy
 from functools import partial
 
 import numpy as np
@@ -31,7 +32,8 @@ from annealed.objectives.contrasts import Contrasts
 from annealed.objectives.curvature import ALL_LEVELS, LearnedCurvature, SampledRows
 from annealed.objectives.leave_one_out import MOST_EXACT_WORK, ExactBlocks, ProbedBlocks, leave_out
 
-METRICS = ("auto", "euclidean", "diagonal", "covariance")
+METRICS = ("auto", "validated", "euclidean", "diagonal", "halfway", "covariance")
+POWERS = {"halfway": 0.25, "covariance": 0.5}  # of the variance, by which each principal direction is divided
 FEWEST_COPIED_VALUES = 1_000_000  # entries of X from which a copy of the rows in single precision pays for the folds
 PRICE_OF_A_PASS = 1e7  # multiplications that the calls of one pass are worth, however few its rows
 MISSING_CLASS_WEIGHT = 0.5  # rows' worth of evidence for a class that a fit has no row of
@@ -91,8 +93,11 @@ class PenalizedLinearProblem(LinearProblem):
             raise ValueError(f"l2_strength must be positive. Got {l2_strength!r}.")
         if metric not in METRICS:
             raise ValueError(f"metric must be one of {METRICS}. Got {metric!r}.")
-        if metric == "auto":
-            metric = "euclidean" if sparse.issparse(design.X) else "diagonal"
+        is_sparse, self._offered = sparse.issparse(design.X), metric == "validated"
+        if metric in ("auto", "validated"):
+            metric = "euclidean" if is_sparse else "diagonal"
+        self.metric = metric
+        self.original = design
         self.l2_strength = l2_strength
         self.fit_intercept = fit_intercept
         self.contrasts = Contrasts(design.n_classes)
@@ -102,7 +107,7 @@ class PenalizedLinearProblem(LinearProblem):
         if metric != "euclidean":
             scale = spread_of_columns(design.centered(center))
         super().__init__(design, center, scale, in_span=spans_fewer_than_columns(design))
-        self.coordinates = self._coordinates(whiten=metric == "covariance")
+        self.coordinates = self._coordinates(POWERS.get(metric, 0.0))
         self.missing = missing_class_weight(self.class_shares, design.total_weight)
         self._sample: SampledRows | None = None
         self._quick: SinglePrecisionRows | None = None
@@ -121,10 +126,33 @@ class PenalizedLinearProblem(LinearProblem):
         if is_plain and X.size >= FEWEST_COPIED_VALUES and self.coordinates.basis.ndim == 2:
             self._quick = SinglePrecisionRows(self.design, self.coordinates)
 
-    def _coordinates(self, whiten) -> Coordinates:
-        if self.span and not whiten:  # the span's own basis is already the eigenbasis
+    def _coordinates(self, power) -> Coordinates:
+        if self.span and not power:  # the span's own basis is already the eigenbasis
             return diagonal_coordinates(self.scale, self.design.column_variance())
-        return principal_coordinates(self.design, self.scale, whiten)
+        return principal_coordinates(self.design, self.scale, power)
+
+    def chosen(self):
+        return {"metric": self.metric}
+
+    def alternatives(self):
+        """With the metric "validated", the same problem in the other metrics: of sparse rows the diagonal one, of
+        dense ones those of the eigenbasis, unless that alone takes long.
+        """
+        if not self._offered:
+            return
+        if sparse.issparse(self.original.X):
+            yield PenalizedLinearProblem(
+                self.original, l2_strength=self.l2_strength, metric="diagonal", fit_intercept=self.fit_intercept
+            )
+        elif self.coordinates.rank <= WIDEST_EIGENPROBLEM:
+            yield from (self._in_metric(metric, power) for metric, power in POWERS.items())
+
+    def _in_metric(self, metric, power):
+        other = copy(self)
+        other.metric, other._sample, other._quick = metric, None, None
+        other.class_variance = self.class_shares * (1 - self.class_shares)
+        other.coordinates = self._coordinates(power) if self.span else self.coordinates.raised(power)
+        return other
 
     # -- parameters: coef and intercept of each score, flat ---------------------------------------------------
 

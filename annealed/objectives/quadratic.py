@@ -23,7 +23,7 @@ class Quadratic(Objective):
     ----------
     l2_strength : float, default=1.0
         The paper's epsilon.
-    metric : {"auto", "euclidean", "diagonal", "covariance"}, default="auto"
+    metric : {"auto", "validated", "euclidean", "diagonal", "halfway", "covariance"}, default="auto"
         Units of the penalty on the second-order features; see :class:`annealed.InnerProductADA`.
     fit_intercept : bool, default=True
         Whether the scores have a free, unpenalized intercept.

@@ -6,6 +6,7 @@ from problems import badly_scaled, dense, gaussian, stack_of, text, uneven_weigh
 from scipy import sparse
 
 from annealed.design import CsrDesign, DenseDesign, SinglePrecisionRows, principal_coordinates, row_span
+from annealed.design.coordinates import diagonal_coordinates
 
 CENTER = np.linspace(-1, 2, 25)
 
@@ -152,15 +153,37 @@ def test_row_span_of_equal_rows_is_one_direction_of_zeros():
     np.testing.assert_array_equal(span.rows, np.zeros((4, 1)))
 
 
-@pytest.mark.parametrize("whiten", [False, True])
-def test_principal_coordinates_diagonalize_the_covariance(whiten):
+def diagonal_of(design, scale):
+    return diagonal_coordinates(scale, design.column_variance())
+
+
+@pytest.mark.parametrize("power", [0.0, 0.25, 0.5])
+def test_principal_coordinates_diagonalize_the_covariance(power):
     table = gaussian()
     design = stack_of(table).centered(table.X.mean(axis=0))
-    coordinates = principal_coordinates(design, table.X.std(axis=0), whiten)
+    coordinates = principal_coordinates(design, table.X.std(axis=0), power)
     rotated = (table.X - table.X.mean(axis=0)) @ coordinates.basis
-    expected = np.eye(4) if whiten else np.diag(coordinates.spectrum)
+    variances = np.linalg.eigvalsh(np.corrcoef(table.X.T))
+    expected = np.diag(variances ** (1 - 2 * power))
+    np.testing.assert_allclose(np.diag(coordinates.spectrum), expected, atol=1e-12)
     np.testing.assert_allclose(rotated.T @ rotated / len(rotated), expected, atol=1e-12)
     np.testing.assert_allclose(coordinates.to_points(rotated[None])[0], table.X - table.X.mean(axis=0), atol=1e-9)
+
+
+@pytest.mark.parametrize("make", [diagonal_of, principal_coordinates])
+def test_some_coordinates_are_those_of_all(make):
+    table = gaussian()
+    coordinates = make(stack_of(table), table.X.std(axis=0))
+    np.testing.assert_allclose(coordinates.along([2, 0])(table.X), coordinates.from_features(table.X)[:, [2, 0]])
+
+
+def test_dense_rows_that_outnumber_their_columns_are_rotated_further(monkeypatch):
+    monkeypatch.setattr("annealed.design.coordinates.WIDEST_EIGENPROBLEM", 3)
+    for table, n_axes in [(gaussian(), 2), (text(), 1), (wide(), 1)]:
+        design = stack_of(table)
+        assert principal_coordinates(design, np.ones(design.n_features)).basis.ndim == n_axes
+    monkeypatch.setattr("annealed.design.coordinates.WIDEST_ROTATION", 3)
+    assert principal_coordinates(stack_of(gaussian()), np.ones(4)).basis.ndim == 1
 
 
 # --- rows in single precision -----------------------------------------------------------------------
@@ -173,20 +196,20 @@ def nearly_collinear():
     return type(plain)("nearly_collinear", np.column_stack([plain.X, plain.X[:, 0] + noise]), plain.y)
 
 
-def in_both_precisions(table, whiten=False):
+def in_both_precisions(table, power=0.0):
     design = stack_of(table, uneven_weights(len(table.y))).centered(table.X.mean(axis=0))
-    coordinates = principal_coordinates(design, table.X.std(axis=0), whiten)
+    coordinates = principal_coordinates(design, table.X.std(axis=0), power)
     return design, coordinates, SinglePrecisionRows(design, coordinates)
 
 
 @pytest.mark.parametrize("is_blocked", [False, True], ids=["whole", "blocks"])
-@pytest.mark.parametrize("whiten", [False, True], ids=["rotated", "whitened"])
+@pytest.mark.parametrize("power", [0.0, 0.25, 0.5], ids=["rotated", "halfway", "whitened"])
 @pytest.mark.parametrize("make", [gaussian, badly_scaled, nearly_collinear], ids=lambda make: make.__name__)
-def test_single_precision_rows_agree_with_the_design_in_the_same_coordinates(make, whiten, is_blocked, monkeypatch):
+def test_single_precision_rows_agree_with_the_design_in_the_same_coordinates(make, power, is_blocked, monkeypatch):
     """Every coordinate to its own digits: errors are measured by its spread, the smallest too."""
     if is_blocked:
         in_short_blocks(monkeypatch)
-    design, coordinates, rows = in_both_precisions(make(), whiten)
+    design, coordinates, rows = in_both_precisions(make(), power)
     assert rows.X.dtype == np.float32
     spread = np.sqrt(coordinates.spectrum)
     coef = np.random.default_rng(0).normal(size=(3, 3, coordinates.rank)) / spread

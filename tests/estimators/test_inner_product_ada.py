@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from problems import text, wide
 from scipy import sparse
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
@@ -43,7 +44,7 @@ def test_column_units_do_not_matter(data):
     np.testing.assert_allclose(scaled.predict_proba(X * units), plain.predict_proba(X), atol=1e-9)
 
 
-@pytest.mark.parametrize("metric", ["euclidean", "diagonal", "covariance"])
+@pytest.mark.parametrize("metric", ["euclidean", "diagonal", "halfway", "covariance"])
 def test_every_metric_converges_on_badly_scaled_columns(metric):
     X, y = WINE
     model = InnerProductADA(metric=metric).fit(X * shuffled_exponents(X.shape[1]), y)
@@ -57,6 +58,89 @@ def test_automatic_metric_is_diagonal_for_dense_and_euclidean_for_sparse():
     np.testing.assert_array_equal(fit(X, "auto"), fit(X, "diagonal"))
     columns = sparse.csr_array(X)
     np.testing.assert_array_equal(fit(columns, "auto"), fit(columns, "euclidean"))
+
+
+def fold_scores(model, n_rows):
+    """What metrics are compared by: validated losses at the best temperature, and the prior of the posterior scale."""
+    scores = model.path_.validation_score - 2 * np.log(model.path_.posterior_scale[:, None]) ** 2 / n_rows
+    return scores[np.argmax(scores.mean(axis=1))]
+
+
+def expected_metric(alone, n_rows):
+    """The best of the first and those that beat it, fold by fold, by more than a standard error."""
+    scores = {metric: fold_scores(model, n_rows) for metric, model in alone.items()}
+    first, *others = scores
+    gains = {metric: scores[metric] - scores[first] for metric in others}
+    able = [metric for metric in others if gains[metric].mean() > max(1e-4, gains[metric].std(ddof=1) / np.sqrt(5))]
+    return max([first, *able], key=lambda metric: scores[metric].mean())
+
+
+def correlated_noise():
+    """Classes apart along the least of the noise's directions: what a penalty in the covariance's units finds."""
+    generator = np.random.default_rng(0)
+    y = np.repeat([0, 1], 60)
+    noise = generator.normal(size=(120, 8)) * np.geomspace(30, 0.1, 8)
+    noise[:, -1] += 0.3 * y
+    return noise @ np.linalg.qr(generator.normal(size=(8, 8)))[0], y
+
+
+def test_covariance_is_chosen_where_classes_are_apart_along_little_noise():
+    assert InnerProductADA(metric="validated").fit(*correlated_noise()).metric_ == "covariance"
+
+
+@pytest.mark.parametrize(
+    ("make", "metrics"),
+    [
+        (lambda: IRIS, ("diagonal", "halfway", "covariance")),
+        (lambda: WINE, ("diagonal", "halfway", "covariance")),
+        (lambda: (WINE[0][::6], WINE[1][::6]), ("diagonal", "halfway", "covariance")),
+        (lambda: (wide().X, wide().y), ("diagonal", "halfway", "covariance")),
+        (correlated_noise, ("diagonal", "halfway", "covariance")),
+        (lambda: (text().X, text().y), ("euclidean", "diagonal")),
+    ],
+    ids=["iris", "wine", "few rows", "more columns than rows", "correlated noise", "sparse"],
+)
+def test_validated_metric_is_the_best_of_its_metrics(make, metrics):
+    """And its path is that metric's own, certificate and all."""
+    X, y = make()
+    alone = {metric: InnerProductADA(metric=metric).fit(X, y) for metric in metrics}
+    best = expected_metric(alone, len(y))
+    model = InnerProductADA(metric="validated").fit(X, y)
+    assert model.metric_ == best
+    assert model.path_.converged.all() and model.path_.gradient_norm.max() <= model.tol
+    np.testing.assert_allclose(model.path_.temperatures, alone[best].path_.temperatures, rtol=1e-6)
+    np.testing.assert_allclose(model.predict_proba(X), alone[best].predict_proba(X), atol=1e-5)
+
+
+@pytest.mark.parametrize("selection", ["last", 0.1])
+def test_validated_metric_without_validation_is_the_automatic_one(selection):
+    X, y = WINE
+    settings = dict(selection=selection, schedule=[1.0, 0.1])
+    model = InnerProductADA(metric="validated", **settings).fit(X, y)
+    assert model.metric_ == "diagonal"
+    np.testing.assert_array_equal(model.coef_, InnerProductADA(**settings).fit(X, y).coef_)
+
+
+@pytest.mark.parametrize("settings", [{"selection": "holdout"}, {"selection": "loo"}, {"scoring": "accuracy"}])
+def test_every_validation_can_choose_the_metric(settings):
+    X, y = IRIS
+    model = InnerProductADA(metric="validated", **settings).fit(X, y)
+    assert model.metric_ in ("diagonal", "halfway", "covariance")
+    diagonal = InnerProductADA(**settings).fit(X, y)
+    assert model.path_.validation_score.mean(axis=1).max() >= diagonal.path_.validation_score.mean(axis=1).max() - 1e-3
+
+
+def test_validated_metric_is_found_again_by_weights():
+    X, y = WINE
+    weight = 1.0 + (np.arange(len(y)) % 2)
+    fold_of = np.arange(len(y)) % 3
+    splits = [(np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)) for fold in range(3)]
+    rows = np.repeat(np.arange(len(y)), weight.astype(int))
+    again = [(np.flatnonzero(np.isin(rows, train)), np.flatnonzero(np.isin(rows, test))) for train, test in splits]
+    weighted = InnerProductADA(metric="validated", cv=splits).fit(X, y, weight)
+    repeated = InnerProductADA(metric="validated", cv=again).fit(X[rows], y[rows])
+    assert weighted.metric_ == repeated.metric_
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-4)
 
 
 @pytest.mark.parametrize("temperature", [3.0, 0.1, 1e-3])

@@ -1,5 +1,6 @@
 """MELDA: its coordinates against their definitions, its posterior against log-linear and Gaussian references."""
 
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
@@ -49,12 +50,11 @@ def projector(columns):
 
 def gaussian_posterior(gaussian_model, rows):
     """Bayes' rule with scipy's densities, in logarithms."""
-    prior, means, covariance = gaussian_model
-    with np.errstate(divide="ignore"):
-        joint = [
-            np.log(own) + multivariate_normal(mean, covariance).logpdf(rows).reshape(len(rows))
-            for own, mean in zip(prior, means, strict=True)
-        ]
+    log_prior, means, covariance = gaussian_model
+    joint = [
+        own + multivariate_normal(mean, covariance).logpdf(rows).reshape(len(rows))
+        for own, mean in zip(log_prior, means, strict=True)
+    ]
     return np.exp(log_softmax(np.column_stack(joint), axis=1))
 
 
@@ -206,7 +206,7 @@ def test_inverse_transform_is_the_shortest_row_of_that_projection(coordinates):
 @pytest.mark.parametrize("table", [two_classes(), gaussian()], ids=repr)
 def test_posterior_is_that_of_inner_product_ada(table, coordinates):
     model = MELDA(coordinates=coordinates).fit(table.X, table.y)
-    reference = InnerProductADA().fit(table.X, table.y)
+    reference = InnerProductADA(metric="validated").fit(table.X, table.y)
     np.testing.assert_allclose(model.predict_proba(table.X), reference.predict_proba(table.X), atol=1e-12)
     np.testing.assert_allclose(model.predict_log_proba(table.X), reference.predict_log_proba(table.X), atol=1e-9)
     np.testing.assert_allclose(model.decision_function(table.X), reference.decision_function(table.X), atol=1e-9)
@@ -229,6 +229,27 @@ def test_gaussian_model_has_the_same_posterior(table, coordinates):
     np.testing.assert_allclose(found.prior.sum(), 1)
     posterior = gaussian_posterior(found, model.transform(table.X))
     np.testing.assert_allclose(posterior, model.predict_proba(table.X), atol=1e-8)
+
+
+@COORDINATES
+@pytest.mark.parametrize("weight", [None, uneven_weights(len(FIVE.y), 1).ravel()], ids=["plain", "weighted"])
+def test_priors_of_the_gaussian_model_are_the_shares_of_classes_where_that_is_possible(coordinates, weight):
+    counts = np.bincount(FIVE.y, weight)
+    found = fit(FIVE, weight, coordinates=coordinates).gaussian_model()
+    np.testing.assert_allclose(found.prior, counts / counts.sum(), rtol=1e-6)
+
+
+@ORDERED
+def test_gaussian_model_does_not_underflow_where_means_are_far_apart(coordinates):
+    """Forty narrow classes on a line: no shift can bring the priors of all of them to their shares."""
+    X = 10.0 * np.repeat(np.arange(40.0), 4)[:, None] + np.tile(np.linspace(-1, 1, 4), 40)[:, None]
+    y = np.repeat(np.arange(40), 4)
+    model = MELDA(coordinates=coordinates, temperature=1e-9).fit(X, y)
+    found = model.gaussian_model()
+    assert found.log_prior.min() < -750  # exp gives zero
+    assert np.isfinite(found.log_prior).all() and np.isfinite(found.means).all()
+    posterior = gaussian_posterior(found, model.transform(X))
+    np.testing.assert_allclose(posterior, model.predict_proba(X), atol=1e-6)
 
 
 @pytest.mark.parametrize("coordinates", ["whitened", "paper"])  # of orthonormal ones the means are 1e8 apart
@@ -353,6 +374,18 @@ def test_products_of_sparse_columns_far_outnumbering_the_rows():
     model = make_pipeline(SecondOrderFeatures(), MELDA()).fit(table.X, table.y)
     assert model[-1].scalings_.shape == (60 * 61 // 2, 2)
     assert model.score(table.X, table.y) > 0.9
+
+
+def test_no_square_of_the_columns_is_ever_held():
+    """The shape of DNA's products: thousands of sparse columns, of which a square would take gigabytes."""
+    table = text(n_samples=120, n_words=170)
+    X = SecondOrderFeatures().fit_transform(table.X)
+    tracemalloc.start()
+    model = MELDA().fit(X, table.y)
+    model.transform(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * X.shape[1] ** 2 / 10
 
 
 @COORDINATES

@@ -27,7 +27,7 @@ from annealed import AnnealedClassifier
 from annealed.design import CsrDesign, DenseDesign, SinglePrecisionRows
 from annealed.objectives import InnerProduct, Picks
 
-METRICS = ["euclidean", "diagonal", "covariance"]
+METRICS = ["euclidean", "diagonal", "halfway", "covariance"]
 TEMPERATURES = [30.0, 1.0, 0.01]
 
 
@@ -189,7 +189,7 @@ def test_euclidean_minimum_is_that_of_penalized_likelihood(make, temperature):
 @pytest.mark.parametrize("metric", METRICS)
 def test_minimum_without_intercept(metric, temperature):
     """Rows are not centred then: "covariance" whitens their second moment about the origin."""
-    table = standardized(gaussian()) if metric == "covariance" else gaussian()
+    table = standardized(gaussian()) if metric in ("halfway", "covariance") else gaussian()
     coef, intercept = optimum(table, temperature, l2_strength=0.1, metric=metric, fit_intercept=False)
     strength = 0.1 * temperature * oracles.metric_matrix(table.X, metric)
     expected = oracles.multinomial_optimum(table.X, table.y, strength, fit_intercept=False)

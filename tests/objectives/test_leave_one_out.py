@@ -73,6 +73,7 @@ def test_probes_estimate_the_blocks(make, monkeypatch):
 def test_row_combinations_agree_with_columns(make, monkeypatch):
     for module in ("design.coordinates", "objectives.linear", "solvers"):
         monkeypatch.setattr(f"annealed.{module}.WIDEST_EIGENPROBLEM", 1)
+    monkeypatch.setattr("annealed.design.coordinates.WIDEST_ROTATION", 1)
     monkeypatch.setattr("annealed.objectives.representer.MANY_LEADING", 20)
     table, rows = make(), np.arange(0, 24, 2)
     primal = InnerProduct(metric="euclidean").prepare(stack_of(table))

@@ -10,7 +10,7 @@ from problems import badly_scaled, fold_masks, gaussian, rare_class, solve, stac
 from annealed.design import DenseDesign
 from annealed.objectives import InnerProduct, Quadratic
 
-METRICS = ["euclidean", "diagonal", "covariance"]
+METRICS = ["euclidean", "diagonal", "halfway", "covariance"]
 
 
 def second_order(X, weight=None):

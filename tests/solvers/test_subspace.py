@@ -33,6 +33,7 @@ TABLES = [gaussian, two_classes, separable, wide, text, wide_text]
 def _everything_is_wide(monkeypatch):
     for module in ("design.coordinates", "objectives.linear", "solvers"):
         monkeypatch.setattr(f"annealed.{module}.WIDEST_EIGENPROBLEM", 1)
+    monkeypatch.setattr("annealed.design.coordinates.WIDEST_ROTATION", 1)
 
 
 def adapted(table, weight=None, tol=TOL, **settings):
