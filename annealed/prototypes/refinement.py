@@ -1,0 +1,85 @@
+"""Discriminative refinement: the log-loss over prototypes, metric and labels, pulled to the annealed solution.
+
+    loss(y, L, a) + penalty / 2 ( |y - y0|^2 + |L - I|^2 + |a - a0|^2 )
+
+in coordinates where the annealed metric, at the temperature of least loss, is the identity. The penalty falls step by
+step, each minimum the start of the next; rows that were held out say where to stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg, optimize
+
+from annealed.objectives import gibbs
+from annealed.objectives.potts import LabelledRows, PottsState
+from annealed.objectives.prototype_posterior import PrototypePosterior, loss_and_gradient
+from annealed.prototypes.base import scores_of
+
+SMOOTHING = 0.5  # rows of every class that each prototype is granted
+SHARPNESS = 2.0 ** np.arange(-3.0, 3.5, 0.5)  # betas tried for the posterior of the annealed solution
+MAX_ITER = 25  # of L-BFGS at each penalty: the path, not the minimum, is what validation looks at
+
+
+class Spoken(NamedTuple):
+    """A posterior in the coordinates of the rows: prototypes, metric, logits of weights and labels."""
+
+    prototypes: np.ndarray
+    metric: np.ndarray
+    logits: np.ndarray
+
+    def log_proba(self, X):
+        return PrototypePosterior(self.prototypes, root_of(self.metric)[0], self.logits).log_proba(X)
+
+
+def spoken(rows: LabelledRows, state: PottsState) -> Spoken:
+    """The annealed solution as a posterior: labels smoothed, and the beta of least loss on the rows."""
+    scores = scores_of(rows.X, state.prototypes, state.metric)
+    tried = [_with_labels(rows, state, beta, scores, weighted) for beta in SHARPNESS for weighted in (False, True)]
+    return min(tried, key=lambda pair: pair[0])[1]
+
+
+def _with_labels(rows, state, beta, scores, weighted) -> tuple[float, Spoken]:
+    """(loss, posterior) at one beta: labels are the shares of the classes among a prototype's rows, smoothed."""
+    memberships = gibbs.posterior(beta * scores)
+    log_weight = np.zeros(len(state))
+    if weighted:
+        mass = rows.weight @ memberships
+        log_weight = np.log((mass + 1) / (mass.mean() + 1))
+        memberships = gibbs.posterior(beta * scores + log_weight)
+    counts = memberships.T @ (np.eye(rows.n_classes)[rows.labels] * rows.weight[:, None])
+    share = rows.class_weight / rows.total
+    smoothed = counts + SMOOTHING * rows.n_classes * share
+    labels = smoothed / smoothed.sum(axis=1, keepdims=True)
+    agreed = np.sum(memberships * labels.T[rows.labels], axis=1)
+    loss = -float(rows.weight @ np.log(np.maximum(agreed, 1e-300))) / rows.total
+    return loss, Spoken(state.prototypes, beta * state.metric, np.log(np.maximum(labels, 1e-12)) + log_weight[:, None])
+
+
+def root_of(metric):
+    """The symmetric root of a metric and its inverse."""
+    values, vectors = linalg.eigh(metric)
+    values = np.sqrt(np.maximum(values, 1e-12 * max(values[-1], 1e-300)))
+    return (vectors * values) @ vectors.T, (vectors / values) @ vectors.T
+
+
+def refinements(rows: LabelledRows, start: Spoken, penalties) -> Iterator[Spoken]:
+    """The minimum at each penalty, strong to weak, warm from one to the next."""
+    root, inverse = root_of(start.metric)
+    white = LabelledRows(rows.X @ root.astype(rows.X.dtype), rows.labels, rows.weight, rows.n_classes)
+    anchor = PrototypePosterior(start.prototypes @ root, np.eye(len(root)), start.logits)
+    origin = anchor.flat()
+    point = origin
+    for penalty in penalties:
+
+        def value(flat, penalty=penalty):
+            loss, gradient = loss_and_gradient(white, anchor.like(flat))
+            pull = flat - origin
+            return loss + 0.5 * penalty * (pull @ pull), gradient.flat() + penalty * pull
+
+        point = optimize.minimize(value, point, jac=True, method="L-BFGS-B", options={"maxiter": MAX_ITER}).x
+        found = anchor.like(point)
+        yield Spoken(found.prototypes @ inverse, root @ found.metric @ root, found.logits)
