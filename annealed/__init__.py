@@ -7,10 +7,12 @@ from annealed.estimators import (
     DistanceADA,
     InnerProductADA,
     PooledGaussian,
+    PottsDA,
     SecondOrderFeatures,
 )
 from annealed.path import AnnealingPath
-from annealed.schedules import AdaptiveSchedule, ExponentialSchedule, FixedSchedule
+from annealed.prototypes import PrototypePath
+from annealed.schedules import AdaptiveSchedule, ExponentialSchedule, FixedSchedule, InverseTemperatureSchedule
 
 __version__ = "0.1.0"
 
@@ -23,8 +25,11 @@ __all__ = [
     "ExponentialSchedule",
     "FixedSchedule",
     "InnerProductADA",
+    "InverseTemperatureSchedule",
     "MELDA",
     "PooledGaussian",
+    "PottsDA",
     "ProjectionDisplay",
+    "PrototypePath",
     "SecondOrderFeatures",
 ]

@@ -1,12 +1,13 @@
 """How many prototypes, how much shrinkage, how much refinement: chosen on rows that a fit did not see.
 
-A ladder of rounds grows prototypes on the training part of every fold. The shrinkage whose ladder has the round of least
-held-out loss is taken; then the refinement's penalties are walked at its rounds, and the best pair of round and penalty
-is kept. The refit on all rows climbs the same ladder to the same round.
+A ladder of rounds grows prototypes on the training part of every fold. The shrinkage whose ladder has the round of the
+least held-out loss is taken; then the refinement's penalties are walked at its rounds, and the best pair of round and
+penalty is kept. The refit on all rows climbs the same ladder to the same round.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -15,12 +16,23 @@ import numpy as np
 from sklearn.model_selection import StratifiedShuffleSplit
 
 from annealed.objectives.potts import LabelledRows, Multilinear, PottsState
-from annealed.prototypes.base import Cooled, Cooling, metric_prior
-from annealed.prototypes.growth import cool_and_prune, grown
-from annealed.prototypes.refinement import Spoken, refinements, spoken
-from annealed.prototypes.start import mean_start, plus_plus_start
+from annealed.prototypes import (
+    Cooled,
+    Cooling,
+    Spoken,
+    cool,
+    grown,
+    mean_start,
+    metric_prior,
+    plus_plus_start,
+    refinements,
+    spoken,
+)
 from annealed.selection import posterior_log_scale, stratified_splits
 
+TRIAL_ROUNDS = 3  # by which a shrinkage is judged: one prototype a class, two, and the first that grew
+MOST_ROUNDS = 20
+SEARCH_STARTS = 2  # of the several starts that the last fit tries
 PATIENCE = 3  # rounds, or penalties, without gain before the search stops
 SEARCH_ROWS = 4000  # rows that the search looks at
 MOST_PROTOTYPES = 200
@@ -56,15 +68,14 @@ class Choice(NamedTuple):
 
     strength : of the refinement's penalty, in rows; None keeps the annealed solution
     log_scale : logarithm of the factor on the log posterior
-    validation : held-out loss of each round, the annealed solutions
+    validation_loss : held-out loss of each round, the annealed solutions
     """
 
     shrinkage: str | float
     n_rounds: int
     strength: float | None
     log_scale: float
-    validation: np.ndarray
-    n_rows: float
+    validation_loss: np.ndarray
 
 
 def climb(rows: LabelledRows, plan: Plan, shrinkage) -> Iterator[Cooled]:
@@ -83,12 +94,12 @@ def climb(rows: LabelledRows, plan: Plan, shrinkage) -> Iterator[Cooled]:
         state = grown(rows, cooled.state)
         if state is None or len(state) > most:
             return
-        cooled = cool_and_prune(rows, state, reheated)
+        cooled = cool(rows, state, reheated)
 
 
 def _best_start(rows, n_per_class, plan, cooling, generator) -> Cooled:
     """Of several starts, the one that ends at the least free energy."""
-    runs = [cool_and_prune(rows, _start(rows, n_per_class, plan, cooling, generator), cooling) for _ in range(plan.n_init)]
+    runs = [cool(rows, _start(rows, n_per_class, plan, cooling, generator), cooling) for _ in range(plan.n_init)]
     coldest = min(run.steps[-1].temperature for run in runs)
     return min(runs, key=lambda run: _cold_value(rows, run.state, coldest, cooling))
 
@@ -133,30 +144,36 @@ class _Fold:
 def search(rows: LabelledRows, plan: Plan) -> Choice:
     """Choose on folds; where there is nothing to hold out, the first of everything."""
     rows = subsample(rows, SEARCH_ROWS, plan.seed)
+    plan = replace(plan, n_init=min(plan.n_init, SEARCH_STARTS))
     splits = make_folds(rows, plan.seed)
     if not splits:
-        return Choice(plan.shrinkages[0], 1, None, 0.0, np.zeros(0), rows.total)
+        return Choice(plan.shrinkages[0], 1, None, 0.0, np.zeros(0))
     ladders = [_ladder(rows, splits, plan, shrinkage) for shrinkage in plan.shrinkages]
-    losses = [_round_losses(ladder, plan) for ladder in ladders]
+    losses = [_extended(ladder, [], TRIAL_ROUNDS) for ladder in ladders]
     best = int(np.argmin([min(own) for own in losses]))
-    n_rounds, strength, log_scale = _refined(ladders[best], losses[best], plan)
-    return Choice(plan.shrinkages[best], n_rounds, strength, log_scale, np.array(losses[best]), rows.total)
+    ladder, validation_loss = ladders[best], _extended(ladders[best], losses[best], MOST_ROUNDS)
+    n_rounds, strength, log_scale = _refined(ladder, validation_loss, plan)
+    return Choice(plan.shrinkages[best], n_rounds, strength, log_scale, np.array(validation_loss))
 
 
 def _ladder(rows, splits, plan, shrinkage):
     return [_Fold(rows.take(train), rows.take(test), plan, shrinkage) for train, test in splits]
 
 
-def _round_losses(ladder, plan) -> list[float]:
-    """Held-out loss of every round, until rounds no longer help; a fold whose ladder ended keeps its last."""
-    losses: list[float] = []
-    while len(losses) - int(np.argmin(losses or [0.0])) <= PATIENCE:
+def _extended(ladder, losses, n_rounds) -> list[float]:
+    """Held-out losses of more rounds, until they no longer help; a fold whose ladder ended keeps its last."""
+    losses = list(losses)
+    while len(losses) < n_rounds and not _is_past_best(losses):
         rungs = [fold.rung(len(losses)) for fold in ladder]
         if all(rung is None for rung in rungs):
             break
-        spoken_ones = [rung or fold.rungs[-1] for rung, fold in zip(rungs, ladder, strict=True)]
-        losses.append(_held_out(ladder, spoken_ones)[0])
+        reached = [rung or fold.rungs[-1] for rung, fold in zip(rungs, ladder, strict=True)]
+        losses.append(_held_out(ladder, reached)[0])
     return losses
+
+
+def _is_past_best(losses):
+    return len(losses) > PATIENCE and len(losses) - 1 - int(np.argmin(losses)) >= PATIENCE
 
 
 def _held_out(ladder, posteriors) -> tuple[float, float]:
@@ -178,35 +195,35 @@ def _refined(ladder, losses, plan) -> tuple[int, float | None, float]:
         start = [fold.rungs[min(number, len(fold.rungs) - 1)] for fold in ladder]
         loss, scale = _held_out(ladder, start)
         found.append((loss, number, None, scale))
-        walks = [refinements(fold.train, own, _penalties(plan, fold.train)) for fold, own in zip(ladder, start, strict=True)]
-        best, waited = loss, 0
+        walks = [_refinements(fold.train, own, plan.strengths) for fold, own in zip(ladder, start, strict=True)]
+        tried = [loss]
         for strength in plan.strengths:
             loss, scale = _held_out(ladder, [next(walk) for walk in walks])
             found.append((loss, number, strength, scale))
-            best, waited = (loss, 0) if loss < best else (best, waited + 1)
-            if waited == PATIENCE:
+            tried.append(loss)
+            if _is_past_best(tried):
                 break
     _, number, strength, log_scale = min(found, key=lambda own: own[0])
     return number + 1, strength, log_scale
 
 
-def _penalties(plan, rows):
-    return [strength / rows.total for strength in plan.strengths]
+def _refinements(rows, start: Spoken, strengths) -> Iterator[Spoken]:
+    """A penalty's strength is counted in rows: the more rows there are, the less it weighs."""
+    return refinements(rows, start, [strength / rows.total for strength in strengths])
 
 
-def fit(rows: LabelledRows, plan: Plan, choice: Choice) -> tuple[list[Cooled], Spoken]:
+def fit_prototypes(rows: LabelledRows, plan: Plan, choice: Choice) -> tuple[list[Cooled], Spoken]:
     """Climb to the chosen round on all rows, then refine down to the chosen penalty."""
     rungs = []
     for cooled in climb(rows, plan, choice.shrinkage):
         rungs.append(cooled)
         if len(rungs) == choice.n_rounds:
             break
-    posterior = spoken(rows, rungs[-1].state)
+    walk = [spoken(rows, rungs[-1].state)]
     if choice.strength is not None:
         strengths = [own for own in plan.strengths if own >= choice.strength]
-        for posterior in refinements(rows, posterior, [own / rows.total for own in strengths]):
-            pass
-    return rungs, posterior
+        walk += _refinements(rows, walk[0], strengths)
+    return rungs, walk[-1]
 
 
 # --- rows ---------------------------------------------------------------------------------------------------
@@ -228,4 +245,6 @@ def make_folds(rows: LabelledRows, seed) -> list[tuple[np.ndarray, np.ndarray]]:
     n_rows = len(rows.X)
     if n_rows > 2000 and np.bincount(rows.labels, minlength=rows.n_classes).min() > 1:
         return list(StratifiedShuffleSplit(1, test_size=0.25, random_state=seed).split(rows.X, rows.labels))
-    return stratified_splits(5 if n_rows <= 600 else 3, rows.labels, np.arange(rows.n_classes), seed)
+    with warnings.catch_warnings():  # classes rarer than the folds are never held out, which is no trouble here
+        warnings.simplefilter("ignore", UserWarning)
+        return stratified_splits(5 if n_rows <= 600 else 3, rows.labels, np.arange(rows.n_classes), seed)

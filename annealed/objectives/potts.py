@@ -14,18 +14,18 @@ E2 is linear in every spin, so its mean is exact and each block has its minimum 
     y_k  = sum_i w_i D_ik x_i / n_k
     A    = ((W + r P) / (1 + r))^-1,    W = S - sum_k (n_k / N) y_k y_k'    (S: second moment of the rows)
 
-r P is a prior on the metric, which shrinks W by r / (1 + r) towards P. Psi never rises at a fixed temperature and prior.
-Shapes: X (n_rows, n_features), prototypes y (K, n_features), labels Xi (K, n_classes), metric A (n_features, n_features).
+r P is a prior on the metric: it shrinks W by r / (1 + r) towards P. At a fixed temperature and prior Psi never rises.
+Shapes: X (n_rows, n_features), prototypes y (K, n_features), labels Xi (K, n_classes), metric A square (n_features).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg
 
 from annealed.design.threads import map_in_order
 
@@ -34,14 +34,31 @@ SMALLEST_VARIANCE = 1e-10  # of the rows' mean variance: a direction of less is 
 SMALLEST_COUNT = 1e-8  # rows; a prototype that holds less keeps its place
 
 
+class Block(NamedTuple):
+    """Rows of a block, and for each class in it: (its rows within the block, its number)."""
+
+    rows: slice
+    runs: list[tuple[slice, int]]
+
+
+def _runs(ends, first, last):
+    """Classes between two rows, from the ends of the classes."""
+    return [
+        (slice(max(begin, first) - first, min(end, last) - first), label)
+        for label, (begin, end) in enumerate(pairwise(ends))
+        if begin < last and end > first and begin < end
+    ]
+
+
 class LabelledRows:
-    """Rows in the order of their classes, about the origin of centred columns; a block holds rows of one class."""
+    """Rows in the order of their classes, about the origin of centred columns."""
 
     def __init__(self, X, labels, weight, n_classes):
         order = np.argsort(labels, kind="stable")
         self.X, self.labels, self.weight = X[order], labels[order], np.asarray(weight, dtype=np.float64)[order]
         self.n_classes = n_classes
         self.total = float(self.weight.sum())
+        self.is_unweighted = bool((self.weight == 1).all())
 
     def take(self, rows) -> LabelledRows:
         """Some of the rows, by their numbers here."""
@@ -58,15 +75,20 @@ class LabelledRows:
     def class_weight(self) -> np.ndarray:
         return np.bincount(self.labels, self.weight, self.n_classes)
 
-    def blocks(self, n_prototypes) -> list[tuple[slice, int]]:
-        """(rows, class) of every block."""
+    def blocks(self, n_prototypes) -> list[Block]:
+        """Blocks of rows whose memberships stay in cache."""
         step = max(64, BLOCK_NUMBERS // n_prototypes)
-        ends = np.searchsorted(self.labels, np.arange(self.n_classes + 1))
+        ends = np.searchsorted(self.labels, np.arange(self.n_classes + 1)).tolist()
         return [
-            (slice(first, min(first + step, ends[label + 1])), label)
-            for label in range(self.n_classes)
-            for first in range(ends[label], ends[label + 1], step)
+            Block(slice(first, first + step), _runs(ends, first, min(first + step, len(self.X))))
+            for first in range(0, len(self.X), step)
         ]
+
+    @cached_property
+    def smallest_variance(self) -> float:
+        """The floor on eigenvalues of a scatter: a share of the rows' mean variance."""
+        mean = np.trace(self.second_moment) / len(self.second_moment)
+        return SMALLEST_VARIANCE * (mean if mean > 0 else 1.0)
 
     def _slices(self, step):
         return [slice(first, first + step) for first in range(0, len(self.X), step)]
@@ -119,29 +141,36 @@ def sum_over_rows(rows: LabelledRows, state: PottsState, beta: float, coupling: 
     directions, level = directions.astype(rows.X.dtype), level.astype(rows.X.dtype)
 
     def block_sums(block):
-        own, label = block
-        X, weight = rows.X[own], rows.weight[own]
+        X, weight = rows.X[block.rows], rows.weight[block.rows]
         scores = directions @ X.T  # (K, n_rows): reductions run along rows
-        scores += level[:, label, None]
+        for own, label in block.runs:
+            scores[:, own] += level[:, label, None]
         top = scores.max(axis=0)
         scores -= top
         np.exp(scores, out=scores)
         total = scores.sum(axis=0)
         scores *= 1 / total
         squares = np.einsum("kn,kn->n", scores, scores) @ weight
-        if not (weight == 1).all():
+        if not rows.is_unweighted:
             scores *= weight.astype(scores.dtype)
-        return scores.sum(axis=1, dtype=np.float64), scores @ X, squares, (np.log(total) + top) @ weight
+        return class_sums(scores, block.runs, rows.n_classes), scores @ X, squares, (np.log(total) + top) @ weight
 
-    blocks = rows.blocks(len(state))
     counts, sums = np.zeros((len(state), rows.n_classes)), np.zeros(state.prototypes.shape)
     squares = log_partition = 0.0
-    for (_, label), part in zip(blocks, map_in_order(block_sums, blocks), strict=True):
-        counts[:, label] += part[0]
+    for part in map_in_order(block_sums, rows.blocks(len(state))):
+        counts += part[0]
         sums += part[1]
         squares += float(part[2])
         log_partition += float(part[3])
     return Sums(counts, sums, squares, log_partition)
+
+
+def class_sums(values, runs, n_classes):
+    """Sums over the rows of each class, (K, n_classes), of values (K, n_rows) of a block."""
+    sums = np.zeros((len(values), n_classes))
+    for own, label in runs:
+        sums[:, label] = values[:, own].sum(axis=1, dtype=np.float64)
+    return sums
 
 
 def updated_labels(class_counts, beta, coupling):
@@ -167,15 +196,9 @@ def within_scatter(rows: LabelledRows, prototypes, counts, sums_of_rows):
 def metric_of(scatter, prior: MetricPrior, smallest):
     """The metric block, the inverse of the shrunk scatter with a floor on its eigenvalues, and its log det."""
     shrunk = (scatter + prior.strength * np.diag(prior.target)) / (1 + prior.strength)
-    values, vectors = linalg.eigh((shrunk + shrunk.T) / 2, driver="evd")
+    values, vectors = np.linalg.eigh((shrunk + shrunk.T) / 2)
     values = np.maximum(values, smallest)
     return (vectors / values) @ vectors.T, -float(np.log(values).sum())
-
-
-def smallest_variance(rows: LabelledRows) -> float:
-    """The floor on eigenvalues of the scatter: a share of the rows' mean variance."""
-    mean = np.trace(rows.second_moment) / len(rows.second_moment)
-    return SMALLEST_VARIANCE * (mean if mean > 0 else 1.0)
 
 
 # --- energies ----------------------------------------------------------------------------------------------
@@ -254,5 +277,5 @@ def moved(rows: LabelledRows, state: PottsState, sums: Sums, prior: MetricPrior)
     """Prototypes and metric at their minima."""
     prototypes = updated_prototypes(state.prototypes, sums)
     scatter = within_scatter(rows, prototypes, sums.class_counts.sum(axis=1), sums.rows)
-    metric, log_det = metric_of(scatter, prior, smallest_variance(rows))
+    metric, log_det = metric_of(scatter, prior, rows.smallest_variance)
     return replace(state, prototypes=prototypes, metric=metric, log_det=log_det, scatter=scatter)

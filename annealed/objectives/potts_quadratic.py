@@ -58,14 +58,14 @@ class Quadratic:
         return Swept(new, reached, squares / rows.total, weighted.sum(axis=0))
 
     def membership_field(self, state: PottsState, memberships):
-        """v, less the rows' own squares."""
+        """The field v of the memberships, less the rows' own squares."""
         directions = state.prototypes @ state.metric
         level = -0.5 * np.sum(directions * state.prototypes, axis=1)
         missed = self.targets - memberships @ state.labels
         return self.rows.X @ directions.T + level + self.coupling * missed @ state.labels.T
 
     def label_field(self, state: PottsState, memberships):
-        """u."""
+        """The field u of the labels."""
         missed = self.targets - memberships @ state.labels
         return self.coupling * (memberships * self.rows.weight[:, None]).T @ missed
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +13,6 @@ from annealed.objectives.potts import (
     Multilinear,
     PottsState,
     metric_of,
-    smallest_variance,
 )
 from annealed.objectives.potts_quadratic import Quadratic
 
@@ -53,11 +51,12 @@ class Step(NamedTuple):
 
 
 class Cooled(NamedTuple):
-    """The cold end: the state, how many rows each prototype holds, and the steps that led there."""
+    """The cold end: the state without prototypes that died or doubled, how many did, and the steps that led there."""
 
     state: PottsState
-    counts: np.ndarray
     steps: list[Step]
+    n_dead: int
+    n_duplicate: int
 
 
 def cool(rows: LabelledRows, state: PottsState, cooling: Cooling) -> Cooled:
@@ -71,15 +70,24 @@ def cool(rows: LabelledRows, state: PottsState, cooling: Cooling) -> Cooled:
         steps.append(step)
         if min(step.membership_saturation, step.label_saturation) > cooling.saturation:
             break
-    return Cooled(state, counts, steps)
+    return _pruned(state, counts, steps)
+
+
+def _pruned(state, counts, steps) -> Cooled:
+    """Without prototypes that hold no rows, or lie where an earlier one of the same label does; one at least stays."""
+    is_dead = counts < DEAD
+    is_dead[np.argmax(counts)] = False
+    alive = state.take(~is_dead)
+    is_duplicate = _lies_on_another(alive)
+    return Cooled(alive.take(~is_duplicate), steps, int(is_dead.sum()), int(is_duplicate.sum()))
 
 
 def _settle(sweeper, state, temperature, prior, max_sweeps):
     """Sweep at one temperature until the free energy stands."""
-    total, value = sweeper.rows.total, np.inf
-    for n_sweeps in range(1, max_sweeps + 1):
+    total, value, n_sweeps = sweeper.rows.total, np.inf, 0
+    while n_sweeps < max_sweeps:
         swept = sweeper.sweep(state, temperature, prior)
-        state = swept.state
+        state, n_sweeps = swept.state, n_sweeps + 1
         if value - swept.free_energy <= SMALLEST_CHANGE * total:
             break
         value = swept.free_energy
@@ -96,7 +104,7 @@ def start_state(rows: LabelledRows, prototypes, labels, scatter, shrinkage) -> P
     """A state from prototypes, labels and a scatter, its metric shrunk as it will be while cooling."""
     empty = np.zeros_like(scatter)
     bare = PottsState(prototypes, labels, empty, 0.0, scatter)
-    metric, log_det = metric_of(scatter, metric_prior(rows, bare, shrinkage), smallest_variance(rows))
+    metric, log_det = metric_of(scatter, metric_prior(rows, bare, shrinkage), rows.smallest_variance)
     return PottsState(prototypes, labels, metric, log_det, scatter)
 
 
@@ -147,27 +155,10 @@ def nearest(X, state: PottsState):
     return np.argmax(scores_of(X, state.prototypes, state.metric), axis=1)
 
 
-def is_dead(counts):
-    return counts < DEAD
-
-
-def is_duplicate(state: PottsState):
+def _lies_on_another(state: PottsState):
     """Whether a prototype lies where an earlier one of the same label does."""
-    distances = pairwise_squares(state.prototypes, state.metric)
-    same = state.labels.argmax(axis=1)[:, None] == state.labels.argmax(axis=1)
-    return np.any(np.tril((distances < DUPLICATE) & same, -1), axis=1)
-
-
-def pairwise_squares(prototypes, metric):
-    """Squared distances (K, K) in a metric, about the prototypes' mean so that nothing cancels."""
-    centred = prototypes - prototypes.mean(axis=0)
-    products = centred @ metric @ centred.T
-    squares = np.diag(products)
-    return np.maximum(squares[:, None] + squares - products - products.T, 0)
-
-
-def falling(start: float, rate: float, stop: float) -> Iterable[float]:
-    """start, rate * start, ... down to stop."""
-    while start >= stop:
-        yield start
-        start *= rate
+    centred = state.prototypes - state.prototypes.mean(axis=0)
+    products = centred @ state.metric @ centred.T
+    distances = np.diag(products)[:, None] + np.diag(products) - products - products.T
+    labels = state.labels.argmax(axis=1)
+    return np.any(np.tril((distances < DUPLICATE) & (labels[:, None] == labels), -1), axis=1)

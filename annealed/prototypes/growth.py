@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from annealed.objectives.potts import LabelledRows, PottsState
-from annealed.prototypes.base import Cooled, Cooling, cool, is_dead, is_duplicate, nearest
+from annealed.prototypes.base import nearest
 
 MOST_NEW = 0.6  # new prototypes of a round, as a share of the present ones
 FEWEST_ROWS = 1.5  # that a group of wrong rows must weigh to get a prototype of its own
@@ -36,15 +36,3 @@ def grown(rows: LabelledRows, state: PottsState) -> PottsState | None:
 
 def _mean(rows, own):
     return rows.weight[own] @ rows.X[own] / rows.weight[own].sum()
-
-
-def pruned(rows: LabelledRows, cooled: Cooled) -> Cooled:
-    """Without dead and duplicate prototypes; one at least stays."""
-    kept = ~(is_dead(cooled.counts) | is_duplicate(cooled.state))
-    if not kept.any():
-        kept[np.argmax(cooled.counts)] = True
-    return Cooled(cooled.state.take(kept), cooled.counts[kept], cooled.steps)
-
-
-def cool_and_prune(rows: LabelledRows, state: PottsState, cooling: Cooling) -> Cooled:
-    return pruned(rows, cool(rows, state, cooling))

@@ -16,47 +16,42 @@ from scipy import linalg, optimize
 
 from annealed.objectives import gibbs
 from annealed.objectives.potts import LabelledRows, PottsState
-from annealed.objectives.prototype_posterior import PrototypePosterior, loss_and_gradient
+from annealed.objectives.prototype_posterior import PrototypePosterior, log_posterior, loss_and_gradient
 from annealed.prototypes.base import scores_of
 
 SMOOTHING = 0.5  # rows of every class that each prototype is granted
+SMALLEST_LABEL = 1e-12
 SHARPNESS = 2.0 ** np.arange(-3.0, 3.5, 0.5)  # betas tried for the posterior of the annealed solution
 MAX_ITER = 25  # of L-BFGS at each penalty: the path, not the minimum, is what validation looks at
 
 
 class Spoken(NamedTuple):
-    """A posterior in the coordinates of the rows: prototypes, metric, logits of weights and labels."""
+    """A posterior in the coordinates of the rows: prototypes, metric with the sharpness in it, logits of the labels."""
 
     prototypes: np.ndarray
     metric: np.ndarray
-    logits: np.ndarray
+    label_logits: np.ndarray
 
     def log_proba(self, X):
-        return PrototypePosterior(self.prototypes, root_of(self.metric)[0], self.logits).log_proba(X)
+        return log_posterior(X, *self)
 
 
 def spoken(rows: LabelledRows, state: PottsState) -> Spoken:
     """The annealed solution as a posterior: labels smoothed, and the beta of least loss on the rows."""
     scores = scores_of(rows.X, state.prototypes, state.metric)
-    tried = [_with_labels(rows, state, beta, scores, weighted) for beta in SHARPNESS for weighted in (False, True)]
+    tried = [_with_labels(rows, state, beta, scores) for beta in SHARPNESS]
     return min(tried, key=lambda pair: pair[0])[1]
 
 
-def _with_labels(rows, state, beta, scores, weighted) -> tuple[float, Spoken]:
+def _with_labels(rows, state, beta, scores) -> tuple[float, Spoken]:
     """(loss, posterior) at one beta: labels are the shares of the classes among a prototype's rows, smoothed."""
     memberships = gibbs.posterior(beta * scores)
-    log_weight = np.zeros(len(state))
-    if weighted:
-        mass = rows.weight @ memberships
-        log_weight = np.log((mass + 1) / (mass.mean() + 1))
-        memberships = gibbs.posterior(beta * scores + log_weight)
     counts = memberships.T @ (np.eye(rows.n_classes)[rows.labels] * rows.weight[:, None])
-    share = rows.class_weight / rows.total
-    smoothed = counts + SMOOTHING * rows.n_classes * share
-    labels = smoothed / smoothed.sum(axis=1, keepdims=True)
+    smoothed = counts + SMOOTHING * rows.n_classes * rows.class_weight / rows.total
+    labels = np.maximum(smoothed / smoothed.sum(axis=1, keepdims=True), SMALLEST_LABEL)
     agreed = np.sum(memberships * labels.T[rows.labels], axis=1)
-    loss = -float(rows.weight @ np.log(np.maximum(agreed, 1e-300))) / rows.total
-    return loss, Spoken(state.prototypes, beta * state.metric, np.log(np.maximum(labels, 1e-12)) + log_weight[:, None])
+    loss = -float(rows.weight @ np.log(np.maximum(agreed, SMALLEST_LABEL))) / rows.total
+    return loss, Spoken(state.prototypes, beta * state.metric, np.log(labels))
 
 
 def root_of(metric):
@@ -70,7 +65,7 @@ def refinements(rows: LabelledRows, start: Spoken, penalties) -> Iterator[Spoken
     """The minimum at each penalty, strong to weak, warm from one to the next."""
     root, inverse = root_of(start.metric)
     white = LabelledRows(rows.X @ root.astype(rows.X.dtype), rows.labels, rows.weight, rows.n_classes)
-    anchor = PrototypePosterior(start.prototypes @ root, np.eye(len(root)), start.logits)
+    anchor = PrototypePosterior(start.prototypes @ root, np.eye(len(root)), start.label_logits)
     origin = anchor.flat()
     point = origin
     for penalty in penalties:
@@ -82,4 +77,4 @@ def refinements(rows: LabelledRows, start: Spoken, penalties) -> Iterator[Spoken
 
         point = optimize.minimize(value, point, jac=True, method="L-BFGS-B", options={"maxiter": MAX_ITER}).x
         found = anchor.like(point)
-        yield Spoken(found.prototypes @ inverse, root @ found.metric @ root, found.logits)
+        yield Spoken(found.prototypes @ inverse, root @ found.metric @ root, found.label_logits)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import linalg
 
-from annealed.objectives.potts import LabelledRows, PottsState, smallest_variance
+from annealed.objectives.potts import LabelledRows, PottsState
 from annealed.prototypes.base import start_state
 
 MOST_ROWS = 10_000  # of a class, looked at by k-means++
@@ -23,8 +22,8 @@ def within_class_scatter(rows: LabelledRows):
 def plus_plus_start(rows: LabelledRows, n_per_class, shrinkage, generator) -> PottsState:
     """Prototypes by k-means++ in each class, in the metric of the scatter within classes; labels hard."""
     scatter = within_class_scatter(rows)
-    values, vectors = linalg.eigh(scatter)
-    white = rows.X @ (vectors / np.sqrt(np.maximum(values, smallest_variance(rows)))).astype(rows.X.dtype)
+    values, vectors = np.linalg.eigh(scatter)
+    white = rows.X @ (vectors / np.sqrt(np.maximum(values, rows.smallest_variance))).astype(rows.X.dtype)
     places = [
         plus_plus(white, np.flatnonzero(rows.labels == label), rows.weight, wanted, generator)
         for label, wanted in enumerate(n_per_class)
