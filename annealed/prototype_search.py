@@ -1,8 +1,8 @@
 """How many prototypes, how much shrinkage, how much refinement: chosen on rows that a fit did not see.
 
-A ladder of rounds grows prototypes on the training part of every fold. The shrinkage whose ladder has the round of the
-least held-out loss is taken; then the refinement's penalties are walked at its rounds, and the best pair of round and
-penalty is kept. The refit on all rows climbs the same ladder to the same round.
+A ladder of rounds grows prototypes on the training part of every fold; at each round the penalties of the refinement
+are walked, strong to weak. The first two rounds choose the shrinkage; its ladder is climbed until rounds help no more,
+and the best pair of round and penalty is kept. The refit on all rows climbs the same ladder to the same round.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.model_selection import StratifiedShuffleSplit
 
+from annealed.objectives import gibbs
 from annealed.objectives.potts import LabelledRows, Multilinear, PottsState
 from annealed.prototypes import (
     Cooled,
@@ -30,14 +31,14 @@ from annealed.prototypes import (
 )
 from annealed.selection import posterior_log_scale, stratified_splits
 
-TRIAL_ROUNDS = 3  # by which a shrinkage is judged: one prototype a class, two, and the first that grew
+TRIAL_ROUNDS = 2  # by which a shrinkage is judged: one prototype a class, and two
 MOST_ROUNDS = 20
 SEARCH_STARTS = 2  # of the several starts that the last fit tries
-PATIENCE = 3  # rounds, or penalties, without gain before the search stops
+PATIENCE = 2  # rounds, or penalties, without gain before the search stops
 SEARCH_ROWS = 4000  # rows that the search looks at
 MOST_PROTOTYPES = 200
 FEWEST_ROWS_EACH = 3  # rows for a prototype, below which growth stops
-STRENGTHS = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1)  # penalties, in rows: strength / number of rows
+STRENGTHS = (300.0, 80.0, 20.0, 5.0, 1.2, 0.3, 0.08)  # penalties, in rows: strength / number of rows
 REHEATED = 1.0  # the temperature to which growth goes back; hotter loses what was learnt
 
 
@@ -68,7 +69,7 @@ class Choice(NamedTuple):
 
     strength : of the refinement's penalty, in rows; None keeps the annealed solution
     log_scale : logarithm of the factor on the log posterior
-    validation_loss : held-out loss of each round, the annealed solutions
+    validation_loss : held-out loss of each round at its best penalty
     """
 
     shrinkage: str | float
@@ -141,6 +142,15 @@ class _Fold:
         return self.rungs[number]
 
 
+class _Found(NamedTuple):
+    """A round and a penalty, with what the held-out rows said."""
+
+    loss: float
+    number: int
+    strength: float | None
+    log_scale: float
+
+
 def search(rows: LabelledRows, plan: Plan) -> Choice:
     """Choose on folds; where there is nothing to hold out, the first of everything."""
     rows = subsample(rows, SEARCH_ROWS, plan.seed)
@@ -149,27 +159,43 @@ def search(rows: LabelledRows, plan: Plan) -> Choice:
     if not splits:
         return Choice(plan.shrinkages[0], 1, None, 0.0, np.zeros(0))
     ladders = [_ladder(rows, splits, plan, shrinkage) for shrinkage in plan.shrinkages]
-    losses = [_extended(ladder, [], TRIAL_ROUNDS) for ladder in ladders]
-    best = int(np.argmin([min(own) for own in losses]))
-    ladder, validation_loss = ladders[best], _extended(ladders[best], losses[best], MOST_ROUNDS)
-    n_rounds, strength, log_scale = _refined(ladder, validation_loss, plan)
-    return Choice(plan.shrinkages[best], n_rounds, strength, log_scale, np.array(validation_loss))
+    n_trials = TRIAL_ROUNDS if len(ladders) > 1 else 0
+    rounds = [_extended(ladder, [], n_trials, plan) for ladder in ladders]
+    best = min(range(len(ladders)), key=lambda own: min((found.loss for found in rounds[own]), default=0.0))
+    found = _extended(ladders[best], rounds[best], MOST_ROUNDS, plan)
+    chosen = min(found, key=lambda own: own.loss)
+    losses = np.array([own.loss for own in found])
+    return Choice(plan.shrinkages[best], chosen.number + 1, chosen.strength, chosen.log_scale, losses)
 
 
 def _ladder(rows, splits, plan, shrinkage):
     return [_Fold(rows.take(train), rows.take(test), plan, shrinkage) for train, test in splits]
 
 
-def _extended(ladder, losses, n_rounds) -> list[float]:
-    """Held-out losses of more rounds, until they no longer help; a fold whose ladder ended keeps its last."""
-    losses = list(losses)
-    while len(losses) < n_rounds and not _is_past_best(losses):
-        rungs = [fold.rung(len(losses)) for fold in ladder]
+def _extended(ladder, found, n_rounds, plan) -> list[_Found]:
+    """The best of more rounds, until they no longer help; a fold whose ladder ended keeps its last."""
+    found = list(found)
+    while len(found) < n_rounds and not _is_past_best([own.loss for own in found]):
+        rungs = [fold.rung(len(found)) for fold in ladder]
         if all(rung is None for rung in rungs):
             break
         reached = [rung or fold.rungs[-1] for rung, fold in zip(rungs, ladder, strict=True)]
-        losses.append(_held_out(ladder, reached)[0])
-    return losses
+        walk = _refined(ladder, reached, len(found), plan.strengths)
+        found.append(min(walk, key=lambda own: own.loss))
+    return found
+
+
+def _refined(ladder, start, number, strengths) -> list[_Found]:
+    """What the held-out rows say of a round, annealed and at every penalty until they no longer gain."""
+    loss, log_scale = _held_out(ladder, start)
+    found = [_Found(loss, number, None, log_scale)]
+    walks = [_refinements(fold.train, own, strengths) for fold, own in zip(ladder, start, strict=True)]
+    for strength in strengths:
+        loss, log_scale = _held_out(ladder, [next(walk) for walk in walks])
+        found.append(_Found(loss, number, strength, log_scale))
+        if _is_past_best([own.loss for own in found]):
+            break
+    return found
 
 
 def _is_past_best(losses):
@@ -182,29 +208,8 @@ def _held_out(ladder, posteriors) -> tuple[float, float]:
     labels = np.concatenate([fold.test.labels for fold in ladder])
     weight = np.concatenate([fold.test.weight for fold in ladder])
     log_scale = posterior_log_scale(logits, labels, weight)
-    scaled = np.exp(log_scale) * logits
-    losses = np.logaddexp.reduce(scaled, axis=1) - scaled[np.arange(len(labels)), labels]
+    losses = gibbs.negative_log_likelihood(np.exp(log_scale) * logits, labels)
     return float(weight @ losses / weight.sum()), log_scale
-
-
-def _refined(ladder, losses, plan) -> tuple[int, float | None, float]:
-    """The round and penalty of least held-out loss: (rounds to climb, strength, log scale)."""
-    last = int(np.argmin(losses))
-    found = []
-    for number in range(last + 1):
-        start = [fold.rungs[min(number, len(fold.rungs) - 1)] for fold in ladder]
-        loss, scale = _held_out(ladder, start)
-        found.append((loss, number, None, scale))
-        walks = [_refinements(fold.train, own, plan.strengths) for fold, own in zip(ladder, start, strict=True)]
-        tried = [loss]
-        for strength in plan.strengths:
-            loss, scale = _held_out(ladder, [next(walk) for walk in walks])
-            found.append((loss, number, strength, scale))
-            tried.append(loss)
-            if _is_past_best(tried):
-                break
-    _, number, strength, log_scale = min(found, key=lambda own: own[0])
-    return number + 1, strength, log_scale
 
 
 def _refinements(rows, start: Spoken, strengths) -> Iterator[Spoken]:

@@ -27,7 +27,7 @@ class PrototypePath:
     n_dead, n_duplicate : ndarray of int of shape (n_rounds,)
         Prototypes that ended a round without rows, or in the place of another of the same label; they were removed.
     validation_loss : ndarray
-        Held-out log-loss after each round of the search, before refinement; empty where nothing was held out.
+        Held-out log-loss of each round of the search at its best penalty; empty where nothing was held out.
     """
 
     temperatures: np.ndarray
