@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -34,11 +35,14 @@ from annealed.selection import posterior_log_scale, stratified_splits
 TRIAL_ROUNDS = 2  # by which a shrinkage is judged: one prototype a class, and two
 MOST_ROUNDS = 20
 SEARCH_STARTS = 2  # of the several starts that the last fit tries
-PATIENCE = 2  # rounds, or penalties, without gain before the search stops
+PATIENCE = 3  # rounds without gain before growth stops
+PENALTY_PATIENCE = 2  # penalties without gain before refinement stops
 SEARCH_ROWS = 4000  # rows that the search looks at
+FIT_ROWS = 50_000  # rows that climb the ladder of the last fit
 MOST_PROTOTYPES = 200
 FEWEST_ROWS_EACH = 3  # rows for a prototype, below which growth stops
-STRENGTHS = (300.0, 80.0, 20.0, 5.0, 1.2, 0.3, 0.08)  # penalties, in rows: strength / number of rows
+STRENGTHS = (300.0, 80.0, 20.0, 5.0, 1.2, 0.3, 0.08, 0.02)  # penalties, in rows: strength / number of rows
+SHARPNESS = tuple(2.0 ** np.arange(-3.0, 3.5, 0.5))  # factors on the metric, tried for the posterior
 REHEATED = 1.0  # the temperature to which growth goes back; hotter loses what was learnt
 
 
@@ -67,6 +71,7 @@ class Plan:
 class Choice(NamedTuple):
     """What the search found.
 
+    sharpness : factor on the annealed metric
     strength : of the refinement's penalty, in rows; None keeps the annealed solution
     log_scale : logarithm of the factor on the log posterior
     validation_loss : held-out loss of each round at its best penalty
@@ -74,6 +79,7 @@ class Choice(NamedTuple):
 
     shrinkage: str | float
     n_rounds: int
+    sharpness: float
     strength: float | None
     log_scale: float
     validation_loss: np.ndarray
@@ -88,7 +94,7 @@ def climb(rows: LabelledRows, plan: Plan, shrinkage) -> Iterator[Cooled]:
         return
     yield _best_start(rows, np.ones(rows.n_classes, dtype=int), replace(plan, n_init=1), cooling, generator)
     cooled = _best_start(rows, np.full(rows.n_classes, 2), plan, cooling, generator)
-    reheated = replace(cooling, temperatures=tuple(t for t in cooling.temperatures if t <= REHEATED))
+    reheated = _reheated(cooling)
     most = min(MOST_PROTOTYPES, len(rows.X) // FEWEST_ROWS_EACH)
     while True:
         yield cooled
@@ -96,6 +102,12 @@ def climb(rows: LabelledRows, plan: Plan, shrinkage) -> Iterator[Cooled]:
         if state is None or len(state) > most:
             return
         cooled = cool(rows, state, reheated)
+
+
+def _reheated(cooling: Cooling) -> Cooling:
+    """The schedule from where growth begins again; its coldest temperature where it never was so hot."""
+    temperatures = tuple(own for own in cooling.temperatures if own <= REHEATED) or cooling.temperatures[-1:]
+    return replace(cooling, temperatures=temperatures)
 
 
 def _best_start(rows, n_per_class, plan, cooling, generator) -> Cooled:
@@ -127,18 +139,18 @@ class _Fold:
     test: LabelledRows
     plan: Plan
     shrinkage: str | float
-    rungs: list[Spoken] = field(default_factory=list)
+    rungs: list[PottsState] = field(default_factory=list)
 
     def __post_init__(self):
         self._climb = climb(self.train, self.plan, self.shrinkage)
 
-    def rung(self, number) -> Spoken | None:
-        """The posterior of a round; None beyond the ladder's end."""
+    def rung(self, number) -> PottsState | None:
+        """The prototypes of a round; None beyond the ladder's end."""
         while len(self.rungs) <= number:
             cooled = next(self._climb, None)
             if cooled is None:
                 return None
-            self.rungs.append(spoken(self.train, cooled.state))
+            self.rungs.append(cooled.state)
         return self.rungs[number]
 
 
@@ -147,6 +159,7 @@ class _Found(NamedTuple):
 
     loss: float
     number: int
+    sharpness: float
     strength: float | None
     log_scale: float
 
@@ -157,7 +170,7 @@ def search(rows: LabelledRows, plan: Plan) -> Choice:
     plan = replace(plan, n_init=min(plan.n_init, SEARCH_STARTS))
     splits = make_folds(rows, plan.seed)
     if not splits:
-        return Choice(plan.shrinkages[0], 1, None, 0.0, np.zeros(0))
+        return Choice(plan.shrinkages[0], 1, 1.0, None, 0.0, np.zeros(0))
     ladders = [_ladder(rows, splits, plan, shrinkage) for shrinkage in plan.shrinkages]
     n_trials = TRIAL_ROUNDS if len(ladders) > 1 else 0
     rounds = [_extended(ladder, [], n_trials, plan) for ladder in ladders]
@@ -165,7 +178,8 @@ def search(rows: LabelledRows, plan: Plan) -> Choice:
     found = _extended(ladders[best], rounds[best], MOST_ROUNDS, plan)
     chosen = min(found, key=lambda own: own.loss)
     losses = np.array([own.loss for own in found])
-    return Choice(plan.shrinkages[best], chosen.number + 1, chosen.strength, chosen.log_scale, losses)
+    _, number, sharpness, strength, log_scale = chosen
+    return Choice(plan.shrinkages[best], number + 1, sharpness, strength, log_scale, losses)
 
 
 def _ladder(rows, splits, plan, shrinkage):
@@ -175,7 +189,7 @@ def _ladder(rows, splits, plan, shrinkage):
 def _extended(ladder, found, n_rounds, plan) -> list[_Found]:
     """The best of more rounds, until they no longer help; a fold whose ladder ended keeps its last."""
     found = list(found)
-    while len(found) < n_rounds and not _is_past_best([own.loss for own in found]):
+    while len(found) < n_rounds and not _is_past_best(found, PATIENCE):
         rungs = [fold.rung(len(found)) for fold in ladder]
         if all(rung is None for rung in rungs):
             break
@@ -185,21 +199,36 @@ def _extended(ladder, found, n_rounds, plan) -> list[_Found]:
     return found
 
 
-def _refined(ladder, start, number, strengths) -> list[_Found]:
+def _refined(ladder, states, number, strengths) -> list[_Found]:
     """What the held-out rows say of a round, annealed and at every penalty until they no longer gain."""
+    sharpness, start = _sharpened(ladder, states)
     loss, log_scale = _held_out(ladder, start)
-    found = [_Found(loss, number, None, log_scale)]
-    walks = [_refinements(fold.train, own, strengths) for fold, own in zip(ladder, start, strict=True)]
+    found = [_Found(loss, number, sharpness, None, log_scale)]
+    walks = [_refinements(fold.train, state, strengths) for fold, state in zip(ladder, states, strict=True)]
     for strength in strengths:
         loss, log_scale = _held_out(ladder, [next(walk) for walk in walks])
-        found.append(_Found(loss, number, strength, log_scale))
-        if _is_past_best([own.loss for own in found]):
+        found.append(_Found(loss, number, sharpness, strength, log_scale))
+        if _is_past_best(found, PENALTY_PATIENCE):
             break
     return found
 
 
-def _is_past_best(losses):
-    return len(losses) > PATIENCE and len(losses) - 1 - int(np.argmin(losses)) >= PATIENCE
+def _sharpened(ladder, states) -> tuple[float, list[Spoken]]:
+    """The sharpness at which held-out rows find the annealed prototypes best, and their posteriors."""
+    tried = []
+    for sharpness in SHARPNESS:
+        start = [spoken(fold.train, state, sharpness) for fold, state in zip(ladder, states, strict=True)]
+        losses = [_loss(own, fold.test) for own, fold in zip(start, ladder, strict=True)]
+        tried.append((sum(losses), sharpness, start))
+    return min(tried, key=lambda own: own[0])[1:]
+
+
+def _loss(posterior: Spoken, rows: LabelledRows) -> float:
+    return -float(rows.weight @ posterior.log_proba(rows.X)[np.arange(len(rows.X)), rows.labels])
+
+
+def _is_past_best(found: list[_Found], patience) -> bool:
+    return bool(found) and len(found) - 1 - int(np.argmin([own.loss for own in found])) >= patience
 
 
 def _held_out(ladder, posteriors) -> tuple[float, float]:
@@ -212,23 +241,28 @@ def _held_out(ladder, posteriors) -> tuple[float, float]:
     return float(weight @ losses / weight.sum()), log_scale
 
 
-def _refinements(rows, start: Spoken, strengths) -> Iterator[Spoken]:
-    """A penalty's strength is counted in rows: the more rows there are, the less it weighs."""
-    return refinements(rows, start, [strength / rows.total for strength in strengths])
+def _refinements(rows, state: PottsState, strengths) -> Iterator[Spoken]:
+    """Refinements of the annealed prototypes, from the soft posterior of their own metric.
+
+    A penalty's strength is counted in rows: the more rows there are, the less it weighs.
+    """
+    return refinements(rows, spoken(rows, state, 1.0), [strength / rows.total for strength in strengths])
 
 
 def fit_prototypes(rows: LabelledRows, plan: Plan, choice: Choice) -> tuple[list[Cooled], Spoken]:
-    """Climb to the chosen round on all rows, then refine down to the chosen penalty."""
-    rungs = []
-    for cooled in climb(rows, plan, choice.shrinkage):
-        rungs.append(cooled)
-        if len(rungs) == choice.n_rounds:
-            break
-    walk = [spoken(rows, rungs[-1].state)]
-    if choice.strength is not None:
-        strengths = [own for own in plan.strengths if own >= choice.strength]
-        walk += _refinements(rows, walk[0], strengths)
-    return rungs, walk[-1]
+    """Climb to the chosen round, then refine down to the chosen penalty.
+
+    Of very many rows a part climbs and refines; all of them take the last cooling.
+    """
+    part = subsample(rows, FIT_ROWS, plan.seed)
+    rungs = list(islice(climb(part, plan, choice.shrinkage), choice.n_rounds))
+    if part is not rows:
+        rungs.append(cool(rows, rungs[-1].state, _reheated(replace(plan.cooling, shrinkage=choice.shrinkage))))
+    state = rungs[-1].state
+    if choice.strength is None:
+        return rungs, spoken(part, state, choice.sharpness)
+    strengths = [own for own in plan.strengths if own >= choice.strength]
+    return rungs, list(_refinements(part, state, strengths))[-1]
 
 
 # --- rows ---------------------------------------------------------------------------------------------------
@@ -252,4 +286,4 @@ def make_folds(rows: LabelledRows, seed) -> list[tuple[np.ndarray, np.ndarray]]:
         return list(StratifiedShuffleSplit(1, test_size=0.25, random_state=seed).split(rows.X, rows.labels))
     with warnings.catch_warnings():  # classes rarer than the folds are never held out, which is no trouble here
         warnings.simplefilter("ignore", UserWarning)
-        return stratified_splits(5 if n_rows <= 600 else 3, rows.labels, np.arange(rows.n_classes), seed)
+        return stratified_splits(5 if n_rows <= 300 else 3, rows.labels, np.arange(rows.n_classes), seed)

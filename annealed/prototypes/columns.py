@@ -61,13 +61,14 @@ def distinct_rows(X, labels, weight):
     """Rows of positive weight, equal ones of a class merged and their weights added, in an order of their own.
 
     So a row of weight 2 is that row twice, wherever it stands, and no row is held out from a fit that sees its twin.
-    Rows are ordered by a hash of their bits.
+    Rows are ordered by a hash of their ranks in every column, which knows neither their order nor the columns' units.
     """
     kept = weight > 0
     X, labels, weight = X[kept], labels[kept], weight[kept]
-    bits = np.ascontiguousarray(X + 0.0).view(f"u{X.dtype.itemsize}").astype(np.uint64)  # + 0.0: no negative zeros
     factors = np.random.RandomState(0).randint(1 << 62, size=X.shape[1], dtype=np.uint64) * 2 + 1
-    code = (bits * factors.astype(np.uint64)).sum(axis=1, dtype=np.uint64) + labels.astype(np.uint64)
+    code = labels.astype(np.uint64)
+    for column, factor in zip(X.T, factors, strict=True):
+        code += np.unique(column, return_inverse=True)[1].astype(np.uint64) * factor
     code ^= code >> np.uint64(32)
     order = np.lexsort([labels, code])
     X, labels, weight = X[order], labels[order], weight[order]

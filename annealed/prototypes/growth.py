@@ -10,7 +10,6 @@ from annealed.objectives.potts import LabelledRows, PottsState
 from annealed.prototypes.base import nearest
 
 MOST_NEW = 0.6  # new prototypes of a round, as a share of the present ones
-FEWEST_ROWS = 1.5  # that a group of wrong rows must weigh to get a prototype of its own
 
 
 def grown(rows: LabelledRows, state: PottsState) -> PottsState | None:
@@ -23,7 +22,7 @@ def grown(rows: LabelledRows, state: PottsState) -> PottsState | None:
     group = (cell * rows.n_classes + rows.labels)[is_wrong]
     mass = np.bincount(group, rows.weight[is_wrong], len(state) * rows.n_classes)
     heaviest = np.argsort(-mass, kind="stable")[: max(1, int(MOST_NEW * len(state)))]
-    heaviest = heaviest[mass[heaviest] >= FEWEST_ROWS]
+    heaviest = heaviest[mass[heaviest] > 0]
     if not len(heaviest):
         return None
     means = [_mean(rows, np.flatnonzero(is_wrong)[group == own]) for own in heaviest]

@@ -2,8 +2,9 @@
 
     loss(y, L, a) + penalty / 2 ( |y - y0|^2 + |L - I|^2 + |a - a0|^2 )
 
-in coordinates where the annealed metric, at the temperature of least loss, is the identity. The penalty falls step by
-step, each minimum the start of the next; rows that were held out say where to stop.
+in coordinates where the annealed metric is the identity. The penalty falls step by step, each minimum the start of the
+next; rows that were held out say where to stop. The start is soft: from a sharp posterior, which all but fits the rows
+already, little is learnt.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from annealed.prototypes.base import scores_of
 
 SMOOTHING = 0.5  # rows of every class that each prototype is granted
 SMALLEST_LABEL = 1e-12
-SHARPNESS = 2.0 ** np.arange(-3.0, 3.5, 0.5)  # betas tried for the posterior of the annealed solution
 MAX_ITER = 25  # of L-BFGS at each penalty: the path, not the minimum, is what validation looks at
 
 
@@ -36,22 +36,16 @@ class Spoken(NamedTuple):
         return log_posterior(X, *self)
 
 
-def spoken(rows: LabelledRows, state: PottsState) -> Spoken:
-    """The annealed solution as a posterior: labels smoothed, and the beta of least loss on the rows."""
-    scores = scores_of(rows.X, state.prototypes, state.metric)
-    tried = [_with_labels(rows, state, beta, scores) for beta in SHARPNESS]
-    return min(tried, key=lambda pair: pair[0])[1]
+def spoken(rows: LabelledRows, state: PottsState, sharpness: float) -> Spoken:
+    """The annealed solution as a posterior, its metric times the sharpness.
 
-
-def _with_labels(rows, state, beta, scores) -> tuple[float, Spoken]:
-    """(loss, posterior) at one beta: labels are the shares of the classes among a prototype's rows, smoothed."""
-    memberships = gibbs.posterior(beta * scores)
+    Labels are the shares of the classes among a prototype's rows, smoothed.
+    """
+    memberships = gibbs.posterior(sharpness * scores_of(rows.X, state.prototypes, state.metric))
     counts = memberships.T @ (np.eye(rows.n_classes)[rows.labels] * rows.weight[:, None])
     smoothed = counts + SMOOTHING * rows.n_classes * rows.class_weight / rows.total
     labels = np.maximum(smoothed / smoothed.sum(axis=1, keepdims=True), SMALLEST_LABEL)
-    agreed = np.sum(memberships * labels.T[rows.labels], axis=1)
-    loss = -float(rows.weight @ np.log(np.maximum(agreed, SMALLEST_LABEL))) / rows.total
-    return loss, Spoken(state.prototypes, beta * state.metric, np.log(labels))
+    return Spoken(state.prototypes, sharpness * state.metric, np.log(labels))
 
 
 def root_of(metric):
