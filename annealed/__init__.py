@@ -1,6 +1,6 @@
 """Discriminant analysis by annealing and maximum entropy, in scikit-learn's language."""
 
-from annealed.displays import AnnealingPathDisplay, ProjectionDisplay
+from annealed.displays import AnnealingPathDisplay, ProjectionDisplay, PrototypeDisplay
 from annealed.estimators import (
     MELDA,
     AnnealedClassifier,
@@ -30,6 +30,7 @@ __all__ = [
     "PooledGaussian",
     "PottsDA",
     "ProjectionDisplay",
+    "PrototypeDisplay",
     "PrototypePath",
     "SecondOrderFeatures",
 ]
