@@ -38,6 +38,7 @@ SEARCH_STARTS = 2  # of the several starts that the last fit tries
 PATIENCE = 3  # rounds without gain before growth stops
 PENALTY_PATIENCE = 2  # penalties without gain before refinement stops
 SEARCH_ROWS = 4000  # rows that the search looks at
+MANY_NUMBERS = 60_000  # of X, beyond which a single part is held out
 FIT_ROWS = 50_000  # rows that climb the ladder of the last fit
 MOST_PROTOTYPES = 200
 FEWEST_ROWS_EACH = 3  # rows for a prototype, below which growth stops
@@ -282,7 +283,11 @@ def subsample(rows: LabelledRows, most, seed) -> LabelledRows:
 def make_folds(rows: LabelledRows, seed) -> list[tuple[np.ndarray, np.ndarray]]:
     """Five folds of few rows, three of more, one held-out quarter of many."""
     n_rows = len(rows.X)
-    if n_rows > 2000 and np.bincount(rows.labels, minlength=rows.n_classes).min() > 1:
+    if (
+        n_rows > 2000
+        and n_rows * rows.X.shape[1] > MANY_NUMBERS
+        and np.bincount(rows.labels, minlength=rows.n_classes).min() > 1
+    ):
         return list(StratifiedShuffleSplit(1, test_size=0.25, random_state=seed).split(rows.X, rows.labels))
     with warnings.catch_warnings():  # classes rarer than the folds are never held out, which is no trouble here
         warnings.simplefilter("ignore", UserWarning)

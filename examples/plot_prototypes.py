@@ -26,8 +26,8 @@ print(f"{len(spirals.prototypes_)} prototypes, error {np.mean(spirals.predict(X_
 # Strips, and the course of learning
 # ----------------------------------
 #
-# Four long strips are four prototypes and one metric: its ellipses are as long and thin as the strips. On the right, how
-# hard the memberships are while the spirals are learnt: every round of growth heats up and cools down again.
+# Four long strips are four prototypes and one metric: its ellipses are as long and thin as the strips. On the right,
+# how hard the memberships are while the spirals are learnt: every round of growth heats up and cools down again.
 
 strips_X, strips_y = make_mixed_strips(random_state=0)
 strips = PottsDA(4, random_state=0).fit(strips_X, strips_y)
@@ -46,7 +46,7 @@ axes[2].plot(path.membership_saturation, color="#0072B2", label="memberships")
 axes[2].plot(path.label_saturation, color="#E69F00", label="labels")
 axes[2].set(xlabel="temperature, in the order of time", ylabel="mean sum of squares", ylim=(0, 1.05))
 axes[2].set_title("incremental learning, spirals", fontsize=10)
-axes[2].legend(edgecolor="none", loc="lower left")
+axes[2].legend(edgecolor="none", loc="lower right")
 number = axes[2].twinx()
 number.step(range(len(path)), path.n_prototypes, color="#8C8C8C", where="post")
 number.set_ylabel("prototypes (grey)")

@@ -1,7 +1,7 @@
 """Tables 1 to 3 and the Wisconsin table of Wu's slides, "Natural Discriminant Analysis Using Interactive Potts Models".
 
 The slides do not give the generators of examples 1 to 3. Ours are reconstructions, tuned so that a support vector
-machine and small RBF networks err about as printed; a number of theirs beside ours is a comparison in kind, not a check.
+machine and small RBF networks err about as printed; their numbers beside ours are a comparison in kind, not a check.
 The support vector machine is `SVC()`, an RBF network has k-means centres, the mean distance to the two nearest centres
 as widths, and least squares. 800 rows train, 800 test, 20 seeds.
 
@@ -144,10 +144,8 @@ def measure(table: str, methods: list[str]) -> Errors:
     for seed, split in enumerate(SPLITS[table]()):
         for method in methods:
             model = make_method(method, table, seed).fit(split.X, split.y)
-            train, test = (
-                np.mean(model.predict(split.X) != split.y),
-                np.mean(model.predict(split.X_test) != split.y_test),
-            )
+            train = np.mean(model.predict(split.X) != split.y)
+            test = np.mean(model.predict(split.X_test) != split.y_test)
             found[method].append((100 * train, 100 * test))
     return {(table, method): np.array(pairs) for method, pairs in found.items()}
 
