@@ -62,6 +62,15 @@ class ClassMixtures(ClassifierMixin, BaseEstimator):
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
 
+class QuadraticGaussians(QuadraticDiscriminantAnalysis):
+    """QDA of the classes that have a covariance: those of one row are left out."""
+
+    def fit(self, X, y):
+        labels, counts = np.unique(y, return_counts=True)
+        kept = np.isin(y, labels[counts > 1])
+        return super().fit(X[kept], y[kept])
+
+
 def standardized(make: Callable) -> Callable:
     return lambda y: make_pipeline(StandardScaler(), make(y))
 
@@ -74,7 +83,7 @@ def calibrated_machine(y):
 
 METHODS: dict[str, Callable] = {
     "LDA": standardized(lambda y: LinearDiscriminantAnalysis()),
-    "QDA": standardized(lambda y: QuadraticDiscriminantAnalysis(reg_param=0.01)),
+    "QDA": standardized(lambda y: QuadraticGaussians(reg_param=0.01)),
     "KNN": standardized(lambda y: KNeighborsClassifier()),
     "SVC": standardized(lambda y: SVC()),
     "SVC, calibrated": standardized(calibrated_machine),

@@ -28,7 +28,7 @@ from annealed.schedules import InverseTemperatureSchedule, check_temperature, ma
 
 INITS = ("kmeans++", "mean")
 DECISIONS = ("posterior", "nearest")
-SEARCHED_SHRINKAGES = ("oas", 0.1, 0.3, 0.9)
+SEARCHED_SHRINKAGES = ("oas", 0.3, 0.9)
 BETA_GROWTH = 1.5  # of the default schedule
 MANY_ROWS = 50_000  # from here on blocks of rows go to threads
 

@@ -30,7 +30,7 @@ import numpy as np
 from annealed.design.threads import map_in_order
 
 BLOCK_NUMBERS = 1 << 16  # memberships in a block of rows: half a megabyte, which stays in cache
-SMALLEST_VARIANCE = 1e-10  # of the rows' mean variance: a direction of less is rounding
+SMALLEST_VARIANCE = {8: 1e-10, 4: 1e-6}  # of the rows' mean variance, by bytes of a number: less is rounding
 SMALLEST_COUNT = 1e-8  # rows; a prototype that holds less keeps its place
 
 
@@ -60,6 +60,9 @@ class LabelledRows:
         self.total = float(self.weight.sum())
         self.is_unweighted = bool((self.weight == 1).all())
 
+    def in_single_precision(self) -> LabelledRows:
+        return LabelledRows(self.X.astype(np.float32), self.labels, self.weight, self.n_classes)
+
     def take(self, rows) -> LabelledRows:
         """Some of the rows, by their numbers here."""
         return LabelledRows(self.X[rows], self.labels[rows], self.weight[rows], self.n_classes)
@@ -67,9 +70,9 @@ class LabelledRows:
     @cached_property
     def second_moment(self) -> np.ndarray:
         """S, the weighted mean of x x'."""
-        share = (self.weight / self.total).astype(self.X.dtype)
+        share = self.weight / self.total
         parts = map_in_order(lambda rows: (self.X[rows].T * share[rows]) @ self.X[rows], self._slices(1 << 12))
-        return np.sum([part.astype(np.float64) for part in parts], axis=0)
+        return np.sum(list(parts), axis=0)
 
     @cached_property
     def class_weight(self) -> np.ndarray:
@@ -88,7 +91,7 @@ class LabelledRows:
     def smallest_variance(self) -> float:
         """The floor on eigenvalues of a scatter: a share of the rows' mean variance."""
         mean = np.trace(self.second_moment) / len(self.second_moment)
-        return SMALLEST_VARIANCE * (mean if mean > 0 else 1.0)
+        return SMALLEST_VARIANCE[self.X.itemsize] * (mean if mean > 0 else 1.0)
 
     def _slices(self, step):
         return [slice(first, first + step) for first in range(0, len(self.X), step)]

@@ -18,7 +18,7 @@ import numpy as np
 
 from annealed.design.threads import map_in_order
 from annealed.objectives import gibbs
-from annealed.objectives.potts import LabelledRows, class_sums
+from annealed.objectives.potts import LabelledRows
 
 
 class PrototypePosterior(NamedTuple):
@@ -61,23 +61,23 @@ def loss_and_gradient(rows: LabelledRows, point: PrototypePosterior) -> tuple[fl
     """Mean log-loss of the rows and its derivatives, by blocks of rows."""
     directions, levels = linear_scores(point.prototypes, point.metric)
     labels = gibbs.posterior(point.label_logits)
-    cast, level = directions.astype(rows.X.dtype), levels.astype(rows.X.dtype)
+    cast, level, narrow_labels = (part.astype(rows.X.dtype) for part in (directions, levels, labels))
 
     def block_terms(block):
         X, weight = rows.X[block.rows], rows.weight[block.rows] / rows.total
         scores = cast @ X.T - level[:, None]
         scores -= scores.max(axis=0)
         np.exp(scores, out=scores)
-        joint = np.empty_like(scores)
+        total, agreed = scores.sum(axis=0), np.empty(len(X), dtype=scores.dtype)
         for own, label in block.runs:
-            np.multiply(scores[:, own], labels[:, label, None], out=joint[:, own], casting="same_kind")
-        total, agreed = scores.sum(axis=0), np.maximum(joint.sum(axis=0), np.finfo(scores.dtype).tiny)
+            agreed[own] = narrow_labels[:, label] @ scores[:, own]
+        np.maximum(agreed, np.finfo(scores.dtype).tiny, out=agreed)
         loss = (np.log(total) - np.log(agreed)) @ weight
-        scores *= (weight / total).astype(scores.dtype)
-        joint *= (weight / agreed).astype(scores.dtype)
-        prior = scores.sum(axis=1, dtype=np.float64)
-        posterior = class_sums(joint, block.runs, rows.n_classes)
-        scores -= joint
+        by_total, by_agreed = (weight / total).astype(scores.dtype), (weight / agreed).astype(scores.dtype)
+        prior, posterior = scores @ by_total, np.zeros(labels.shape)
+        for own, label in block.runs:
+            posterior[:, label] = labels[:, label] * (scores[:, own] @ by_agreed[own])
+            scores[:, own] *= by_total[own] - narrow_labels[:, label, None] * by_agreed[own]
         return loss, scores @ X, prior, posterior
 
     loss, by_direction = 0.0, np.zeros(directions.shape)

@@ -22,7 +22,7 @@ from annealed.prototypes.base import scores_of
 
 SMOOTHING = 0.5  # rows of every class that each prototype is granted
 SMALLEST_LABEL = 1e-12
-MAX_ITER = 25  # of L-BFGS at each penalty: the path, not the minimum, is what validation looks at
+L_BFGS = {"maxiter": 20, "ftol": 1e-5}  # at each penalty: validation looks at the path, not at the minimum
 
 
 class Spoken(NamedTuple):
@@ -69,6 +69,6 @@ def refinements(rows: LabelledRows, start: Spoken, penalties) -> Iterator[Spoken
             pull = flat - origin
             return loss + 0.5 * penalty * (pull @ pull), gradient.flat() + penalty * pull
 
-        point = optimize.minimize(value, point, jac=True, method="L-BFGS-B", options={"maxiter": MAX_ITER}).x
+        point = optimize.minimize(value, point, jac=True, method="L-BFGS-B", options=L_BFGS).x
         found = anchor.like(point)
         yield Spoken(found.prototypes @ inverse, root @ found.metric @ root, found.label_logits)
