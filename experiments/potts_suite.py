@@ -135,10 +135,10 @@ def split_score(make: Callable, name: str, split: int) -> Score:
         warnings.simplefilter("ignore")  # collinear columns, mixtures of few rows: the scores tell
         model = make(y).fit(X, y)
     error = 100 * float(np.mean(model.predict(X_test) != y_test))
-    return error, test_loss(model, X_test, y_test) if hasattr(model, "predict_proba") else np.nan
+    return error, held_out_loss(model, X_test, y_test) if hasattr(model, "predict_proba") else np.nan
 
 
-def test_loss(model, X, y) -> float:
+def held_out_loss(model, X, y) -> float:
     posterior = np.zeros((len(X), int(max(y.max(), model.classes_.max())) + 1))
     posterior[:, model.classes_] = model.predict_proba(X)
     return -float(np.mean(np.log(np.clip(posterior[np.arange(len(y)), y], EPSILON, None))))

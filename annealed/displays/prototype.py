@@ -211,8 +211,9 @@ class _Plane:
             return cls(np.zeros(2), np.eye(2), estimator.metric_, list(names))
         root = _root(estimator.metric_)
         spread = (estimator.prototypes_ - estimator.prototypes_.mean(axis=0)) @ root
-        leading = np.linalg.svd(np.vstack([spread, np.zeros((2, len(root)))]))[2][:2]
-        directions = root @ leading.T  # distances along them are distances in the metric
+        leading = np.linalg.svd(spread)[2][:2]
+        directions = np.zeros((len(root), 2))  # a single column leaves the second direction empty
+        directions[:, : len(leading)] = root @ leading.T  # distances along them are distances in the metric
         return cls(X.mean(axis=0), directions, np.eye(2), ["metric direction 1", "metric direction 2"])
 
     def project(self, X):
