@@ -247,10 +247,10 @@ class PottsDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin
             if not isinstance(value, Integral) or value < 1:
                 raise ValueError(f"{name} must be a positive int. Got {value!r}.")
         check_temperature(self.label_coupling, "label_coupling")
-        if not isinstance(self.saturation, Real) or not 0 < self.saturation <= 1:
+        if not isinstance(self.saturation, Real) or not 0 < float(self.saturation) <= 1:
             raise ValueError(f"saturation must be above 0 and at most 1. Got {self.saturation!r}.")
         known = ("auto", *SHRINKAGES)
-        is_share = isinstance(self.shrinkage, Real) and 0 <= self.shrinkage <= 1
+        is_share = isinstance(self.shrinkage, Real) and 0 <= float(self.shrinkage) <= 1
         if not is_share and self.shrinkage not in known:
             raise ValueError(f"shrinkage must be one of {known} or a number from 0 to 1. Got {self.shrinkage!r}.")
 
@@ -281,6 +281,7 @@ class PottsDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin
 
     def predict(self, X):
         """The class of the largest posterior, or the label of the nearest prototype, as `decision` says."""
+        check_is_fitted(self)
         if self.decision == "nearest":
             return self.classes_[self.prototype_labels_.argmax(axis=1)[self.apply(X)]]
         return self.classes_[self.predict_log_proba(X).argmax(axis=1)]
