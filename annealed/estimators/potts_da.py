@@ -6,6 +6,7 @@ from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import gen_batches
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -30,6 +31,7 @@ INITS = ("kmeans++", "mean")
 DECISIONS = ("posterior", "nearest")
 SEARCHED_SHRINKAGES = ("oas", 0.3, 0.9)
 BETA_GROWTH = 1.5  # of the default schedule
+BLOCK_ROWS = 10_000  # read at once
 MANY_ROWS = 50_000  # from here on blocks of rows go to threads
 
 
@@ -265,19 +267,21 @@ class PottsDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin
     def _n_features_out(self):
         return len(self.prototypes_)
 
-    def _scores(self, X):
-        """Minus half the squared distances over the temperature, up to a term of the row, and the rows themselves."""
+    def _read(self, X, reader):
+        """`reader(scores)` of blocks of rows: minus half the squared distances over the temperature, (n_rows, K)."""
         check_is_fitted(self)
-        rows = self._columns.rows(validate_data(self, X, dtype=DTYPES, reset=False))
-        return scores_of(rows, self._posterior.prototypes, self._posterior.metric)
+        X = validate_data(self, X, dtype=DTYPES, reset=False)
+        prototypes, metric, _ = self._posterior
+        blocks = gen_batches(len(X), BLOCK_ROWS)
+        return np.concatenate([reader(scores_of(self._columns.rows(X[own]), prototypes, metric)) for own in blocks])
 
     def apply(self, X):
         """Number of the nearest prototype of each row, (n_samples,)."""
-        return np.argmax(self._scores(X), axis=1)
+        return self._read(X, lambda scores: scores.argmax(axis=1))
 
     def transform(self, X):
         """Memberships of rows in prototypes, (n_samples, n_prototypes)."""
-        return gibbs.posterior(self._scores(X))
+        return self._read(X, gibbs.posterior)
 
     def predict(self, X):
         """The class of the largest posterior, or the label of the nearest prototype, as `decision` says."""
@@ -288,7 +292,7 @@ class PottsDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin
 
     def predict_log_proba(self, X):
         """Logarithm of the posterior, (n_samples, n_classes)."""
-        joint = self.transform(X) @ self.prototype_labels_
+        joint = self._read(X, lambda scores: gibbs.posterior(scores) @ self.prototype_labels_)
         tiny = np.finfo(joint.dtype).tiny
         return gibbs.log_posterior(self.posterior_scale_ * np.log(np.maximum(joint, tiny)))
 

@@ -102,9 +102,8 @@ def _settle(sweeper, state, temperature, prior, max_sweeps):
 
 def start_state(rows: LabelledRows, prototypes, labels, scatter, shrinkage) -> PottsState:
     """A state from prototypes, labels and a scatter, its metric shrunk as it will be while cooling."""
-    empty = np.zeros_like(scatter)
-    bare = PottsState(prototypes, labels, empty, 0.0, scatter)
-    metric, log_det = metric_of(scatter, metric_prior(rows, bare, shrinkage), rows.smallest_variance)
+    round_one = PottsState(prototypes, labels, np.eye(len(scatter)), 0.0, scatter)
+    metric, log_det = metric_of(scatter, metric_prior(rows, round_one, shrinkage), rows.smallest_variance)
     return PottsState(prototypes, labels, metric, log_det, scatter)
 
 
