@@ -107,7 +107,7 @@ def make_spirals(n_samples: int = 800, *, turns: float = 2.5, noise: float = 0.1
 
 
 STRIP_LENGTH, STRIP_SPREAD = 2.0, 0.13
-CLOUD_LENGTH, CLOUD_SPREAD, CLOUD_OFFSET = 1.2, 0.15, 2.0
+CLOUD_LENGTH, CLOUD_SPREAD, CLOUD_OFFSET = 1.2, 0.13, 2.0
 SPIRAL_START = 0.15  # share of the turns left free in the middle
 
 
