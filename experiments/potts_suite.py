@@ -62,13 +62,24 @@ class ClassMixtures(ClassifierMixin, BaseEstimator):
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
 
-class QuadraticGaussians(QuadraticDiscriminantAnalysis):
-    """QDA of the classes that have a covariance: those of one row are left out."""
+class WithoutSingleRows(ClassifierMixin, BaseEstimator):
+    """A classifier that is not shown the classes of a single row, which it could not fit."""
+
+    def __init__(self, classifier):
+        self.classifier = classifier
 
     def fit(self, X, y):
         labels, counts = np.unique(y, return_counts=True)
         kept = np.isin(y, labels[counts > 1])
-        return super().fit(X[kept], y[kept])
+        self.fitted_ = self.classifier.fit(X[kept], y[kept])
+        self.classes_ = self.fitted_.classes_
+        return self
+
+    def predict(self, X):
+        return self.fitted_.predict(X)
+
+    def predict_proba(self, X):
+        return self.fitted_.predict_proba(X)
 
 
 def standardized(make: Callable) -> Callable:
@@ -76,14 +87,14 @@ def standardized(make: Callable) -> Callable:
 
 
 def calibrated_machine(y):
-    """`SVC(probability=True)` in scikit-learn's present form; a class of one row cannot be calibrated."""
-    smallest = np.bincount(y)[np.unique(y)].min()
-    return CalibratedClassifierCV(SVC(), ensemble=False, cv=min(5, smallest)) if smallest > 1 else SVC()
+    """`SVC(probability=True)` in scikit-learn's present form."""
+    counts = np.bincount(y)
+    return WithoutSingleRows(CalibratedClassifierCV(SVC(), ensemble=False, cv=min(5, counts[counts > 1].min())))
 
 
 METHODS: dict[str, Callable] = {
     "LDA": standardized(lambda y: LinearDiscriminantAnalysis()),
-    "QDA": standardized(lambda y: QuadraticGaussians(reg_param=0.01)),
+    "QDA": standardized(lambda y: WithoutSingleRows(QuadraticDiscriminantAnalysis(reg_param=0.01))),
     "KNN": standardized(lambda y: KNeighborsClassifier()),
     "SVC": standardized(lambda y: SVC()),
     "SVC, calibrated": standardized(calibrated_machine),

@@ -26,6 +26,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from scipy import linalg
 
 from annealed.design.threads import map_in_order
 
@@ -199,9 +200,21 @@ def within_scatter(rows: LabelledRows, prototypes, counts, sums_of_rows):
 def metric_of(scatter, prior: MetricPrior, smallest):
     """The metric block, the inverse of the shrunk scatter with a floor on its eigenvalues, and its log det."""
     shrunk = (scatter + prior.strength * np.diag(prior.target)) / (1 + prior.strength)
-    values, vectors = np.linalg.eigh((shrunk + shrunk.T) / 2)
+    values, vectors = symmetric_eigen((shrunk + shrunk.T) / 2)
     values = np.maximum(values, smallest)
     return (vectors / values) @ vectors.T, -float(np.log(values).sum())
+
+
+def symmetric_eigen(matrix):
+    """Eigenvalues, rising, and eigenvectors; by the slower QR iteration where divide and conquer fails.
+
+    LAPACK's divide and conquer, which NumPy calls, gives up on some singular matrices, such as scatters of one-hot
+    columns.
+    """
+    try:
+        return np.linalg.eigh(matrix)
+    except np.linalg.LinAlgError:
+        return linalg.eigh(matrix, driver="ev")
 
 
 # --- energies ----------------------------------------------------------------------------------------------

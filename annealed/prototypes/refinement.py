@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg, optimize
+from scipy import optimize
 
 from annealed.objectives import gibbs
-from annealed.objectives.potts import LabelledRows, PottsState
+from annealed.objectives.potts import LabelledRows, PottsState, symmetric_eigen
 from annealed.objectives.prototype_posterior import PrototypePosterior, log_posterior, loss_and_gradient
 from annealed.prototypes.base import scores_of
 
@@ -50,7 +50,7 @@ def spoken(rows: LabelledRows, state: PottsState, sharpness: float) -> Spoken:
 
 def root_of(metric):
     """The symmetric root of a metric and its inverse."""
-    values, vectors = linalg.eigh(metric)
+    values, vectors = symmetric_eigen(metric)
     values = np.sqrt(np.maximum(values, 1e-12 * max(values[-1], 1e-300)))
     return (vectors * values) @ vectors.T, (vectors / values) @ vectors.T
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from annealed.objectives.potts import LabelledRows, PottsState
+from annealed.objectives.potts import LabelledRows, PottsState, symmetric_eigen
 from annealed.prototypes.base import start_state
 
 MOST_ROWS = 10_000  # of a class, looked at by k-means++
@@ -22,7 +22,7 @@ def within_class_scatter(rows: LabelledRows):
 def plus_plus_start(rows: LabelledRows, n_per_class, shrinkage, generator) -> PottsState:
     """Prototypes by k-means++ in each class, in the metric of the scatter within classes; labels hard."""
     scatter = within_class_scatter(rows)
-    values, vectors = np.linalg.eigh(scatter)
+    values, vectors = symmetric_eigen(scatter)
     white = rows.X @ (vectors / np.sqrt(np.maximum(values, rows.smallest_variance))).astype(rows.X.dtype)
     places = [
         plus_plus(white, np.flatnonzero(rows.labels == label), rows.weight, wanted, generator)

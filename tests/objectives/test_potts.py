@@ -16,6 +16,7 @@ from annealed.objectives.potts import (
     multilinear_error,
     quadratic_error,
     sum_over_rows,
+    symmetric_eigen,
     updated_labels,
     updated_prototypes,
     within_scatter,
@@ -184,6 +185,17 @@ def test_a_prior_shrinks_the_scatter():
     metric, log_det = metric_of(scatter, MetricPrior(1 / 3, target), 0.0)
     np.testing.assert_allclose(np.linalg.inv(metric), 0.75 * scatter + 0.25 * np.diag(target))
     np.testing.assert_allclose(log_det, np.linalg.slogdet(metric)[1])
+
+
+def test_a_matrix_that_divide_and_conquer_gives_up_on(monkeypatch):
+    def give_up(matrix):
+        raise np.linalg.LinAlgError("Eigenvalues did not converge")
+
+    matrix = np.array([[2.0, 1.0], [1.0, 2.0]])
+    monkeypatch.setattr(np.linalg, "eigh", give_up)
+    values, vectors = symmetric_eigen(matrix)
+    np.testing.assert_allclose((vectors * values) @ vectors.T, matrix)
+    np.testing.assert_allclose(values, [1.0, 3.0])
 
 
 def test_an_empty_prototype_keeps_its_place(rows, state):
