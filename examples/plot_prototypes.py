@@ -26,16 +26,17 @@ print(f"{len(spirals.prototypes_)} prototypes, error {np.mean(spirals.predict(X_
 # Strips, and the course of learning
 # ----------------------------------
 #
-# Four long strips are four prototypes and one metric: its ellipses are as long and thin as the strips. On the right,
-# how hard the memberships are while the spirals are learnt: every round of growth heats up and cools down again.
+# Four long strips are four prototypes and one metric: its ellipses are as long and thin as the strips. (A refinement
+# would stretch them: what lies along a strip does not tell the classes apart.) On the right, how hard the memberships
+# are while the spirals are learnt: every round of growth heats up and cools down again.
 
 strips_X, strips_y = make_mixed_strips(random_state=0)
-strips = PottsDA(4, random_state=0).fit(strips_X, strips_y)
+strips = PottsDA(4, refine=False, random_state=0).fit(strips_X, strips_y)
 
 figure, axes = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained")
 PrototypeDisplay.from_estimator(strips, strips_X, strips_y, ax=axes[0])
 PrototypeDisplay.from_estimator(spirals, X, y, ax=axes[1])
-axes[0].set_title("PottsDA(4), strips", fontsize=10)
+axes[0].set_title("PottsDA(4, refine=False), strips", fontsize=10)
 axes[1].set_title("PottsDA(), spirals", fontsize=10)
 for ax in axes[:2]:
     ax.get_legend().remove()

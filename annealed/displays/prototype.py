@@ -113,7 +113,7 @@ class PrototypeDisplay:
             prototypes=prototypes,
             prototype_labels=estimator.prototype_labels_,
             classes=estimator.classes_,
-            ellipse=_circle() * np.sqrt(estimator.temperature_) @ np.linalg.inv(_root(plane.metric)),
+            ellipse=_circle() @ np.linalg.inv(_root(plane.metric)),
             grid=grid,
             cells=_nearest(np.stack(np.meshgrid(*grid), axis=-1), prototypes, plane.metric),
             axis_names=plane.names,
