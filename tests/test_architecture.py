@@ -20,13 +20,25 @@ LAYERS = [
     "schedules",
     "path",
     "selection",
+    "prototypes",
+    "prototype_search",
     "estimators",
     "displays",
     "export",
     "cli",
 ]
 OPEN_TO_ALL = {"optional", "interpolation"}
-SHARED_IN_A_FOLDER = {"base", "contrasts", "coordinates", "curvature", "gibbs", "leave_one_out", "linear", "threads"}
+SHARED_IN_A_FOLDER = {
+    "base",
+    "contrasts",
+    "coordinates",
+    "curvature",
+    "gibbs",
+    "leave_one_out",
+    "linear",
+    "potts",
+    "threads",
+}
 SEES_EVERYTHING = {"annealed", "annealed.cli", "annealed.__main__"}
 
 BROUGHT_BY_THE_USER = {"torch", "dask", "matplotlib", "pandas"}

@@ -2,5 +2,6 @@
 
 from annealed.displays.annealing_path import AnnealingPathDisplay
 from annealed.displays.projection import ProjectionDisplay
+from annealed.displays.prototype import PrototypeDisplay
 
-__all__ = ["AnnealingPathDisplay", "ProjectionDisplay"]
+__all__ = ["AnnealingPathDisplay", "ProjectionDisplay", "PrototypeDisplay"]
