@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed, parallel_config
+from scipy import sparse
 from sklearn.model_selection import StratifiedShuffleSplit, train_test_split
 
 from annealed.datasets import load_table, table_names
@@ -186,7 +187,17 @@ def split_rows(name: str, split: int):
     n_available = len(train)
     if n_available > MOST_ROWS:
         train, _ = train_test_split(train, train_size=MOST_ROWS, stratify=table.y[train], random_state=split)
-    return table.X[train], table.X[test], table.y[train], table.y[test], n_available
+    return rows_of(table.X, train), rows_of(table.X, test), table.y[train], table.y[test], n_available
+
+
+def rows_of(X, rows: np.ndarray):
+    """Some rows of a table; sparse ones with the narrow indices that scikit-learn's trees and kernels ask for."""
+    chosen_rows = X[rows]
+    if sparse.issparse(chosen_rows):
+        chosen_rows.indices, chosen_rows.indptr = (
+            part.astype(np.int32, copy=False) for part in (chosen_rows.indices, chosen_rows.indptr)
+        )
+    return chosen_rows
 
 
 def judged(probabilities: np.ndarray, classes: np.ndarray, y: np.ndarray) -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 from scipy import sparse
 from sklearn.calibration import CalibratedClassifierCV
@@ -22,7 +23,8 @@ from sklearn.svm import SVC
 
 import annealed
 
-WIDEST_COVARIANCE = 3000  # columns beyond which a method that decomposes a d x d matrix is not tried
+# Columns beyond which a method that decomposes matrices of columns x columns is not tried: one matrix, or one a class.
+WIDEST_POOLED, WIDEST_OF_CLASSES = 3000, 1000
 
 
 class NotTried(RuntimeError):
@@ -33,6 +35,7 @@ class NotTried(RuntimeError):
 class Method:
     """How to make a classifier, and what it needs.
 
+    most_columns : beyond which it is not tried
     weight : rough cost of a fit beside the others', for the order of the tasks and the estimate of time
     """
 
@@ -42,13 +45,13 @@ class Method:
     is_linear: bool = False
     standardizes: bool = False
     needs_dense: bool = False
-    decomposes_columns: bool = False
+    most_columns: float = inf
     weight: float = 1.0
 
     def estimator(self, X):
         """A classifier ready for rows like `X`, or `NotTried`."""
-        if self.decomposes_columns and X.shape[1] > WIDEST_COVARIANCE:
-            raise NotTried(f"not tried: decomposes a {X.shape[1]} x {X.shape[1]} matrix")
+        if X.shape[1] > self.most_columns:
+            raise NotTried(f"decomposes matrices of columns x columns, and there are more than {self.most_columns}")
         is_sparse = sparse.issparse(X)
         before = []
         if self.needs_dense and is_sparse:
@@ -79,7 +82,8 @@ def _lda_shrunk():
 
 
 def _qda():
-    return QuadraticDiscriminantAnalysis(reg_param=0.1)
+    """Shrunk by Ledoit and Wolf's rule: with `reg_param` it refuses a class of fewer rows than columns."""
+    return QuadraticDiscriminantAnalysis(solver="eigen", shrinkage="auto")
 
 
 def _forest():
@@ -92,8 +96,8 @@ def _literal_distance():
 
 PEERS = (
     Method("LDA", LinearDiscriminantAnalysis, is_linear=True, needs_dense=True, weight=1),
-    Method("LDA shrunk", _lda_shrunk, is_linear=True, needs_dense=True, decomposes_columns=True, weight=1),
-    Method("QDA", _qda, standardizes=True, needs_dense=True, weight=2),
+    Method("LDA shrunk", _lda_shrunk, is_linear=True, needs_dense=True, most_columns=WIDEST_POOLED, weight=1),
+    Method("QDA", _qda, standardizes=True, needs_dense=True, most_columns=WIDEST_OF_CLASSES, weight=2),
     Method("LR", LogisticRegression, is_linear=True, standardizes=True, weight=4),
     Method("LRCV", _logistic_cv, is_linear=True, standardizes=True, weight=100),
     Method("SVC", _svc, standardizes=True, weight=100),

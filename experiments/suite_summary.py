@@ -20,6 +20,7 @@ MARGIN = 0.02
 WORST_ALLOWED = 0.10
 TIME_SHARE = 0.1
 LDA_SHARE = 0.8
+FRAIL = 0.1  # share of tables a method may fail on and still be shown with mean numbers
 MAIN, RIVAL = "InnerProductADA", "LRCV"
 TEXT, FIGURE = "suite_summary.md", "suite_ranks.png"
 
@@ -116,23 +117,29 @@ def duel_lines(tables: Tables) -> list[str]:
 
 
 def mean_lines(tables: Tables) -> list[str]:
-    """A line a method: ranks, mean numbers over the tables that no method failed on, seconds, failures."""
-    common = tables.means("log_loss").dropna().index
+    """A line a method: ranks, seconds, failures; and mean numbers over the tables that no sturdy method failed on."""
+    failed = tables.means("log_loss").isna()
+    sturdy = [name for name in tables.methods if failed[name].mean() <= FRAIL]
+    common = tables.means("log_loss").index[~failed[sturdy].any(axis=1)]
     columns = ["rank log-loss", "rank error", "error %", "log-loss", "Brier", "calibration", "CPU seconds", "failures"]
     lines = [table_row(["method", *columns]), table_row(["---"] * (1 + len(columns)))]
     ranks = {measure: tables.ranks(measure).mean() for measure in ("log_loss", "error")}
     for name in sorted(tables.methods, key=ranks["log_loss"].get):
         numbers = {measure: tables.means(measure).loc[common, name].mean() for measure in MEASURES}
-        failed = int(tables.means("log_loss")[name].isna().sum())
-        cells = [f"{ranks['log_loss'][name]:.2f}", f"{ranks['error'][name]:.2f}", f"{100 * numbers['error']:.2f}"]
-        cells += [f"{numbers[measure]:.3f}" for measure in ("log_loss", "brier", "calibration")]
-        lines.append(table_row([name, *cells, f"{tables.means('cpu_seconds')[name].sum():.0f}", str(failed)]))
+        cells = [f"{ranks[measure][name]:.2f}" for measure in ranks]
+        if name in sturdy:
+            cells += [f"{100 * numbers['error']:.2f}", *(f"{numbers[measure]:.3f}" for measure in MEASURES[1:4])]
+        else:
+            cells += [""] * 4
+        seconds = tables.means("cpu_seconds")[name].sum()
+        lines.append(table_row([name, *cells, f"{seconds:.0f}", str(int(failed[name].sum()))]))
     distance = critical_difference(len(tables.methods), len(tables.names))
     return [
         *lines,
         "",
-        f"Ranks of {len(tables.names)} tables; two that differ by less than {distance:.2f} are not told apart (Nemenyi, "
-        f"5 %). Numbers are means over the {len(common)} tables on which no method failed; seconds are sums over tables.",
+        f"Ranks of {len(tables.names)} tables; two that differ by less than {distance:.2f} are not told apart "
+        f"(Nemenyi, 5 %). Numbers are means over the {len(common)} tables on which none of the methods with numbers "
+        "failed; seconds are sums over tables.",
     ]
 
 
