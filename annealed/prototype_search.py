@@ -30,7 +30,7 @@ from annealed.prototypes import (
     refinements,
     spoken,
 )
-from annealed.selection import posterior_log_scale, stratified_splits
+from annealed.selection import deviations, posterior_log_scale, stratified_splits
 
 TRIAL_ROUNDS = 2  # by which a shrinkage is judged: one prototype a class, and two
 MOST_ROUNDS = 20
@@ -237,7 +237,7 @@ def _held_out(ladder, posteriors) -> tuple[float, float]:
     logits = np.concatenate([own.log_proba(fold.test.X) for own, fold in zip(posteriors, ladder, strict=True)])
     labels = np.concatenate([fold.test.labels for fold in ladder])
     weight = np.concatenate([fold.test.weight for fold in ladder])
-    log_scale = posterior_log_scale(logits, labels, weight)
+    log_scale = posterior_log_scale(deviations(logits.copy(), labels), weight)
     losses = gibbs.negative_log_likelihood(np.exp(log_scale) * logits, labels)
     return float(weight @ losses / weight.sum()), log_scale
 
