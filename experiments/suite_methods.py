@@ -113,5 +113,5 @@ OURS = (
 )
 potts = getattr(annealed, "PottsDA", None)
 if potts is not None:
-    OURS += (Method("PottsDA", potts, is_ours=True, weight=60),)
+    OURS += (Method("PottsDA", potts, is_ours=True, needs_dense=True, weight=60),)
 METHODS = {method.name: method for method in (*OURS, *PEERS)}
