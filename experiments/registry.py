@@ -2,7 +2,7 @@
 `add_options(parser)` for options of its own.
 """
 
-from experiments import melda_table2, suite
+from experiments import ada_newsgroups, ada_webkb, melda_table2, suite
 
-MODULES = (melda_table2, suite)
+MODULES = (ada_newsgroups, ada_webkb, melda_table2, suite)
 EXPERIMENTS = {module.__name__.rpartition(".")[2].replace("_", "-"): module for module in MODULES}

@@ -55,8 +55,6 @@ def add_options(parser) -> None:
     group = parser.add_argument_group("suite")
     group.add_argument("--tables", nargs="+", help="only these tables")
     group.add_argument("--methods", nargs="+", help=f"only these methods, of: {', '.join(METHODS)}")
-    group.add_argument("--splits", type=int, default=SPLITS, help="random splits of a table without a canonical one")
-    group.add_argument("--jobs", type=int, default=1, help="processes, each with one BLAS thread")
     group.add_argument("--again", action="store_true", help="run also what is measured already: the later row counts")
     group.add_argument("--summary", action="store_true", help="only sum up the rows that are there")
 
@@ -72,7 +70,7 @@ def run(options) -> None:
             print(f"suite: skipped, {error}")
             return
         done = set() if options.again else measured_tasks(rows_file)
-        measure_all(planned(tables, methods, options.splits, done), options.jobs, rows_file)
+        measure_all(planned(tables, methods, options.splits or SPLITS, done), options.jobs, rows_file)
     suite_summary.report(rows_file, options.results)
 
 
