@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed, parallel_config
+from joblib import Parallel, delayed
 from scipy import sparse
 from sklearn.model_selection import StratifiedShuffleSplit, train_test_split
+from threadpoolctl import threadpool_limits
 
 from annealed.datasets import load_table, table_names
 from experiments import suite_summary
@@ -110,13 +111,10 @@ def measure_all(tasks: list[tuple[Task, float]], n_jobs: int, rows_file: Path) -
     if not tasks:
         return
     progress = Progress(tasks)
-    with parallel_config("loky", n_jobs=n_jobs, inner_max_num_threads=1):
-        rows = Parallel(return_as="generator_unordered", pre_dispatch="all", batch_size=1)(
-            delayed(measure)(task) for task, _ in tasks
-        )
-        for row in rows:
-            append(rows_file, row)
-            progress.tell(row)
+    parallel = Parallel(n_jobs, return_as="generator_unordered", pre_dispatch="all", batch_size=1)
+    for row in parallel(delayed(measure)(task) for task, _ in tasks):
+        append(rows_file, row)
+        progress.tell(row)
 
 
 class Progress:
@@ -155,7 +153,7 @@ def measure(task: Task) -> dict:
         "n_features": X_train.shape[1],
         "n_classes": len(np.unique(np.concatenate([y_train, y_test]))),
     }
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, threadpool_limits(1):
         warnings.simplefilter("always")
         began = time.perf_counter(), time.process_time()
         try:
