@@ -7,9 +7,7 @@ from experiments.ada_panels import Range
 from experiments.text_corpora import load_newsgroups
 
 TITLE = "dADA and pADA on Newsgroups, figure 2 of Wang, Zhang and Lochovsky"
-RANGE = Range(
-    product_hot=1.0, product_cold=1e-3, penalties=(1e-1, 10**-1.5, 1e-2, 10**-2.5), per_penalty=1, standing_steps=1500
-)
+RANGE = Range(product_hot=1.0, product_cold=1e-3, penalties=(1e-1, 10**-1.5, 1e-2, 10**-2.5), per_penalty=1)
 FIGURE = ada_figure.Figure("ada_newsgroups", "Newsgroups", load_newsgroups, n_columns=1000, span=RANGE)
 
 

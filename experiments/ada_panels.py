@@ -48,16 +48,19 @@ class Range:
 
     penalties : each `per_penalty` temperatures of pADA weaker than the one before, so that curves lie on each other
     standing : the temperature of panel `steps`
+
+    dADA's are 100 000 times the paper's 1 to 0.001, whose unit is not said: so its line begins to rise near the printed
+    0.6, and a rate of 0.1 has three steps.
     """
 
-    distance_hot: float = 100.0
-    distance_cold: float = 0.01
+    distance_hot: float = 1e5
+    distance_cold: float = 1e2
     product_hot: float = 100.0
     product_cold: float = 0.01
     penalties: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001)
     per_penalty: int = 10
-    standing: float = 10.0
-    standing_steps: int = 3000
+    standing: float = 1e2
+    standing_steps: int = 1500
 
     @property
     def product_temperatures(self) -> np.ndarray:
