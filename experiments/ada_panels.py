@@ -44,13 +44,13 @@ MOST_STEPS_OF_REGRESSION = 300
 
 @dataclass(frozen=True)
 class Range:
-    """Temperatures and penalties of a figure, so chosen that every line passes its best.
+    """Temperatures and penalties of a figure, so chosen that the weakest penalty's line passes its best.
 
     penalties : each `per_penalty` temperatures of pADA weaker than the one before, so that curves lie on each other
     standing : the temperature of panel `steps`
 
-    dADA's are 100 000 times the paper's 1 to 0.001, whose unit is not said: so its line begins to rise near the printed
-    0.6, and a rate of 0.1 has three steps.
+    dADA's begin so hot that the posterior is uniform and the start is forgotten, and fall by a factor of 1000: the paper
+    cools from 1 to 0.001 in a unit that it does not say.
     """
 
     distance_hot: float = 1e5
@@ -181,12 +181,13 @@ def penalties(corpus: Corpus, span: Range) -> Iterator[tuple]:
     dense = corpus.mapped(sparse.csr_array.toarray)  # few columns for their rows: faster so, and the same minimum
     before = None
     for penalty in span.penalties:
-        model = inner_product(penalty, span, validates=before is None).fit(dense.X_train, dense.y_train)
+        is_weakest = penalty == span.penalties[-1]
+        model = inner_product(penalty, span, is_weakest).fit(dense.X_train, dense.y_train)
         yield from curve("d", f"{penalty:.3g}", model, dense)
-        if before is None:
-            yield "pADA, validated", "", model.temperature_, percent(model.predict(dense.X_test), dense)
-        else:
+        if before is not None:
             yield "shift", "posterior", penalty, shifted_difference(before, model.path_, dense.X_test, span.per_penalty)
+        if is_weakest:
+            yield "pADA, validated", "", model.temperature_, percent(model.predict(dense.X_test), dense)
         before = model.path_
 
 
