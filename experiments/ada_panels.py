@@ -49,7 +49,7 @@ class Range:
     penalties : each `per_penalty` temperatures of pADA weaker than the one before, so that curves lie on each other
     standing : the temperature of panel `steps`
 
-    dADA's begin so hot that the posterior is uniform and the start is forgotten, and fall by a factor of 1000: the paper
+    dADA's begin so hot that posteriors are uniform and the start is forgotten, and fall by a factor of 1000: the paper
     cools from 1 to 0.001 in a unit that it does not say.
     """
 
