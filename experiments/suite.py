@@ -208,7 +208,7 @@ def judged(probabilities: np.ndarray, classes: np.ndarray, y: np.ndarray) -> dic
     is_right = posterior.argmax(axis=1) == codes
     numbers = {
         "error": np.mean(~is_right),
-        "log_loss": -np.mean(np.log(np.clip(of_truth, SMALLEST_PROBABILITY, 1))),
+        "log_loss": np.mean(np.abs(np.log(np.clip(of_truth, SMALLEST_PROBABILITY, 1)))),
         "brier": np.mean(np.sum((posterior - np.eye(len(everything))[codes]) ** 2, axis=1)),
         "calibration": calibration_error(posterior.max(axis=1), is_right),
     }
