@@ -16,7 +16,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("name", choices=sorted(EXPERIMENTS), help="which experiment")
     parser.add_argument("--corpora", nargs="+", help="only these corpora, by their names in the paper's table")
-    parser.add_argument("--resume", action="store_true", help="keep the corpora that an earlier run has measured")
+    parser.add_argument(
+        "--resume", action="store_true", help="keep what an earlier run has measured (the suite always does)"
+    )
+    parser.add_argument("--splits", type=int, help="how many random splits, where an experiment draws them")
+    parser.add_argument("--jobs", type=int, default=1, help="processes, each with one BLAS thread")
     parser.add_argument(
         "--results", type=Path, default=Path(__file__).resolve().parent / "results", help="folder of tables and figures"
     )

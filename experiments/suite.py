@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed, parallel_config
+from joblib import Parallel, delayed
 from scipy import sparse
 from sklearn.model_selection import StratifiedShuffleSplit, train_test_split
+from threadpoolctl import threadpool_limits
 
 from annealed.datasets import load_table, table_names
 from experiments import suite_summary
@@ -55,8 +56,6 @@ def add_options(parser) -> None:
     group = parser.add_argument_group("suite")
     group.add_argument("--tables", nargs="+", help="only these tables")
     group.add_argument("--methods", nargs="+", help=f"only these methods, of: {', '.join(METHODS)}")
-    group.add_argument("--splits", type=int, default=SPLITS, help="random splits of a table without a canonical one")
-    group.add_argument("--jobs", type=int, default=1, help="processes, each with one BLAS thread")
     group.add_argument("--again", action="store_true", help="run also what is measured already: the later row counts")
     group.add_argument("--summary", action="store_true", help="only sum up the rows that are there")
 
@@ -72,7 +71,7 @@ def run(options) -> None:
             print(f"suite: skipped, {error}")
             return
         done = set() if options.again else measured_tasks(rows_file)
-        measure_all(planned(tables, methods, options.splits, done), options.jobs, rows_file)
+        measure_all(planned(tables, methods, options.splits or SPLITS, done), options.jobs, rows_file)
     suite_summary.report(rows_file, options.results)
 
 
@@ -112,13 +111,10 @@ def measure_all(tasks: list[tuple[Task, float]], n_jobs: int, rows_file: Path) -
     if not tasks:
         return
     progress = Progress(tasks)
-    with parallel_config("loky", n_jobs=n_jobs, inner_max_num_threads=1):
-        rows = Parallel(return_as="generator_unordered", pre_dispatch="all", batch_size=1)(
-            delayed(measure)(task) for task, _ in tasks
-        )
-        for row in rows:
-            append(rows_file, row)
-            progress.tell(row)
+    parallel = Parallel(n_jobs, return_as="generator_unordered", pre_dispatch="all", batch_size=1)
+    for row in parallel(delayed(measure)(task) for task, _ in tasks):
+        append(rows_file, row)
+        progress.tell(row)
 
 
 class Progress:
@@ -157,7 +153,7 @@ def measure(task: Task) -> dict:
         "n_features": X_train.shape[1],
         "n_classes": len(np.unique(np.concatenate([y_train, y_test]))),
     }
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, threadpool_limits(1):
         warnings.simplefilter("always")
         began = time.perf_counter(), time.process_time()
         try:
@@ -212,7 +208,7 @@ def judged(probabilities: np.ndarray, classes: np.ndarray, y: np.ndarray) -> dic
     is_right = posterior.argmax(axis=1) == codes
     numbers = {
         "error": np.mean(~is_right),
-        "log_loss": -np.mean(np.log(np.clip(of_truth, SMALLEST_PROBABILITY, 1))),
+        "log_loss": np.mean(np.abs(np.log(np.clip(of_truth, SMALLEST_PROBABILITY, 1)))),
         "brier": np.mean(np.sum((posterior - np.eye(len(everything))[codes]) ** 2, axis=1)),
         "calibration": calibration_error(posterior.max(axis=1), is_right),
     }

@@ -24,7 +24,7 @@ from sklearn.svm import SVC
 import annealed
 
 # Columns beyond which a method that decomposes matrices of columns x columns is not tried: one matrix, or one a class.
-WIDEST_POOLED, WIDEST_OF_CLASSES = 3000, 1000
+WIDEST_POOLED, WIDEST_OF_CLASSES = 5000, 1000
 
 
 class NotTried(RuntimeError):

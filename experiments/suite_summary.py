@@ -20,6 +20,7 @@ MARGIN = 0.02
 WORST_ALLOWED = 0.10
 TIME_SHARE = 0.1
 LDA_SHARE = 0.8
+NOTHING = 1e-9  # added to both sides of a ratio: log-losses can be zero to the last digit
 FRAIL = 0.1  # share of tables a method may fail on and still be shown with mean numbers
 MAIN, RIVAL = "InnerProductADA", "LRCV"
 TEXT, FIGURE = "suite_summary.md", "suite_ranks.png"
@@ -86,7 +87,7 @@ class Tables:
 
     def ratio(self, method: str, other: str, measure: str = "log_loss") -> pd.Series:
         """Of a method's number to another's, table by table; 0 where the other failed, infinite where it did."""
-        mine, theirs = (self.means(measure)[name].fillna(np.inf) for name in (method, other))
+        mine, theirs = (self.means(measure)[name].fillna(np.inf) + NOTHING for name in (method, other))
         is_both = np.isinf(mine) & np.isinf(theirs)
         return (mine / theirs.where(~is_both, 1.0)).where(~is_both, 1.0)
 

@@ -1,0 +1,241 @@
+"""A figure of Wang, Zhang and Lochovsky as a whole: its splits, its table beside the published numbers, its picture."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from joblib import Parallel, delayed, parallel_config
+
+from experiments.ada_panels import RATES, STARTS, Point, Range, measure
+from experiments.text_corpora import REPRESENTATIONS, Collection
+
+PUBLISHED = Path(__file__).resolve().parent / "published" / "ada.csv"
+REPRESENTATION = "counts"  # which reproduces LDA and unpenalized logistic regression best, of both collections
+SPLITS = 5
+SHOWN = 9  # temperatures of a printed panel
+TITLES = {
+    "a": "dADA from three starts",
+    "b": "dADA, four cooling rates",
+    "c": "seconds a temperature",
+    "d": "pADA, four penalties",
+}
+LINES = {"a": STARTS, "b": tuple(map(str, RATES)), "c": tuple(map(str, RATES))}
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#8C8C8C")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One collection's figure: where its texts come from, and how it is measured."""
+
+    name: str
+    corpus: str
+    load: Callable[[], Collection]
+    n_columns: int
+    span: Range = field(default_factory=Range)
+
+
+def run(figure: Figure, options) -> None:
+    """Measure the splits, print everything, store the points and the picture."""
+    try:
+        texts = figure.load()
+    except OSError as error:
+        print(f"{figure.name}: skipped, {error}")
+        return
+    points = measured(figure, texts, options)
+    published = pd.read_csv(PUBLISHED).query("corpus == @figure.corpus").set_index("method")["accuracy"]
+    lines = report_lines(points, published)
+    print("\n".join(lines))
+    (options.results / f"{figure.name}.md").write_text("\n".join(lines) + "\n")
+    print(f"\nfigure: {draw(points, options.results / f'{figure.name}.png')}")
+
+
+def measured(figure: Figure, texts: Collection, options) -> pd.DataFrame:
+    """The points of all splits, one file a split, so that a later run can resume."""
+    folder = options.results / figure.name
+    splits = range(options.splits or SPLITS)
+    left = [split for split in splits if not (options.resume and (folder / f"{split}.csv").exists())]
+    with parallel_config("loky", n_jobs=options.jobs, inner_max_num_threads=1):
+        Parallel()(delayed(measure_split)(figure, texts, split, folder) for split in left)
+    return pd.concat([pd.read_csv(folder / f"{split}.csv", dtype={"line": str}) for split in splits])
+
+
+def measure_split(figure: Figure, texts: Collection, split: int, folder: Path) -> None:
+    began = time.perf_counter()
+    points = measure(texts, figure.n_columns, REPRESENTATION, figure.span, split)
+    folder.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame(points, columns=Point._fields).to_csv(folder / f"{split}.csv", index=False)
+    print(f"{figure.name}: split {split} took {time.perf_counter() - began:.0f} s", flush=True)
+
+
+# --- numbers ----------------------------------------------------------------------------------------
+
+
+def per_split(points: pd.DataFrame, panel: str, line: str) -> pd.DataFrame:
+    """Values of a line: a row a split, a column a place from hot to cold (or from few steps to many)."""
+    own = points[(points["panel"] == panel) & (points["line"] == line)]
+    values = own.pivot(index="split", columns="place", values="value")
+    return values if panel == "steps" else values[values.columns[::-1]]
+
+
+def penalties(points: pd.DataFrame) -> list[str]:
+    """The lines of pADA, the strongest penalty first."""
+    return sorted(set(points[points["panel"] == "d"]["line"]), key=float, reverse=True)
+
+
+def lines_of(points: pd.DataFrame, panel: str) -> list[str]:
+    return penalties(points) if panel == "d" else list(LINES[panel])
+
+
+def said(values) -> str:
+    """Mean and standard deviation over the splits."""
+    values = np.asarray(values, dtype=float)
+    return f"{values.mean():.1f} ± {values.std(ddof=1):.1f}" if len(values) > 1 else f"{values.mean():.1f}"
+
+
+def baseline(points: pd.DataFrame, name: str, representation: str = REPRESENTATION) -> np.ndarray:
+    return per_split(points, name, representation).to_numpy()[:, 0]
+
+
+def headlines(points: pd.DataFrame) -> dict[str, tuple[np.ndarray, str]]:
+    """The numbers that the paper's text names, of each split, and how each was read."""
+    weakest = per_split(points, "d", penalties(points)[-1])
+    validated = points[points["panel"] == "pADA, validated"]
+    return {
+        "LDA": (baseline(points, "LDA, diagonal"), "the class means, diagonal covariance"),
+        "dADA": (per_split(points, "a", "means").to_numpy()[:, -1], "coldest temperature, from the class means"),
+        "pADA": (
+            weakest.max(axis=1).to_numpy(),
+            "highest point of the curve, as the paper reads it",
+        ),
+        "pADA validated": (validated["value"].to_numpy(), "temperature chosen by a fifth of the training rows"),
+        "logistic regression": (baseline(points, "logistic regression"), "no penalty, 300 steps"),
+    }
+
+
+def largest_shift(points: pd.DataFrame) -> tuple[float, float]:
+    """Between pADA's curves at the same penalty x temperature: (of any posterior, of the accuracy in points)."""
+    differences = []
+    for strong, weak in pairwise(penalties(points)):
+        one, other = (per_split(points, "d", penalty) for penalty in (strong, weak))
+        first = (
+            one.columns[0] * float(weak) / float(strong)
+        )  # where the stronger penalty's curve meets the weaker's start
+        shift = int(np.argmin(np.abs(np.log(one.columns / first))))
+        differences.append(np.abs(one.to_numpy()[:, shift:] - other.to_numpy()[:, : other.shape[1] - shift]).max())
+    return points[points["panel"] == "shift"]["value"].max(), float(max(differences))
+
+
+# --- text -------------------------------------------------------------------------------------------
+
+
+def report_lines(points: pd.DataFrame, published: pd.Series) -> list[str]:
+    lines = ["", "| accuracy, % | ours | published | read |", "|---|---|---|---|"]
+    for name, (values, how) in headlines(points).items():
+        beside = f"{published[name]:.1f}" if name in published else ""
+        lines.append(f"| {name} | {said(values)} | {beside} | {how} |")
+    lines += [
+        "",
+        "| representation | LDA, diagonal | LDA, whole covariance | logistic regression |",
+        "|---|---|---|---|",
+    ]
+    for name in REPRESENTATIONS:
+        cells = [said(baseline(points, kind, name)) for kind in ("LDA, diagonal", "LDA, whole", "logistic regression")]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    lines += [line for panel in TITLES for line in ("", *panel_lines(points, panel))]
+    return [*lines, "", *evidence_lines(points)]
+
+
+def panel_lines(points: pd.DataFrame, panel: str) -> list[str]:
+    """Some temperatures of a panel; a line that was not there shows its nearest temperature before."""
+    curves = {line: per_split(points, panel, line) for line in lines_of(points, panel)}
+    finest = next(iter(curves.values())).columns
+    shown = finest[np.unique(np.linspace(0, len(finest) - 1, SHOWN).round().astype(int))[::-1]][::-1]
+    lines = [
+        f"({panel}) {TITLES[panel]}",
+        "",
+        f"| temperature | {' | '.join(curves)} |",
+        "|---" * (1 + len(curves)) + "|",
+    ]
+    for temperature in shown:
+        cells = [spoken(values, temperature, panel) for values in curves.values()]
+        lines.append(f"| {temperature:.3g} | {' | '.join(cells)} |")
+    return lines
+
+
+def spoken(values: pd.DataFrame, temperature: float, panel: str) -> str:
+    place = values.columns[values.columns >= temperature * (1 - 1e-9)][-1]
+    return f"{values[place].mean():.2g}" if panel == "c" else said(values[place])
+
+
+def evidence_lines(points: pd.DataFrame) -> list[str]:
+    """What the theory says of the two figures, by the numbers of this run."""
+    posterior, accuracy = largest_shift(points)
+    standing, loss = per_split(points, "steps", "accuracy"), per_split(points, "steps", "training loss")
+    merged = [per_split(points, "a", start).iloc[:, -1] for start in STARTS]
+    best = standing.mean().idxmax()
+    return [
+        f"pADA's curves for penalties {', '.join(penalties(points))}, laid on each other by penalty x temperature, "
+        f"differ by at most {posterior:.1e} in any posterior of a test row and {accuracy:.2f} points of accuracy.",
+        "",
+        f"dADA's three starts end within {max(np.ptp(np.stack(merged), axis=0)):.1f} points of each other.",
+        "",
+        "Early stopping: the same optimizer at one temperature, which never falls, has "
+        + ", ".join(f"{said(standing[step])} after {int(step)} steps" for step in some_steps(standing.columns))
+        + f"; its best mean is {standing[best].mean():.1f} after {int(best)}. Its training loss goes from "
+        f"{loss.iloc[:, 0].mean():.3f} to {loss.iloc[:, -1].mean():.3f}; logistic regression without a penalty is at "
+        f"{baseline(points, 'its training loss').mean():.3f} and {said(baseline(points, 'logistic regression'))} %.",
+    ]
+
+
+def some_steps(steps: pd.Index) -> list[float]:
+    return sorted({steps[np.argmin(np.abs(steps - wanted))] for wanted in np.geomspace(steps[0], steps[-1], 6)})
+
+
+# --- picture ----------------------------------------------------------------------------------------
+
+
+def draw(points: pd.DataFrame, path: Path) -> Path:
+    """The four panels, and the two of evidence, each line the mean over the splits."""
+    from matplotlib.figure import Figure as Picture
+
+    picture = Picture(figsize=(11.0, 6.4), layout="constrained")
+    axes = dict(zip([*TITLES, "shift", "steps"], picture.subplots(2, 3).T.reshape(-1), strict=True))
+    for panel, title in TITLES.items():
+        draw_panel(axes[panel], points, panel)
+        axes[panel].set_title(f"({panel}) {title}", loc="left", fontsize=9)
+    regression = baseline(points, "logistic regression").mean()
+    for penalty, colour in zip(penalties(points), COLOURS, strict=True):
+        means = per_split(points, "d", penalty).mean()
+        axes["shift"].plot(means.index * float(penalty), means, color=colour, label=penalty)
+    axes["shift"].set_xlabel("penalty x temperature")
+    axes["shift"].set_title("the curves of (d), shifted", loc="left", fontsize=9)
+    axes["shift"].invert_xaxis()
+    axes["steps"].plot(per_split(points, "steps", "accuracy").mean(), color=COLOURS[0], label="dADA, temperature fixed")
+    axes["steps"].set_xlabel("steps of the optimizer")
+    axes["steps"].set_title("the optimizer alone: nothing cools", loc="left", fontsize=9)
+    for panel in ("d", "shift", "steps"):
+        axes[panel].axhline(regression, color="black", linestyle="--", linewidth=1, label="logistic regression")
+    for panel, ax in axes.items():
+        ax.set_xscale("log")
+        ax.set_ylabel("seconds" if panel == "c" else "accuracy on test rows, %")
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.legend(edgecolor="none", fontsize=7)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    picture.savefig(path, dpi=130)
+    return path
+
+
+def draw_panel(ax, points: pd.DataFrame, panel: str) -> None:
+    for line, colour in zip(lines_of(points, panel), COLOURS, strict=False):
+        values = per_split(points, panel, line)
+        ax.plot(values.columns, values.mean(), color=colour, label=line, marker="." if values.shape[1] < 10 else "")
+        if panel != "c" and len(values) > 1:
+            ax.fill_between(values.columns, values.min(), values.max(), color=colour, alpha=0.12, linewidth=0)
+    ax.set_xlabel("temperature")
+    ax.invert_xaxis()

@@ -1,0 +1,204 @@
+"""What figures 1 and 2 of Wang, Zhang and Lochovsky show, measured on one split of a text collection.
+
+    a  dADA's accuracy on the test rows against temperature, from three starts, cooling rate 0.9
+    b  the same from the class means with four cooling rates
+    c  seconds a temperature of the runs of (b)
+    d  pADA's accuracy against temperature for four penalties, with unpenalized logistic regression beside it
+
+dADA is the literal method: eq. 10 with the diagonal of the pooled covariance, the paper's optimizer, no more than 15 of
+its steps a temperature, no pull and no priors. pADA is solved at every temperature. Two panels of our own are evidence
+for what `docs/theory.md` derives:
+
+    shift  pADA's posteriors of different penalties at the same product of penalty and temperature
+    steps  dADA's optimizer for as many steps, without any annealing: the temperature never falls
+
+A point is (split, panel, line, place, value): the place is a temperature, in `steps` a number of steps.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+
+from annealed import DistanceADA, ExponentialSchedule, InnerProductADA, PooledGaussian
+from annealed.objectives import gibbs
+from experiments.corpora import Corpus
+from experiments.text_corpora import REPRESENTATIONS, Collection, split_counts
+
+STARTS = ("means", "random", "zero")
+SLOWEST = 0.9
+RATES = (SLOWEST, 0.7, 0.4, 0.1)  # the paper's text names 0.9, 0.7 and 0.1
+INNER_STEPS = 15
+STANDS_STILL = 1 - 1e-6  # a cooling rate that does not cool
+MOST_STEPS_OF_REGRESSION = 300
+
+
+@dataclass(frozen=True)
+class Range:
+    """Temperatures and penalties of a figure, so chosen that the weakest penalty's line passes its best.
+
+    penalties : each `per_penalty` temperatures of pADA weaker than the one before, so that curves lie on each other
+    standing : the temperature of panel `steps`
+
+    dADA's begin so hot that posteriors are uniform and the start is forgotten, and fall by a factor of 1000: the paper
+    cools from 1 to 0.001 in a unit that it does not say.
+    """
+
+    distance_hot: float = 1e5
+    distance_cold: float = 1e2
+    product_hot: float = 100.0
+    product_cold: float = 0.01
+    penalties: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001)
+    per_penalty: int = 10
+    standing: float = 1e2
+    standing_steps: int = 1500
+
+    @property
+    def product_temperatures(self) -> np.ndarray:
+        """Of pADA, hot to cold."""
+        step = np.log(self.penalties[0] / self.penalties[1]) / self.per_penalty
+        n_steps = round(np.log(self.product_hot / self.product_cold) / step)
+        return self.product_hot * np.exp(-step * np.arange(n_steps + 1))
+
+
+class Point(NamedTuple):
+    split: int
+    panel: str
+    line: str
+    place: float
+    value: float
+
+
+def measure(texts: Collection, n_columns: int, representation: str, span: Range, split: int) -> list[Point]:
+    """Every point of one split."""
+    counts = split_counts(texts, n_columns, split)
+    corpus = REPRESENTATIONS[representation](counts)
+    points = [*baselines(counts), *coolings(corpus, span, split), *standing(corpus, span), *penalties(corpus, span)]
+    return [Point(split, *point) for point in points]
+
+
+# --- baselines --------------------------------------------------------------------------------------
+
+
+def baselines(counts: Corpus) -> Iterator[tuple]:
+    """LDA with the diagonal and with the whole covariance, and logistic regression, for each representation."""
+    for name, represent in REPRESENTATIONS.items():
+        corpus = represent(counts)
+        yield "LDA, diagonal", name, 0.0, accuracy(PooledGaussian(priors="equal"), corpus)
+        yield "LDA, whole", name, 0.0, accuracy(whole_lda(corpus), corpus.mapped(sparse.csr_array.toarray))
+        regression = logistic_regression(corpus)
+        yield "logistic regression", name, 0.0, percent(regression.predict(corpus.X_test), corpus)
+        yield "its training loss", name, 0.0, log_loss(corpus.y_train, regression.predict_proba(corpus.X_train))
+
+
+def whole_lda(corpus: Corpus) -> LinearDiscriminantAnalysis:
+    """Nearest class mean (eq. 10) in the metric of the pooled covariance: no priors."""
+    n_classes = corpus.size.n_classes
+    return LinearDiscriminantAnalysis(solver="lsqr", priors=np.full(n_classes, 1 / n_classes))
+
+
+def logistic_regression(corpus: Corpus) -> LogisticRegression:
+    """Eq. 16: no penalty, no intercept. The classes are nearly separable, so that it has no end: steps are bounded."""
+    model = LogisticRegression(C=np.inf, fit_intercept=False, max_iter=MOST_STEPS_OF_REGRESSION)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(corpus.X_train, corpus.y_train)
+
+
+def accuracy(model, corpus: Corpus) -> float:
+    return percent(model.fit(corpus.X_train, corpus.y_train).predict(corpus.X_test), corpus)
+
+
+def percent(predicted: np.ndarray, corpus: Corpus) -> float:
+    return 100 * float(np.mean(predicted == corpus.y_test))
+
+
+# --- dADA -------------------------------------------------------------------------------------------
+
+
+def literal(schedule, **options) -> DistanceADA:
+    """The paper's algorithm."""
+    settings = {"anchor": 0, "covariance": "diagonal", "shrinkage": 0.0, "solver": "scg", "calibrate": False}
+    return DistanceADA(inner_iterations=INNER_STEPS, schedule=schedule, selection="last", **settings, **options)
+
+
+def coolings(corpus: Corpus, span: Range, split: int) -> Iterator[tuple]:
+    """Panels a, b and c; `random` draws other rows in every split."""
+    for init, rate in [*((init, SLOWEST) for init in STARTS), *(("means", rate) for rate in RATES[1:])]:
+        schedule = ExponentialSchedule(span.distance_hot, cooling_rate=rate, stop=span.distance_cold)
+        model = literal(schedule, init=init, random_state=split).fit(corpus.X_train, corpus.y_train)
+        if rate == SLOWEST:
+            yield from curve("a", init, model, corpus)
+        if init == "means":
+            yield from curve("b", str(rate), model, corpus)
+            for temperature, seconds in zip(model.path_.temperatures, model.path_.seconds, strict=True):
+                yield "c", str(rate), temperature, seconds
+
+
+def standing(corpus: Corpus, span: Range) -> Iterator[tuple]:
+    """Panel `steps`: the optimizer alone, and its mean negative log-likelihood on the training rows."""
+    n_stops = span.standing_steps // INNER_STEPS
+    schedule = span.standing * STANDS_STILL ** np.arange(n_stops)
+    path = literal(schedule).fit(corpus.X_train, corpus.y_train).path_
+    steps = INNER_STEPS * np.arange(1, n_stops + 1)
+    for place, value in zip(steps, path_accuracy(path, corpus), strict=True):
+        yield "steps", "accuracy", place, value
+    for place, value in zip(steps, path.free_energy / path.temperatures, strict=True):
+        yield "steps", "training loss", place, value
+
+
+def curve(panel: str, line: str, model, corpus: Corpus) -> Iterator[tuple]:
+    values = path_accuracy(model.path_, corpus)
+    for temperature, value in zip(model.path_.temperatures, values, strict=True):
+        yield panel, line, temperature, value
+
+
+def path_accuracy(path, corpus: Corpus) -> list[float]:
+    """Of the test rows at every temperature."""
+    return [percent(scores.argmax(axis=1), corpus) for scores in path_scores(path, corpus.X_test)]
+
+
+def path_scores(path, X) -> Iterator[np.ndarray]:
+    """Logits of rows at every temperature."""
+    for coef, intercept in zip(path.coef, path.intercept, strict=True):
+        yield X @ coef.T + intercept
+
+
+# --- pADA -------------------------------------------------------------------------------------------
+
+
+def penalties(corpus: Corpus, span: Range) -> Iterator[tuple]:
+    """Panel d, the accuracy at the temperature that a validation part chooses, and panel `shift`."""
+    dense = corpus.mapped(sparse.csr_array.toarray)  # few columns for their rows: faster so, and the same minimum
+    before = None
+    for penalty in span.penalties:
+        is_weakest = penalty == span.penalties[-1]
+        model = inner_product(penalty, span, is_weakest).fit(dense.X_train, dense.y_train)
+        yield from curve("d", f"{penalty:.3g}", model, dense)
+        if before is not None:
+            yield "shift", "posterior", penalty, shifted_difference(before, model.path_, dense.X_test, span.per_penalty)
+        if is_weakest:
+            yield "pADA, validated", "", model.temperature_, percent(model.predict(dense.X_test), dense)
+        before = model.path_
+
+
+def inner_product(penalty: float, span: Range, validates: bool) -> InnerProductADA:
+    """Eq. 17 as printed: raw columns, no intercept; a fifth of the training rows may choose the temperature."""
+    settings = {"metric": "euclidean", "fit_intercept": False, "calibrate": False, "random_state": 0}
+    selection = "holdout" if validates else "last"
+    return InnerProductADA(l2_strength=penalty, schedule=span.product_temperatures, selection=selection, **settings)
+
+
+def shifted_difference(path, weaker, X, shift: int) -> float:
+    """Largest difference of any posterior of two penalties at the same penalty x temperature."""
+    strong, weak = ([gibbs.posterior(scores) for scores in path_scores(own, X)] for own in (path, weaker))
+    return max(float(np.abs(one - other).max()) for one, other in zip(strong[shift:], weak[:-shift], strict=True))

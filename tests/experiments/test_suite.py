@@ -1,0 +1,205 @@
+"""The suite on made-up tables: rows are measured once, resumed, judged by slow oracles, and summed up from the file."""
+
+import csv
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.metrics import brier_score_loss, log_loss
+
+pytest.importorskip("matplotlib")
+
+from annealed.datasets import make_gaussian_classes
+from experiments import suite, suite_methods, suite_summary
+from experiments.__main__ import main
+from experiments.rank_figure import critical_difference, groups
+from experiments.suite import FILE, Task
+from experiments.suite_methods import METHODS, Method, NotTried
+
+QUICK = ["InnerProductADA", "LDA", "NB"]
+
+
+@pytest.fixture
+def data_folder(tmp_path, monkeypatch):
+    """Two tables: one of Gaussian classes without a split, one sparse with a canonical split."""
+    folder = tmp_path / "data" / "suite"
+    folder.mkdir(parents=True)
+    dense = make_gaussian_classes(120, 4, 3, random_state=0)
+    np.savez(folder / "dense.npz", X=dense.X, y=dense.y, classes=np.array(["a", "b", "c"]))
+    X = sparse.csr_array(np.where(np.abs(dense.X) > 0.5, dense.X, 0))
+    parts = {"data": X.data, "indices": X.indices.astype(np.int64), "indptr": X.indptr, "shape": X.shape}
+    split = {"train": np.arange(80), "test": np.arange(80, 120)}
+    np.savez(folder / "sparse.npz", **parts, y=dense.y, classes=np.array(["a", "b", "c"]), **split)
+    monkeypatch.setenv("ANNEALED_DATA", str(tmp_path / "data"))
+    suite.split_rows.cache_clear()
+    yield tmp_path
+    suite.split_rows.cache_clear()
+
+
+def rows_of(folder):
+    with (folder / FILE).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_row_a_fit_and_none_twice(data_folder, capsys):
+    results = data_folder / "results"
+    arguments = ["suite", "--results", str(results), "--splits", "2", "--methods", *QUICK]
+    assert main(arguments) == 0
+    first = rows_of(results)
+    assert len(first) == 3 * (2 + 1)  # two random splits, one canonical
+    assert {row["failure"] for row in first} == {""}
+    assert main([*arguments, "--jobs", "1"]) == 0
+    assert rows_of(results) == first
+    assert main([*arguments, "--again", "--tables", "dense"]) == 0
+    again = rows_of(results)
+    assert len(again) == len(first) + 6
+    assert len(suite_summary.read_rows(results / FILE)) == len(first)
+    assert (results / suite_summary.TEXT).exists() and (results / suite_summary.FIGURE).exists()
+    assert "minutes left" in capsys.readouterr().out
+
+
+def test_rerunning_gives_the_same_numbers(data_folder):
+    numbers = ("error", "log_loss", "brier", "calibration")
+    one, other = (suite.measure(Task("dense", 1, "InnerProductADA")) for _ in range(2))
+    assert [one[name] for name in numbers] == [other[name] for name in numbers]
+
+
+def test_the_canonical_split_is_kept(data_folder):
+    row = suite.measure(Task("sparse", 0, "LR"))
+    assert (row["n_train"], row["n_available"], row["n_test"]) == (80, 80, 40)
+
+
+def test_a_cap_is_recorded_and_the_same_for_all(data_folder, monkeypatch):
+    monkeypatch.setattr(suite, "MOST_ROWS", 50)
+    rows = [suite.measure(Task("sparse", 0, method)) for method in QUICK]
+    assert {(row["n_train"], row["n_available"]) for row in rows} == {(50, 80)}
+
+
+def test_every_method_takes_a_small_table_and_a_sparse_one(data_folder):
+    for method in METHODS:
+        for table in ("dense", "sparse"):
+            assert "failure" not in suite.measure(Task(table, 0, method)), (method, table)
+
+
+def test_a_failure_is_a_row(data_folder, monkeypatch):
+    monkeypatch.setitem(METHODS, "narrow", Method("narrow", METHODS["LDA"].make, most_columns=3))
+    assert suite.measure(Task("dense", 0, "narrow"))["failure"].startswith(NotTried.__name__)
+
+
+def test_costly_tables_come_first_and_whole(data_folder):
+    tasks = [task for task, _ in suite.planned(["sparse", "dense"], ["LR", "SVC"], 2, {Task("dense", 0, "SVC")})]
+    assert tasks == [
+        Task("dense", 1, "SVC"),
+        Task("dense", 0, "LR"),
+        Task("dense", 1, "LR"),
+        Task("sparse", 0, "SVC"),
+        Task("sparse", 0, "LR"),
+    ]
+
+
+def test_an_absent_folder_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("ANNEALED_DATA", str(tmp_path))
+    main(["suite", "--results", str(tmp_path)])
+    assert "skipped" in capsys.readouterr().out
+
+
+def test_unknown_methods_are_refused():
+    with pytest.raises(SystemExit, match="no method oracle"):
+        suite.chosen(["oracle"], list(METHODS), "method")
+
+
+# --- judging ----------------------------------------------------------------------------------------
+
+
+def test_numbers_are_scikit_learns():
+    generator = np.random.default_rng(0)
+    posterior = generator.dirichlet(np.ones(3), size=50)
+    y = generator.integers(3, size=50)
+    judged = suite.judged(posterior, np.arange(3), y)
+    assert float(judged["log_loss"]) == pytest.approx(log_loss(y, posterior), rel=1e-4)
+    assert float(judged["brier"]) == pytest.approx(brier_score_loss(y, posterior, scale_by_half=False), rel=1e-4)
+    assert float(judged["error"]) == np.mean(posterior.argmax(axis=1) != y)
+
+
+def test_a_class_that_was_never_seen_has_no_probability():
+    judged = suite.judged(np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([0, 2]), np.array([0, 1]))
+    assert float(judged["error"]) == 0.5
+    assert float(judged["log_loss"]) == pytest.approx(-np.log(suite.SMALLEST_PROBABILITY) / 2, rel=1e-4)
+
+
+def test_calibration_error_by_hand():
+    confidence, is_right = np.array([0.99, 0.99, 0.5, 0.5]), np.array([True, False, True, True])
+    assert suite.calibration_error(confidence, is_right) == pytest.approx((2 * 0.49 + 2 * 0.5) / 4)
+
+
+def test_not_a_number_is_a_failure():
+    with pytest.raises(FloatingPointError):
+        suite.judged(np.array([[np.nan, 1.0]]), np.arange(2), np.array([0]))
+
+
+# --- the summary ------------------------------------------------------------------------------------
+
+
+def made_up(log_losses, failures=()):
+    """Rows of {table: {method: log-loss}}; every error is a tenth of the log-loss, every fit takes a second."""
+    lines = []
+    for table, losses in log_losses.items():
+        for method, loss in losses.items():
+            is_failed = (table, method) in failures
+            numbers = dict.fromkeys(suite_summary.MEASURES, np.nan if is_failed else loss)
+            numbers |= {"error": np.nan if is_failed else loss / 10, "cpu_seconds": 1.0, "fit_seconds": 1.0}
+            traits = {"n_train": 70, "n_features": 5, "failure": "broke" if is_failed else "", "warnings": ""}
+            lines.append({"table": table, "split": 0, "method": method, **numbers, **traits})
+    return pd.DataFrame(lines)
+
+
+ALL_BETTER = {"InnerProductADA": 0.1, "DistanceADA": 0.2, "LRCV": 0.3, "LDA": 0.4, "LDA shrunk": 0.5}
+
+
+def test_targets_are_met_by_the_best_of_all_but_for_time():
+    targets = suite_summary.targets(suite_summary.Tables(made_up({"one": ALL_BETTER, "two": ALL_BETTER})))
+    assert [is_met for is_met, _ in targets] == [True, True, True, True, False, True, True]
+
+
+def test_targets_are_missed_by_the_worst_of_all():
+    worst = dict(zip(ALL_BETTER, [0.5, 0.45, 0.1, 0.2, 0.3], strict=True))
+    rows = made_up({"one": worst, "two": worst}, failures=[("one", "DistanceADA")])
+    targets = suite_summary.targets(suite_summary.Tables(rows))
+    assert not any(is_met for is_met, _ in targets)
+
+
+def test_a_failure_ranks_last_and_loses():
+    tables = suite_summary.Tables(made_up({"one": ALL_BETTER}, failures=[("one", "InnerProductADA")]))
+    assert tables.ranks("log_loss").loc["one", "InnerProductADA"] == 5
+    assert suite_summary.duel(tables.ratio("InnerProductADA", "LRCV")) == (0, 0, 1)
+    assert suite_summary.duel(tables.ratio("LRCV", "InnerProductADA")) == (1, 0, 0)
+    assert "it failed" in "\n".join(suite_summary.loss_lines(tables))
+
+
+def test_a_table_that_is_not_whole_does_not_count():
+    rows = made_up({"one": ALL_BETTER, "two": {"LDA": 0.1}})
+    assert suite_summary.Tables(rows).names == ["one"]
+
+
+def test_small_differences_are_ties():
+    assert suite_summary.duel(pd.Series([0.97, 0.99, 1.0, 1.019, 1.03])) == (1, 3, 1)
+
+
+def test_every_method_is_ours_or_a_peer():
+    assert {method.name for method in suite_methods.OURS if not method.is_ours} == set()
+    assert {method.name for method in suite_methods.PEERS if method.is_ours} == set()
+
+
+# --- the figure -------------------------------------------------------------------------------------
+
+
+def test_critical_difference_is_the_published_one():
+    """Demsar (2006), table 5: q = 2.569 for four methods; his example with 14 sets has 1.25."""
+    assert critical_difference(4, 14) == pytest.approx(2.569 * np.sqrt(4 * 5 / (6 * 14)), rel=1e-3)
+
+
+def test_groups_are_the_longest_runs():
+    assert groups(np.array([1.0, 1.5, 2.1, 4.0]), 0.7) == [(0, 1), (1, 2)]
+    assert groups(np.array([1.0, 2.0, 3.0]), 5.0) == [(0, 2)]
+    assert groups(np.array([1.0, 2.0, 3.0]), 0.5) == []
