@@ -20,6 +20,7 @@ LAYERS = [
     "schedules",
     "path",
     "selection",
+    "callbacks",
     "estimators",
     "displays",
     "export",
