@@ -23,7 +23,10 @@ LAYERS = [
     "callbacks",
     "estimators",
     "displays",
+    "tables",
+    "comparison",
     "export",
+    "progress",
     "cli",
 ]
 OPEN_TO_ALL = {"optional", "interpolation"}
