@@ -10,23 +10,26 @@ import platform
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import metadata
 from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
-import sklearn
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
+from threadpoolctl import threadpool_limits
 
 from annealed.estimators import MELDA, DistanceADA, InnerProductADA
 from annealed.optional import require
 from annealed.selection import stratified_splits
 from annealed.tables import InputError, LabelledTable, TableModel, make_vectorizer, nearest
 
+MANY_CELLS = 2_000_000  # below which threads only get into each other's way
+RECORDED = ("annealed", "scikit-learn", "numpy", "scipy")  # packages whose versions a model keeps
 SMALLEST_PROBABILITY = 1e-15  # a class given none costs 35 nats, not infinitely many
 
 
@@ -111,9 +114,16 @@ def fit_table(table: LabelledTable, name: str, callbacks=()) -> TableModel:
         "left_out": table.columns.left_out,
         "seconds": perf_counter() - began,
         "fingerprint": fingerprint(rows, table.labels),
-        "versions": {"python": platform.python_version(), "scikit-learn": sklearn.__version__, "numpy": np.__version__},
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in RECORDED}},
     }
     return TableModel(pipeline, table.columns, table.target, name, facts)
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # of a checkout that is not installed
+        return "unknown"
 
 
 def fingerprint(rows, labels) -> str:
@@ -156,7 +166,8 @@ def _score_fold(table, rows, name, train, test, fold, follower):
         follower.begin(name, fold)
     pipeline = _pipeline(table, name, follower.callbacks() if follower is not None else ())
     began = perf_counter()
-    with warnings.catch_warnings():
+    n_threads = 1 if rows.size < MANY_CELLS else None
+    with warnings.catch_warnings(), threadpool_limits(n_threads):
         warnings.simplefilter("ignore")
         pipeline.fit(rows.iloc[train], table.labels[train])
         seconds = perf_counter() - began
