@@ -1,6 +1,6 @@
 """Discriminant analysis by annealing and maximum entropy, in scikit-learn's language."""
 
-from annealed.displays import AnnealingPathDisplay, ProjectionDisplay
+from annealed.displays import AnnealingPathDisplay, CoefficientPathDisplay, ProjectionDisplay
 from annealed.estimators import (
     MELDA,
     AnnealedClassifier,
@@ -19,6 +19,7 @@ __all__ = [
     "AnnealedClassifier",
     "AnnealingPath",
     "AnnealingPathDisplay",
+    "CoefficientPathDisplay",
     "DistanceADA",
     "ExponentialSchedule",
     "FixedSchedule",

@@ -1,6 +1,7 @@
 """Pictures of fitted models: they take arrays, draw, and compute nothing."""
 
 from annealed.displays.annealing_path import AnnealingPathDisplay
+from annealed.displays.coefficient_path import CoefficientPathDisplay
 from annealed.displays.projection import ProjectionDisplay
 
-__all__ = ["AnnealingPathDisplay", "ProjectionDisplay"]
+__all__ = ["AnnealingPathDisplay", "CoefficientPathDisplay", "ProjectionDisplay"]
