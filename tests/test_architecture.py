@@ -29,7 +29,7 @@ LAYERS = [
     "progress",
     "cli",
 ]
-OPEN_TO_ALL = {"optional", "interpolation"}
+OPEN_TO_ALL = {"optional", "interpolation", "sparkline"}
 SHARED_IN_A_FOLDER = {"base", "contrasts", "coordinates", "curvature", "gibbs", "leave_one_out", "linear", "threads"}
 SEES_EVERYTHING = {"annealed", "annealed.cli", "annealed.__main__"}
 

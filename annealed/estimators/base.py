@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
-from sklearn.utils import check_random_state, compute_sample_weight
+from sklearn.utils import check_random_state, compute_sample_weight, estimator_html_repr
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -43,6 +43,7 @@ from annealed.selection import (
     stratified_splits,
 )
 from annealed.solvers import make_solver
+from annealed.sparkline import sparkline
 
 SELECTIONS = ("cv", "loo", "holdout", "last")
 DTYPES = (np.float64, np.float32)
@@ -91,6 +92,21 @@ class LogitsMixin(ClassifierMixin):
         return self.classes_[best]
 
 
+class PathDiagramMixin:
+    """Notebooks show scikit-learn's diagram and, once there is a path, its curve."""
+
+    def _html_repr(self):
+        path = getattr(getattr(self, "classifier_", self), "path_", None)
+        diagram = estimator_html_repr(self)
+        if path is None:
+            return diagram
+        is_loss = path.score_name.startswith("neg_")
+        score = path.train_score if path.validation_score is None else path.validation_score.mean(axis=1)
+        name = path.score_name.removeprefix("neg_").replace("_", " ")
+        which = "train" if path.validation_score is None else "validation"
+        return diagram + sparkline(path.temperatures, -score if is_loss else score, path.best_index, f"{which} {name}")
+
+
 @dataclass
 class _Watch:
     """Tells callbacks of every temperature, and the walk when one of them wants to stop.
@@ -120,7 +136,7 @@ class _Watch:
         return self.is_stopped
 
 
-class AnnealedClassifier(CallbackSupportMixin, LogitsMixin, BaseEstimator):
+class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, BaseEstimator):
     """Annealed discriminant analysis with any family of discriminant functions.
 
     The scores g_j(x) of a family become a Gibbs posterior (eq. 7) at a temperature T; the free energy (eq. 9) is

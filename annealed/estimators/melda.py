@@ -22,7 +22,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from annealed.callbacks import CallbackSupportMixin, hand_over, take_back
-from annealed.estimators.base import DTYPES, AnnealedClassifier, check_weight
+from annealed.estimators.base import DTYPES, AnnealedClassifier, PathDiagramMixin, check_weight
 from annealed.objectives import InnerProduct
 from annealed.schedules import check_temperature
 
@@ -63,7 +63,14 @@ class _Directions:
     information: np.ndarray
 
 
-class MELDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):
+class MELDA(
+    PathDiagramMixin,
+    CallbackSupportMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    ClassifierMixin,
+    BaseEstimator,
+):
     """Maximum-entropy linear discriminant analysis: a supervised linear reduction that works where LDA breaks.
 
     A log-linear posterior is fitted by annealing, its temperature chosen by validation; the reduction keeps exactly the
