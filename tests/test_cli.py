@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ pytest.importorskip("skops")
 typer_testing = pytest.importorskip("typer.testing")
 from annealed.cli import app  # noqa: E402 - it needs typer
 
+ROOT = Path(__file__).resolve().parents[1]
 HOSTILE = "<script>alert(1)</script>"
 
 
@@ -179,3 +181,18 @@ def test_ctrl_c_keeps_the_path_walked_so_far(folder):
     assert "the path walked so far is kept" in errors
     records = json.loads(run("path", "model.skops", "--json").stdout)
     assert 2 <= len(records) <= 8
+
+
+def documented_commands():
+    page = (ROOT / "docs" / "command_line.md").read_text()
+    return [line.split()[1:] for line in page.splitlines() if line.startswith("    annealed ")]
+
+
+@pytest.mark.slow
+def test_documented_commands_run(folder, frame):
+    """In the order of the page, as a reader would try them."""
+    frame.drop(columns="species").to_csv("new.csv", index=False)
+    for command in documented_commands():
+        answer = run(*command)
+        assert answer.exit_code == 0, (command, answer.output)
+    assert {"model.skops", "out.csv", "best.skops", "report.html"} <= set(os.listdir())
