@@ -17,6 +17,7 @@ from annealed.tables.base import InputError, TableColumns, check_columns, labels
 
 SAMPLE_BYTES = 65_536
 SEPARATORS = ",;\t|"
+ALSO_MISSING = ["?"]  # beyond what pandas takes for missing
 DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
 
 
@@ -62,6 +63,10 @@ def read_table(path: Path, *, separator: str | None = None, encoding: str | None
     frame.columns = [str(name) for name in frame.columns]
     if not len(frame):
         raise InputError(f"The table in '{path}' has no rows.")
+    if _is_data(frame.columns):
+        raise InputError(
+            f"The first line of '{path}' must hold the names of the columns. Got {', '.join(frame.columns[:5])} ..."
+        )
     return frame
 
 
@@ -93,14 +98,15 @@ def _read_csv(path, separator, encoding):
     if not sample.strip():
         raise InputError(f"'{path}' is empty.")
     if path.suffix.lower() in (".gz", ".bz2", ".zip", ".xz", ".zst"):
-        return pandas.read_csv(path, sep=separator or ",", encoding=encoding or "utf-8")
+        return pandas.read_csv(path, sep=separator or ",", encoding=encoding or "utf-8", na_values=ALSO_MISSING)
     if b"\0" in sample and not sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and encoding is None:
         raise InputError(f"'{path}' is no text: a table must be CSV or Parquet.")
     encoding = encoding or _encoding(path, sample)
     separator = separator or _separator(sample.decode(encoding, errors="replace"))
-    frame = pandas.read_csv(path, sep=separator, encoding=encoding)
+    options = {"sep": separator, "encoding": encoding, "na_values": ALSO_MISSING}
+    frame = pandas.read_csv(path, **options)
     if separator != "," and any(_has_decimal_commas(frame[name]) for name in frame.columns):
-        frame = pandas.read_csv(path, sep=separator, encoding=encoding, decimal=",")
+        frame = pandas.read_csv(path, **options, decimal=",")
     return frame
 
 
@@ -123,6 +129,15 @@ def _separator(sample):
         return csv.Sniffer().sniff("\n".join(lines[:50]), delimiters=SEPARATORS).delimiter
     except csv.Error:
         return max(SEPARATORS, key=lines[0].count) if lines else ","
+
+
+def _is_data(names):
+    """Whether names are numbers, and not those of numbered columns: then the first row was taken for them."""
+    try:
+        numbers = [float(name) for name in names]
+    except ValueError:
+        return False
+    return numbers != [numbers[0] + place for place in range(len(numbers))]
 
 
 def _has_decimal_commas(column):

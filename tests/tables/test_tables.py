@@ -40,6 +40,7 @@ def test_parquet_and_compressed_csv(tmp_path):
     ("name", "content", "sentence"),
     [
         ("empty.csv", b"", "is empty"),
+        ("nameless.csv", b"5,1,2\n5,4,2\n3,1,4\n", "must hold the names of the columns. Got 5, 1, 2 ..."),
         ("header.csv", b"a,b\n", "has no rows"),
         ("picture.csv", b"\x89PNG\r\n\0\0\0", "is no text"),
         ("ragged.csv", b"a,b\n1,2\n1,2,3,4\n", "cannot be read as a table"),
@@ -53,6 +54,12 @@ def test_unreadable_files(tmp_path, name, content, sentence):
     with pytest.raises(InputError, match=sentence) as caught:
         read_table(tmp_path / name)
     assert "\n" not in str(caught.value)
+
+
+def test_numbered_columns_and_question_marks(tmp_path):
+    (tmp_path / "table.csv").write_text("0,1,2\n5,?,a\n3,1,b\n")
+    frame = read_table(tmp_path / "table.csv")
+    assert frame["1"].isna().tolist() == [True, False]
 
 
 def test_no_file_and_a_folder(tmp_path):
