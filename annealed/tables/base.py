@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -14,6 +15,7 @@ SHOWN_NAMES = 12
 MOST_IDENTIFIERS = 20  # a text column with more values than this, all different, names rows and tells nothing of others
 MOST_CLASSES = 200  # of a numeric target; beyond them it is a quantity
 SECONDS_OF_A_DAY = 86_400.0
+ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
 
 
 class InputError(ValueError):
@@ -103,9 +105,16 @@ def _listed(names) -> str:
 
 def _kind(column):
     types = require("pandas", extra="cli").api.types
-    if types.is_datetime64_any_dtype(column):
+    if types.is_datetime64_any_dtype(column) or _holds_iso_dates(column, types):
         return "date"
     return "number" if types.is_numeric_dtype(column) and not types.is_bool_dtype(column) else "category"
+
+
+def _holds_iso_dates(column, types):
+    if types.is_numeric_dtype(column):
+        return False
+    cells = column.dropna()
+    return len(cells) > 0 and all(ISO_DATE.fullmatch(str(cell)) for cell in cells)
 
 
 def _reason_to_leave_out(column):
@@ -134,7 +143,7 @@ def _as_numbers(column):
 def _as_days(column):
     pandas = require("pandas", extra="cli")
     try:
-        dates = pandas.to_datetime(column, utc=True)
+        dates = pandas.to_datetime(column, utc=True, format="ISO8601")
     except (ValueError, TypeError) as error:
         raise InputError(f"Column {column.name!r} must hold dates. {str(error).splitlines()[0]}") from error
     return (dates - pandas.Timestamp(0, tz="UTC")).dt.total_seconds() / SECONDS_OF_A_DAY

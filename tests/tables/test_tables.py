@@ -104,6 +104,7 @@ def test_kinds_of_columns():
         {
             "number": np.arange(30.0),
             "day": pandas.date_range("2020-01-01", periods=30, tz="UTC"),
+            "time": ["2020-01-02", "2020-01-03T12:00:00", None] * 10,
             "text": ["x", "y"] * 15,
             "name": [f"row {i}" for i in range(30)],
             "nothing": [None] * 30,
@@ -111,9 +112,12 @@ def test_kinds_of_columns():
         }
     )
     columns = TableColumns.of(frame)
-    assert (columns.numbers, columns.dates, columns.categories) == (["number"], ["day"], ["text"])
+    assert (columns.numbers, columns.dates, columns.categories) == (["number"], ["day", "time"], ["text"])
     assert list(columns.left_out) == ["name", "nothing", "same"]
     assert columns.conform(frame)["day"].iloc[1] == 18263
+    np.testing.assert_array_equal(columns.conform(frame)["time"].iloc[:3], [18263, 18264.5, np.nan])
+    with pytest.raises(InputError, match="Column 'day' must hold dates"):
+        columns.conform(frame.assign(day="tomorrow"))
 
 
 def test_missing_cells_and_unknown_categories_are_vectorized():
