@@ -47,7 +47,7 @@ def _figure(traces, frames=(), **layout):
             "template": "none",
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
-            "margin": {"l": 10, "r": 10, "t": 10, "b": 10},
+            "margin": {"l": 10, "r": 20, "t": 10, "b": 10},
             "font": {"family": "system-ui, sans-serif", "size": 13},
             "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
             **layout,
@@ -74,6 +74,7 @@ def _path(data):
     marker = {"color": CHOSEN, "size": 13, "line": {"color": "white", "width": 2}}
     here = {"mode": "markers", "name": "temperature shown", "marker": marker}
     traces.append(objects.Scatter(x=[chosen], y=[curve[path.best_index]], **here))
+    step = max(1, int(np.log10(path.temperatures[0] / path.temperatures[-1]) // 5))  # decades between ticks
     frames = [([objects.Scatter(x=[path.temperatures[own]], y=[curve[own]])], [place]) for own in data.shown]
     return _figure(
         traces,
@@ -82,7 +83,7 @@ def _path(data):
             "type": "log",
             "autorange": "reversed",
             "title": "temperature (cooling to the right)",
-            "dtick": 1,
+            "dtick": step,
             "exponentformat": "power",
         },
         yaxis={"title": path.score_name.removeprefix("neg_").replace("_", " ")},
@@ -202,7 +203,7 @@ def _plane(data):
         )
         for code in range(n_classes)
     ]
-    mark = {"symbol": "circle-open", "size": 13, "color": "#000000", "line": {"width": 2}}
+    mark = {"symbol": "circle-open", "size": 11, "opacity": 0.7, "color": "#000000", "line": {"width": 1.5}}
     errors = objects.Scatter(mode="markers", name="predicted wrongly", marker=mark, hoverinfo="skip")
     frames = [
         ([objects.Heatmap(z=own), objects.Scatter(x=off[:, 0], y=off[:, 1])], [0, n_classes + 1])
