@@ -117,7 +117,9 @@ def fit(
     data: Data,
     target: Target,
     output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write.")] = Path("model.skops"),
-    model: Annotated[str, typer.Option("--model", "-m", help=f"One of {', '.join(OURS)}.")] = "inner-product",
+    model: Annotated[
+        str, typer.Option("--model", "-m", help=f"One of {', '.join(OURS)}.", autocompletion=lambda: list(OURS))
+    ] = "inner-product",
     as_json: AsJson = False,
     separator: Separator = None,
     encoding: Encoding = None,

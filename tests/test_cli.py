@@ -17,6 +17,9 @@ pandas = pytest.importorskip("pandas")
 pytest.importorskip("skops")
 typer_testing = pytest.importorskip("typer.testing")
 from annealed.cli import app  # noqa: E402 - it needs typer
+from annealed.comparison import fit_table  # noqa: E402
+from annealed.export import save_model  # noqa: E402
+from annealed.tables import label_table  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 HOSTILE = "<script>alert(1)</script>"
@@ -121,6 +124,13 @@ def test_models_that_cannot_be_used(folder):
     for arguments in (["predict", "model.skops", "flowers.csv"], ["path", "model.skops"]):
         assert "is not a model file" in refused(*arguments)
     assert "There is no model file" in refused("report", "absent.skops", "flowers.csv")
+
+
+def test_a_model_without_a_path(folder, frame):
+    save_model(fit_table(label_table(frame, "species"), "lda"), folder / "peer.skops")
+    assert "needs a model with an annealing path, which 'lda' has not" in refused("path", "peer.skops")
+    assert "needs a model with an annealing path" in refused("report", "peer.skops", "flowers.csv")
+    assert run("predict", "peer.skops", "flowers.csv").exit_code == 0
 
 
 def test_new_rows_without_a_column(model, frame):

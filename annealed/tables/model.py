@@ -33,7 +33,10 @@ class TableModel:
     def annealed(self):
         """The classifier that has the path: the last step, or the one that works inside it."""
         last = self.pipeline[-1]
-        return getattr(last, "classifier_", last)
+        classifier = getattr(last, "classifier_", last)
+        if not hasattr(classifier, "path_"):
+            raise InputError(f"This needs a model with an annealing path, which {self.name!r} has not.")
+        return classifier
 
     @property
     def feature_names(self) -> list[str]:
