@@ -150,7 +150,9 @@ VERBS = {
     "check": Verb(check, frozenset({"check"}), "lint, formatting and types; arguments are paths"),
     "build": Verb(build, frozenset({"build"}), "build the wheel and try it alone in a fresh environment"),
     "bench": Verb(bench, frozenset({"bench"}), "time the library beside its peers; arguments are problems and options"),
-    "reproduce": Verb(reproduce, frozenset({"plot"}), "a paper's table beside ours, such as reproduce melda-table2"),
+    "reproduce": Verb(
+        reproduce, frozenset({"plot", "frames"}), "a paper's table beside ours, such as reproduce melda-table2"
+    ),
 }
 
 

@@ -19,7 +19,9 @@ from annealed.optional import require
 from annealed.solvers import Solution, Solver
 
 PRINTED_ROWS = 12
+REPORTED_VALUES = 10_000_000  # of a path's parameters, made at a time
 COLDER_NODES = 2  # beyond a temperature, before it is filled
+NODES_AT_HAND = N_POINTS + COLDER_NODES  # newest ones, among which those around a waiting temperature are
 REACH = 0.95  # of log temperature, between nodes
 
 
@@ -56,7 +58,7 @@ class Watch(Protocol):
 class Step:
     """One temperature of the walk: what is kept of it. Numbers are those of fit 0, the final fit.
 
-    parameters : of all fits
+    parameters : of all fits where they may yet predict others, else of the final one alone
     """
 
     temperature: float
@@ -143,6 +145,8 @@ class _Walk:
             self.waiting.append((float(np.sqrt(self.nodes[-2].temperature * temperature)), False))
         if len(self.nodes) >= N_POINTS:
             self.fill(self.nodes[-COLDER_NODES].temperature)
+        if len(self.nodes) > NODES_AT_HAND:
+            self.nodes[-NODES_AT_HAND - 1] = _without_folds(self.nodes[-NODES_AT_HAND - 1])
 
     def fill(self, coldest):
         """Solve the final fit at the waiting temperatures hotter than `coldest`, and validate the folds as they lie.
@@ -156,7 +160,8 @@ class _Walk:
             solution = self._between(temperature)
             if is_wanted or solution.n_iter[0]:
                 judgement = self.judge.judge(self.problem, solution.parameters, temperature)
-                self.fillings.append(self._record(temperature, solution, judgement, began, is_node=False))
+                step = self._record(temperature, solution, judgement, began, is_node=False)
+                self.fillings.append(_without_folds(step))
 
     def _between(self, temperature) -> Solution:
         weights, window = between([node.temperature for node in self.nodes], temperature)
@@ -175,6 +180,10 @@ class _Walk:
             parameters=solution.parameters,
             seconds=perf_counter() - began,
         )
+
+
+def _without_folds(step: Step) -> Step:
+    return replace(step, parameters=step.parameters[:1].copy())
 
 
 def _predict(problem: Problem, recent: list[Step], temperature):
@@ -327,12 +336,24 @@ class AnnealingPath:
 
 
 def _reported(steps: list[Step], problem: Problem) -> dict[str, np.ndarray]:
-    """The final fit's arrays at every step; in one reading of the rows where the temperature does not matter."""
-    final = slice(0, 1)
-    if problem.temperature_free:
-        return problem.report(np.stack([step.parameters[0] for step in steps]), steps[0].temperature, final)
-    reports = [problem.report(step.parameters[:1], step.temperature, final) for step in steps]
-    return {name: np.concatenate([report[name] for report in reports]) for name in reports[0]}
+    """The final fit's arrays at every step; several in one reading of the rows where the temperature does not matter.
+
+    Each array is filled as it is made, so that nothing as large is held beside it.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    step, done = 1, 0
+    while done < len(steps):
+        batch = steps[done : done + step]
+        report = problem.report(np.stack([own.parameters[0] for own in batch]), batch[0].temperature, slice(0, 1))
+        for name, values in report.items():
+            if name not in arrays:
+                arrays[name] = np.empty((len(steps), *values.shape[1:]), values.dtype)
+            arrays[name][done : done + len(batch)] = values
+        done += len(batch)
+        if problem.temperature_free:
+            largest = max(values.size for values in report.values()) / len(batch)
+            step = max(1, int(REPORTED_VALUES / largest))
+    return arrays
 
 
 def _train_score(step: Step) -> float:

@@ -65,8 +65,7 @@ class HeldOut:
     _log_scales: dict[float, float] = field(default_factory=dict, init=False)  # found so far, by log temperature
 
     def judge(self, problem, parameters, temperature):
-        deviation = self._logits(problem, parameters, temperature)
-        deviation -= deviation[np.arange(len(self.labels)), self.labels][:, None]
+        deviation = deviations(self._logits(problem, parameters, temperature), self.labels)
         scale = 1.0
         if self.calibrate:
             place = float(np.log(temperature))
@@ -116,6 +115,12 @@ class LeaveOneOut(HeldOut):
                 "decide their own fit, as near separability."
             )
         return logits
+
+
+def deviations(logits, labels):
+    """Logits less the true class's own, overwriting them."""
+    logits -= logits[np.arange(len(labels)), labels][:, None]
+    return logits
 
 
 def posterior_log_scale(deviation, weight, start=0.0) -> float:

@@ -20,6 +20,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--results", type=Path, default=Path(__file__).resolve().parent / "results", help="folder of tables and figures"
     )
+    for module in EXPERIMENTS.values():
+        if hasattr(module, "add_options"):
+            module.add_options(parser)
     return parser.parse_args(arguments)
 
 

@@ -20,6 +20,8 @@ LAYERS = [
     "schedules",
     "path",
     "selection",
+    "prototypes",
+    "prototype_search",
     "callbacks",
     "estimators",
     "displays",
@@ -30,7 +32,17 @@ LAYERS = [
     "cli",
 ]
 OPEN_TO_ALL = {"optional", "interpolation", "sparkline"}
-SHARED_IN_A_FOLDER = {"base", "contrasts", "coordinates", "curvature", "gibbs", "leave_one_out", "linear", "threads"}
+SHARED_IN_A_FOLDER = {
+    "base",
+    "contrasts",
+    "coordinates",
+    "curvature",
+    "gibbs",
+    "leave_one_out",
+    "linear",
+    "potts",
+    "threads",
+}
 SEES_EVERYTHING = {"annealed", "annealed.cli", "annealed.__main__"}
 
 BROUGHT_BY_THE_USER = {"torch", "dask", "matplotlib", "pandas"}

@@ -85,4 +85,4 @@ def test_reproduce_runs_the_experiments(dev, monkeypatch):
     monkeypatch.setattr(dev, "run", lambda *command, **variables: commands.append(command) or 0)
     assert dev.main(["reproduce", "melda-table2", "--resume"]) == 0
     assert commands == [("-m", "experiments", "melda-table2", "--resume")]
-    assert dev.installed == [f"{dev.ROOT}[plot]"]
+    assert dev.installed == [f"{dev.ROOT}[frames,plot]"]

@@ -3,7 +3,15 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from annealed import MELDA, AnnealedClassifier, DistanceADA, InnerProductADA, PooledGaussian, SecondOrderFeatures
+from annealed import (
+    MELDA,
+    AnnealedClassifier,
+    DistanceADA,
+    InnerProductADA,
+    PooledGaussian,
+    PottsDA,
+    SecondOrderFeatures,
+)
 from annealed.objectives import Quadratic
 
 ESTIMATORS = [
@@ -15,6 +23,8 @@ ESTIMATORS = [
     MELDA(),
     SecondOrderFeatures(),
     PooledGaussian(),
+    PottsDA(),
+    PottsDA(n_prototypes=6, shrinkage="oas", refine=False),
 ]
 
 

@@ -7,7 +7,6 @@ does what rotating X would do, without the copy.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,7 +92,7 @@ def principal_coordinates(design: Design, scale, power: float = 0.0) -> Coordina
     if power == 0 and not has_affordable_rotation(design):
         return diagonal_coordinates(scale, design.column_variance())
     covariance = design.covariance() / np.outer(scale, scale)
-    with blas_threads() if design.n_features > WIDEST_EIGENPROBLEM else nullcontext():
+    with blas_threads(design.n_features):
         eigenvalues, vectors = linalg.eigh(covariance, overwrite_a=True)
     rotated = Coordinates(vectors / scale[:, None], vectors * scale[:, None], np.maximum(eigenvalues, 0))
     return rotated.raised(power) if power else rotated

@@ -48,6 +48,13 @@ def threads_over_blocks() -> Iterator[None]:
 
 
 @contextmanager
+def one_thread() -> Iterator[None]:
+    """A context for many small products, which a second BLAS thread only slows."""
+    with _controller().limit(limits=1, user_api="blas"):
+        yield
+
+
+@contextmanager
 def blas_threads(size: int) -> Iterator[None]:
     """Inside `threads_over_blocks`: all threads to BLAS, for a factorization that blocks of rows cannot share.
 

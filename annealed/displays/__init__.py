@@ -3,5 +3,6 @@
 from annealed.displays.annealing_path import AnnealingPathDisplay
 from annealed.displays.coefficient_path import CoefficientPathDisplay
 from annealed.displays.projection import ProjectionDisplay
+from annealed.displays.prototype import PrototypeDisplay
 
-__all__ = ["AnnealingPathDisplay", "CoefficientPathDisplay", "ProjectionDisplay"]
+__all__ = ["AnnealingPathDisplay", "CoefficientPathDisplay", "ProjectionDisplay", "PrototypeDisplay"]

@@ -6,12 +6,14 @@ from annealed.schedules.adaptive import AdaptiveSchedule
 from annealed.schedules.base import Schedule, check_temperature
 from annealed.schedules.exponential import ExponentialSchedule
 from annealed.schedules.fixed import FixedSchedule
+from annealed.schedules.inverse import InverseTemperatureSchedule
 from annealed.schedules.until import UntilSchedule
 
 __all__ = [
     "AdaptiveSchedule",
     "ExponentialSchedule",
     "FixedSchedule",
+    "InverseTemperatureSchedule",
     "Schedule",
     "UntilSchedule",
     "check_temperature",

@@ -7,6 +7,7 @@ from annealed.schedules import (
     AdaptiveSchedule,
     ExponentialSchedule,
     FixedSchedule,
+    InverseTemperatureSchedule,
     UntilSchedule,
     check_temperature,
     make_schedule,
@@ -35,6 +36,24 @@ def test_exponential_visits_nothing_below_its_stop():
 def test_exponential_reaches_a_stop_that_rounding_would_miss():
     schedule = ExponentialSchedule(1.0, cooling_rate=0.1, stop=1e-3)
     np.testing.assert_allclose(visited(schedule), [1, 0.1, 0.01, 0.001], rtol=1e-14)
+
+
+def test_inverse_temperatures_grow_up_to_the_stop():
+    schedule = InverseTemperatureSchedule(0.5, growth=2.0, stop=4.0)
+    assert list(schedule.temperatures(never_hot)) == [2.0, 1.0, 0.5, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"growth": 1.0}, "growth must be above 1 so that the temperature falls. Got 1.0."),
+        ({"start": 5.0, "stop": 1.0}, "start must not be colder than stop. Got start=5.0, stop=1.0."),
+        ({"start": 0}, "start must be a positive number. Got 0."),
+    ],
+)
+def test_inverse_temperatures_say_what_is_wrong(options, message):
+    with pytest.raises(ValueError, match=message):
+        list(InverseTemperatureSchedule(**options).temperatures(never_hot))
 
 
 def test_exponential_takes_its_start_from_the_data():

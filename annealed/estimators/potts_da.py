@@ -1,0 +1,318 @@
+"""Potts discriminant analysis (PottsDA): labelled prototypes in one metric, annealed, grown and refined."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import gen_batches
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from annealed.design.threads import one_thread, threads_over_blocks
+from annealed.estimators.base import DTYPES, check_weight
+from annealed.objectives import gibbs
+from annealed.objectives.potts import LabelledRows
+from annealed.prototype_search import STRENGTHS, Choice, Plan, fit_prototypes, search
+from annealed.prototypes import (
+    RELAXATIONS,
+    SHRINKAGES,
+    Columns,
+    Cooling,
+    PrototypePath,
+    Spoken,
+    distinct_rows,
+    scores_of,
+)
+from annealed.schedules import InverseTemperatureSchedule, check_temperature, make_schedule
+
+INITS = ("kmeans++", "mean")
+DECISIONS = ("posterior", "nearest")
+SEARCHED_SHRINKAGES = ("oas", 0.3, 0.9)
+BETA_GROWTH = 1.5  # of the default schedule
+BLOCK_ROWS = 10_000  # read at once
+MANY_ROWS = 50_000  # from here on blocks of rows go to threads
+
+
+class PottsDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):
+    """Potts discriminant analysis: a handful of labelled prototypes, one Mahalanobis metric, honest probabilities.
+
+    Memberships of rows in prototypes and labels of prototypes are Potts spins, cooled together by mean-field annealing;
+    prototypes grow where rows are wrong, held-out rows say when to stop, and a discriminative refinement moves
+    prototypes, metric and labels to where the posterior is best. Boundaries are piecewise linear. Columns may be in any
+    units.
+
+    Parameters
+    ----------
+    n_prototypes : "auto", int or dict, default="auto"
+        "auto" grows them; an int is their total, dealt to the classes by size; a dict gives each class its number.
+    label_coupling : float, default=8.0
+        Weight c of the labels beside the distances. To 0 it is soft k-means in a Mahalanobis metric, to infinity
+        mixture discriminant analysis with a shared covariance.
+    init : {"kmeans++", "mean"}, default="kmeans++"
+        Where prototypes start: k-means++ in each class, or all near the mean of the rows with labels undecided, as in
+        the slides, which deals labels to prototypes at random and often fails. "mean" needs an int of prototypes.
+    n_init : int, default=8
+        Number of starts; the one that ends at the least free energy is kept.
+    shrinkage : {"auto", "oas", "ledoit_wolf"} or float from 0 to 1, default="auto"
+        How far the scatter behind the metric is shrunk to a sphere, in standard deviations of the columns. "auto"
+        validates OAS and a few fixed values.
+    relaxation : {"multilinear", "quadratic"}, default="multilinear"
+        The energy of the labels: exact in the mean, with closed forms; or the slides', damped, which keeps a number for
+        each row and prototype and is slower.
+    refine : bool, default=True
+        Whether to refine prototypes, metric and labels discriminatively, with a validated penalty.
+    decision : {"posterior", "nearest"}, default="posterior"
+        What `predict` says: the class of the largest posterior, which agrees with `predict_proba` and errs less, or the
+        label of the nearest prototype, as in the slides.
+    schedule : "auto", array-like of temperatures, or Schedule, default="auto"
+        "auto" multiplies beta = 1 / temperature by 1.5 from 0.5 on. A
+        :class:`annealed.InverseTemperatureSchedule` is the slides' form.
+    saturation : float, default=0.98
+        Cooling halts when the mean sums of squares of memberships and labels pass this.
+    max_sweeps : int, default=5
+        Most sweeps at one temperature.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the starts and of the held-out rows; None is always the same.
+
+    Attributes
+    ----------
+    prototypes_ : ndarray of shape (n_prototypes, n_features)
+    prototype_labels_ : ndarray of shape (n_prototypes, n_classes)
+        Soft labels: the share of each class that a prototype speaks for.
+    metric_ : ndarray of shape (n_features, n_features)
+        Squared distances are ``(x - prototype) @ metric_ @ (x - prototype)``.
+    temperature_ : float
+        The temperature at which memberships are read: they are the softmax of minus half the squared distance over it.
+    free_energy_ : float
+        Psi at the end of the annealing, before refinement.
+    posterior_scale_ : float
+        Factor on the logarithm of the posterior that suits held-out rows best.
+    shrinkage_ : str or float
+        The shrinkage that was used.
+    refinement_penalty_ : float or None
+        Weight of the pull to the annealed solution, in rows; None where no refinement helped or none was asked for.
+    path_ : PrototypePath
+        Temperatures, free energy, saturation of memberships and labels and number of prototypes over time.
+    classes_ : ndarray of shape (n_classes,)
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    References
+    ----------
+    J.-M. Wu, "Natural Discriminant Analysis Using Interactive Potts Models", Neural Computation 14, 2002.
+
+    Examples
+    --------
+    >>> from annealed import PottsDA
+    >>> from annealed.datasets import make_mixed_strips
+    >>> X, y = make_mixed_strips(random_state=0)
+    >>> model = PottsDA(n_prototypes=4).fit(X, y)
+    >>> model.prototypes_.shape, model.score(X, y)
+    ((4, 2), 1.0)
+    """
+
+    def __init__(
+        self,
+        n_prototypes="auto",
+        *,
+        label_coupling=8.0,
+        init="kmeans++",
+        n_init=8,
+        shrinkage="auto",
+        relaxation="multilinear",
+        refine=True,
+        decision="posterior",
+        schedule="auto",
+        saturation=0.98,
+        max_sweeps=5,
+        random_state=None,
+    ):
+        self.n_prototypes = n_prototypes
+        self.label_coupling = label_coupling
+        self.init = init
+        self.n_init = n_init
+        self.shrinkage = shrinkage
+        self.relaxation = relaxation
+        self.refine = refine
+        self.decision = decision
+        self.schedule = schedule
+        self.saturation = saturation
+        self.max_sweeps = max_sweeps
+        self.random_state = random_state
+
+    # -- fitting ---------------------------------------------------------------------------------------------
+
+    def fit(self, X, y, sample_weight=None):
+        """Anneal, grow and refine prototypes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), default=None
+            A row of weight 2 is that row twice. Weights that add up to less than the number of rows are scaled up.
+
+        Returns
+        -------
+        self : object
+        """
+        X, y = validate_data(self, X, y, dtype=DTYPES)
+        check_classification_targets(y)
+        weight = check_weight(sample_weight, len(y))
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        self._check_parameters()
+        distinct, labels, weight = distinct_rows(X, labels, weight)
+        weight = weight * max(1.0, len(weight) / weight.sum())
+        self._columns = Columns.of_rows(distinct, weight)
+        rows = LabelledRows(self._columns.rows(distinct), labels, weight, len(self.classes_))
+        with threads_over_blocks() if len(labels) >= MANY_ROWS else one_thread():
+            plan = self._plan(rows)
+            choice = search(rows, plan)
+            rounds, posterior = fit_prototypes(rows, plan, choice)
+        self.path_ = PrototypePath.of_rounds(rounds, choice.validation_loss)
+        self._set_fitted(rounds[-1], posterior, choice, X.dtype)
+        return self
+
+    def _set_fitted(self, cooled, posterior: Spoken, choice: Choice, dtype):
+        self._posterior = Spoken(*(part.astype(dtype) for part in posterior))
+        sharper = np.linalg.slogdet(posterior.metric)[1] - cooled.state.log_det  # than the annealed metric
+        self.temperature_ = float(np.exp(-sharper / len(posterior.metric)))
+        self.prototypes_ = self._columns.points(posterior.prototypes).astype(dtype)
+        self.prototype_labels_ = gibbs.posterior(posterior.label_logits).astype(dtype)
+        self.free_energy_ = float(self.path_.free_energy[-1])
+        self.posterior_scale_ = float(np.exp(choice.log_scale))
+        self.shrinkage_, self.refinement_penalty_ = choice.shrinkage, choice.strength
+
+    def _plan(self, rows) -> Plan:
+        n_per_class, n_total = self._numbers_of_prototypes(rows.class_weight)
+        return Plan(
+            cooling=self._cooling(),
+            n_per_class=n_per_class,
+            n_total=n_total,
+            n_init=int(self.n_init),
+            shrinkages=SEARCHED_SHRINKAGES if self.shrinkage == "auto" else (self.shrinkage,),
+            strengths=STRENGTHS if self.refine else (),
+            seed=self._seed(),
+        )
+
+    def _cooling(self) -> Cooling:
+        schedule = InverseTemperatureSchedule(growth=BETA_GROWTH) if _is(self.schedule, "auto") else self.schedule
+        temperatures = make_schedule(schedule).temperatures(lambda: 2.0)
+        return Cooling(
+            temperatures=tuple(temperatures),
+            coupling=float(self.label_coupling),
+            shrinkage="oas",
+            relaxation=self.relaxation,
+            max_sweeps=int(self.max_sweeps),
+            saturation=float(self.saturation),
+        )
+
+    def _seed(self):
+        if self.random_state is None or isinstance(self.random_state, Integral):
+            return int(self.random_state or 0)
+        return int(self.random_state.randint(1 << 31))
+
+    def _numbers_of_prototypes(self, class_weight):
+        """(of each class or None, in all or None): the former for k-means++, the latter for the slides' start."""
+        if _is(self.n_prototypes, "auto"):
+            if self.init == "mean":
+                raise ValueError('init="mean" needs a number of prototypes. Got n_prototypes="auto".')
+            return None, None
+        if isinstance(self.n_prototypes, dict):
+            return self._numbers_by_class(), None
+        if not isinstance(self.n_prototypes, Integral) or self.n_prototypes < 1:
+            raise ValueError(f'n_prototypes must be "auto", a positive int or a dict. Got {self.n_prototypes!r}.')
+        if self.init == "mean":
+            return None, int(self.n_prototypes)
+        return _dealt(int(self.n_prototypes), class_weight), None
+
+    def _numbers_by_class(self):
+        given = self.n_prototypes
+        unknown = set(given) - set(self.classes_.tolist())
+        missing = [label for label in self.classes_.tolist() if label not in given]
+        if unknown or missing or self.init == "mean":
+            raise ValueError(
+                "n_prototypes as a dict must name every class of y, with init='kmeans++'. "
+                f"Got init={self.init!r}, unknown classes {sorted(map(str, unknown))}, missing {missing}."
+            )
+        return np.array([int(given[label]) for label in self.classes_.tolist()])
+
+    def _check_parameters(self):
+        choices = {"init": INITS, "relaxation": tuple(RELAXATIONS), "decision": DECISIONS}
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {known}. Got {getattr(self, name)!r}.")
+        for name in ("n_init", "max_sweeps"):
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or value < 1:
+                raise ValueError(f"{name} must be a positive int. Got {value!r}.")
+        check_temperature(self.label_coupling, "label_coupling")
+        if not isinstance(self.saturation, Real) or not 0 < float(self.saturation) <= 1:
+            raise ValueError(f"saturation must be above 0 and at most 1. Got {self.saturation!r}.")
+        known = ("auto", *SHRINKAGES)
+        is_share = isinstance(self.shrinkage, Real) and 0 <= float(self.shrinkage) <= 1
+        if not is_share and self.shrinkage not in known:
+            raise ValueError(f"shrinkage must be one of {known} or a number from 0 to 1. Got {self.shrinkage!r}.")
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    @property
+    def metric_(self):
+        """The metric in the units of the columns."""
+        return self._columns.metric(self.temperature_ * self._posterior.metric)
+
+    @property
+    def _n_features_out(self):
+        return len(self.prototypes_)
+
+    def _read(self, X, reader):
+        """`reader(scores)` of blocks of rows: minus half the squared distances over the temperature, (n_rows, K)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=DTYPES, reset=False)
+        prototypes, metric, _ = self._posterior
+        blocks = gen_batches(len(X), BLOCK_ROWS)
+        return np.concatenate([reader(scores_of(self._columns.rows(X[own]), prototypes, metric)) for own in blocks])
+
+    def apply(self, X):
+        """Number of the nearest prototype of each row, (n_samples,)."""
+        return self._read(X, lambda scores: scores.argmax(axis=1))
+
+    def transform(self, X):
+        """Memberships of rows in prototypes, (n_samples, n_prototypes)."""
+        return self._read(X, gibbs.posterior)
+
+    def predict(self, X):
+        """The class of the largest posterior, or the label of the nearest prototype, as `decision` says."""
+        check_is_fitted(self)
+        if self.decision == "nearest":
+            return self.classes_[self.prototype_labels_.argmax(axis=1)[self.apply(X)]]
+        return self.classes_[self.predict_log_proba(X).argmax(axis=1)]
+
+    def predict_log_proba(self, X):
+        """Logarithm of the posterior, (n_samples, n_classes)."""
+        joint = self._read(X, lambda scores: gibbs.posterior(scores) @ self.prototype_labels_)
+        tiny = np.finfo(joint.dtype).tiny
+        return gibbs.log_posterior(self.posterior_scale_ * np.log(np.maximum(joint, tiny)))
+
+    def predict_proba(self, X):
+        """The posterior: the memberships' share of each label, at the scale that suits held-out rows."""
+        return np.exp(self.predict_log_proba(X))
+
+
+def _is(value, word):
+    return isinstance(value, str) and value == word
+
+
+def _dealt(total, class_weight):
+    """`total` prototypes dealt to the classes by weight, one at least to each."""
+    if total < len(class_weight):
+        raise ValueError(
+            f"n_prototypes must be at least the number of classes, {len(class_weight)}. Got {total}. "
+            "Raise it, or use the start of the slides, init='mean'."
+        )
+    dealt = np.ones(len(class_weight), dtype=int)
+    for _ in range(total - len(class_weight)):
+        dealt[np.argmax(class_weight / dealt)] += 1
+    return dealt

@@ -1,0 +1,297 @@
+"""Interactive Potts spins (Wu): memberships of rows in prototypes, and soft labels of the prototypes.
+
+With memberships D_ik of row i in prototype k, soft labels Xi_km, one-hot classes q_i, beta = 1 / temperature and
+d2_ik = (x_i - y_k)' A (x_i - y_k), the free energy is, over rows of weight w_i with sum N,
+
+    Psi = E1 + c E2 - (H(D) + H(Xi)) / beta
+    E1  = N/2 [ tr(A W) + r tr(A P) - (1 + r) log det A ],    W = 1/N sum_ik w_i D_ik (x_i - y_k)(x_i - y_k)'
+    E2  = sum_ik w_i D_ik (1 - q_i' Xi_k)
+
+E2 is linear in every spin, so its mean is exact and each block has its minimum in closed form:
+
+    D_i  = softmax(beta v_i),    v_ik = -d2_ik / 2 + c q_i' Xi_k
+    Xi_k = softmax(beta u_k),    u_km = c n_km,    n_km = sum_i w_i D_ik q_im
+    y_k  = sum_i w_i D_ik x_i / n_k
+    A    = ((W + r P) / (1 + r))^-1,    W = S - sum_k (n_k / N) y_k y_k'    (S: second moment of the rows)
+
+r P is a prior on the metric: it shrinks W by r / (1 + r) towards P. At a fixed temperature and prior Psi never rises.
+Shapes: X (n_rows, n_features), prototypes y (K, n_features), labels Xi (K, n_classes), metric A square (n_features).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from annealed.design.threads import map_in_order
+
+BLOCK_NUMBERS = 1 << 16  # memberships in a block of rows: half a megabyte, which stays in cache
+SMALLEST_VARIANCE = {8: 1e-10, 4: 1e-6}  # of the rows' mean variance, by bytes of a number: less is rounding
+SMALLEST_COUNT = 1e-8  # rows; a prototype that holds less keeps its place
+
+
+class Block(NamedTuple):
+    """Rows of a block, and for each class in it: (its rows within the block, its number)."""
+
+    rows: slice
+    runs: list[tuple[slice, int]]
+
+
+def _runs(ends, first, last):
+    """Classes between two rows, from the ends of the classes."""
+    return [
+        (slice(max(begin, first) - first, min(end, last) - first), label)
+        for label, (begin, end) in enumerate(pairwise(ends))
+        if begin < last and end > first and begin < end
+    ]
+
+
+class LabelledRows:
+    """Rows in the order of their classes, about the origin of centred columns."""
+
+    def __init__(self, X, labels, weight, n_classes):
+        order = np.argsort(labels, kind="stable")
+        self.X, self.labels, self.weight = X[order], labels[order], np.asarray(weight, dtype=np.float64)[order]
+        self.n_classes = n_classes
+        self.total = float(self.weight.sum())
+        self.is_unweighted = bool((self.weight == 1).all())
+
+    def in_single_precision(self) -> LabelledRows:
+        return LabelledRows(self.X.astype(np.float32), self.labels, self.weight, self.n_classes)
+
+    def take(self, rows) -> LabelledRows:
+        """Some of the rows, by their numbers here."""
+        return LabelledRows(self.X[rows], self.labels[rows], self.weight[rows], self.n_classes)
+
+    @cached_property
+    def second_moment(self) -> np.ndarray:
+        """S, the weighted mean of x x'."""
+        share = self.weight / self.total
+        parts = map_in_order(lambda rows: (self.X[rows].T * share[rows]) @ self.X[rows], self._slices(1 << 12))
+        return np.sum(list(parts), axis=0)
+
+    @cached_property
+    def class_weight(self) -> np.ndarray:
+        return np.bincount(self.labels, self.weight, self.n_classes)
+
+    def blocks(self, n_prototypes) -> list[Block]:
+        """Blocks of rows whose memberships stay in cache."""
+        step = max(64, BLOCK_NUMBERS // n_prototypes)
+        ends = np.searchsorted(self.labels, np.arange(self.n_classes + 1)).tolist()
+        return [
+            Block(slice(first, first + step), _runs(ends, first, min(first + step, len(self.X))))
+            for first in range(0, len(self.X), step)
+        ]
+
+    @cached_property
+    def smallest_variance(self) -> float:
+        """The floor on eigenvalues of a scatter: a share of the rows' mean variance."""
+        mean = np.trace(self.second_moment) / len(self.second_moment)
+        return SMALLEST_VARIANCE[self.X.itemsize] * (mean if mean > 0 else 1.0)
+
+    def _slices(self, step):
+        return [slice(first, first + step) for first in range(0, len(self.X), step)]
+
+
+class MetricPrior(NamedTuple):
+    """What W is shrunk towards: `target` (n_features,), a diagonal P, with `strength` r, rows of it per row of data."""
+
+    strength: float
+    target: np.ndarray
+
+
+@dataclass(frozen=True)
+class PottsState:
+    """Prototypes, their soft labels and the metric; `log_det` is that of the metric, `scatter` the W it comes from."""
+
+    prototypes: np.ndarray
+    labels: np.ndarray
+    metric: np.ndarray
+    log_det: float
+    scatter: np.ndarray
+
+    def __len__(self):
+        return len(self.prototypes)
+
+    def take(self, kept) -> PottsState:
+        return replace(self, prototypes=self.prototypes[kept], labels=self.labels[kept])
+
+
+class Sums(NamedTuple):
+    """What a pass over the rows leaves: sums over rows, with memberships D at their minimum.
+
+    class_counts : n_km, (K, n_classes); rows : sum of w_i D_ik x_i, (K, n_features)
+    squares : sum of w_i D_ik^2; log_partition : sum of w_i log sum_k exp(beta v_ik), without the rows' own squares
+    """
+
+    class_counts: np.ndarray
+    rows: np.ndarray
+    squares: float
+    log_partition: float
+
+
+# --- blocks: each the exact minimizer of the free energy, the others fixed ---------------------------------
+
+
+def sum_over_rows(rows: LabelledRows, state: PottsState, beta: float, coupling: float) -> Sums:
+    """The membership block: one product a block of rows gives D, a second adds it up."""
+    directions = beta * (state.prototypes @ state.metric)
+    level = -0.5 * np.sum(directions * state.prototypes, axis=1)[:, None] + (beta * coupling) * state.labels
+    directions, level = directions.astype(rows.X.dtype), level.astype(rows.X.dtype)
+
+    def block_sums(block):
+        X, weight = rows.X[block.rows], rows.weight[block.rows]
+        scores = directions @ X.T  # (K, n_rows): reductions run along rows
+        for own, label in block.runs:
+            scores[:, own] += level[:, label, None]
+        top = scores.max(axis=0)
+        scores -= top
+        np.exp(scores, out=scores)
+        total = scores.sum(axis=0)
+        scores *= 1 / total
+        squares = np.einsum("kn,kn->n", scores, scores) @ weight
+        if not rows.is_unweighted:
+            scores *= weight.astype(scores.dtype)
+        return class_sums(scores, block.runs, rows.n_classes), scores @ X, squares, (np.log(total) + top) @ weight
+
+    counts, sums = np.zeros((len(state), rows.n_classes)), np.zeros(state.prototypes.shape)
+    squares = log_partition = 0.0
+    for part in map_in_order(block_sums, rows.blocks(len(state))):
+        counts += part[0]
+        sums += part[1]
+        squares += float(part[2])
+        log_partition += float(part[3])
+    return Sums(counts, sums, squares, log_partition)
+
+
+def class_sums(values, runs, n_classes):
+    """Sums over the rows of each class, (K, n_classes), of values (K, n_rows) of a block."""
+    sums = np.zeros((len(values), n_classes))
+    for own, label in runs:
+        sums[:, label] = values[:, own].sum(axis=1, dtype=np.float64)
+    return sums
+
+
+def updated_labels(class_counts, beta, coupling):
+    """The label block, Xi_k = softmax(beta c n_k)."""
+    field = (beta * coupling) * class_counts
+    weights = np.exp(field - field.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def updated_prototypes(prototypes, sums: Sums):
+    """The prototype block, the mean of a prototype's rows; an empty one keeps its place."""
+    counts = sums.class_counts.sum(axis=1)[:, None]
+    return np.where(counts > SMALLEST_COUNT, sums.rows / np.maximum(counts, SMALLEST_COUNT), prototypes)
+
+
+def within_scatter(rows: LabelledRows, prototypes, counts, sums_of_rows):
+    """W about any prototypes: S less what the prototypes explain, in columns that are centred."""
+    crossed = prototypes.T @ sums_of_rows
+    scatter = (prototypes.T * counts) @ prototypes - crossed - crossed.T
+    return rows.second_moment + scatter / rows.total
+
+
+def metric_of(scatter, prior: MetricPrior, smallest):
+    """The metric block, the inverse of the shrunk scatter with a floor on its eigenvalues, and its log det."""
+    shrunk = (scatter + prior.strength * np.diag(prior.target)) / (1 + prior.strength)
+    values, vectors = symmetric_eigen((shrunk + shrunk.T) / 2)
+    values = np.maximum(values, smallest)
+    return (vectors / values) @ vectors.T, -float(np.log(values).sum())
+
+
+def symmetric_eigen(matrix):
+    """Eigenvalues, rising, and eigenvectors; by the slower QR iteration where divide and conquer fails.
+
+    LAPACK's divide and conquer, which NumPy calls, gives up on some singular matrices, such as scatters of one-hot
+    columns.
+    """
+    try:
+        return np.linalg.eigh(matrix)
+    except np.linalg.LinAlgError:
+        return linalg.eigh(matrix, driver="ev")
+
+
+# --- energies ----------------------------------------------------------------------------------------------
+
+
+def metric_energy(rows: LabelledRows, state: PottsState, scatter, prior: MetricPrior) -> float:
+    """E1 of a scatter W."""
+    pull = prior.strength * (np.diag(state.metric) @ prior.target)
+    size = np.sum(state.metric * scatter) + pull - (1 + prior.strength) * state.log_det
+    return 0.5 * rows.total * float(size)
+
+
+def multilinear_error(rows: LabelledRows, memberships, labels) -> float:
+    """E2 as a sum over memberships (n_rows, K): linear in every spin, so exact in the mean."""
+    agreement = np.sum(memberships * labels.T[rows.labels], axis=1)
+    return float(rows.weight @ (memberships.sum(axis=1) - agreement))
+
+
+def quadratic_error(rows: LabelledRows, memberships, labels) -> float:
+    """The slides' E2, half the squared distance of q_i and sum_k D_ik Xi_k."""
+    missed = np.eye(rows.n_classes)[rows.labels] - memberships @ labels
+    return 0.5 * float(rows.weight @ np.sum(missed**2, axis=1))
+
+
+def entropy(spins, weight=1.0) -> float:
+    """Entropy of rows of spins, each counted by its weight."""
+    logs = np.log(np.where(spins > 0, spins, 1.0))
+    return -float(np.sum(np.sum(spins * logs, axis=1) * weight))
+
+
+def free_energy(rows, state: PottsState, memberships, temperature, coupling, prior, error=multilinear_error) -> float:
+    """Psi at any memberships (n_rows, K): the definition, which the sweeps never need to form."""
+    weighted = memberships * rows.weight[:, None]
+    scatter = within_scatter(rows, state.prototypes, weighted.sum(axis=0), weighted.T @ rows.X)
+    disorder = entropy(memberships, rows.weight) + entropy(state.labels)
+    energy = metric_energy(rows, state, scatter, prior) + coupling * error(rows, memberships, state.labels)
+    return energy - temperature * disorder
+
+
+def least_free_energy(rows, state: PottsState, sums: Sums, temperature, coupling, prior) -> float:
+    """Psi with memberships at their minimum, from one pass: -1/beta sum_i log sum_k exp(beta v_ik) and the rest."""
+    fixed = metric_energy(rows, state, rows.second_moment, prior) + coupling * rows.total
+    return fixed - temperature * (sums.log_partition + entropy(state.labels))
+
+
+# --- a sweep -----------------------------------------------------------------------------------------------
+
+
+class Swept(NamedTuple):
+    """A sweep's outcome: the new state, Psi of the old one at its best memberships, and the sums of squares."""
+
+    state: PottsState
+    free_energy: float
+    membership_saturation: float
+    counts: np.ndarray
+
+
+class Multilinear:
+    """Sweeps of the energy that is linear in every spin: closed forms, no memberships kept."""
+
+    def __init__(self, rows: LabelledRows, coupling: float):
+        self.rows, self.coupling = rows, coupling
+
+    def sweep(self, state: PottsState, temperature: float, prior: MetricPrior) -> Swept:
+        """Memberships, labels, prototypes, metric, in this order."""
+        rows = self.rows
+        sums = sum_over_rows(rows, state, 1 / temperature, self.coupling)
+        value = least_free_energy(rows, state, sums, temperature, self.coupling, prior)
+        labels = updated_labels(sums.class_counts, 1 / temperature, self.coupling)
+        new = moved(rows, state, sums, prior)
+        counts = sums.class_counts.sum(axis=1)
+        return Swept(replace(new, labels=labels), value, sums.squares / rows.total, counts)
+
+
+def moved(rows: LabelledRows, state: PottsState, sums: Sums, prior: MetricPrior) -> PottsState:
+    """Prototypes and metric at their minima."""
+    prototypes = updated_prototypes(state.prototypes, sums)
+    scatter = within_scatter(rows, prototypes, sums.class_counts.sum(axis=1), sums.rows)
+    metric, log_det = metric_of(scatter, prior, rows.smallest_variance)
+    return replace(state, prototypes=prototypes, metric=metric, log_det=log_det, scatter=scatter)

@@ -1,0 +1,291 @@
+"""How many prototypes, how much shrinkage, how much refinement: chosen on rows that a fit did not see.
+
+A ladder of rounds grows prototypes on the training part of every fold; at each round the penalties of the refinement
+are walked, strong to weak. The first two rounds choose the shrinkage; its ladder is climbed until rounds help no more,
+and the best pair of round and penalty is kept. The refit on all rows climbs the same ladder to the same round.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.model_selection import StratifiedShuffleSplit
+
+from annealed.objectives import gibbs
+from annealed.objectives.potts import LabelledRows, Multilinear, PottsState
+from annealed.prototypes import (
+    Cooled,
+    Cooling,
+    Spoken,
+    cool,
+    grown,
+    mean_start,
+    metric_prior,
+    plus_plus_start,
+    refinements,
+    spoken,
+)
+from annealed.selection import deviations, posterior_log_scale, stratified_splits
+
+TRIAL_ROUNDS = 2  # by which a shrinkage is judged: one prototype a class, and two
+MOST_ROUNDS = 20
+SEARCH_STARTS = 2  # of the several starts that the last fit tries
+PATIENCE = 3  # rounds without gain before growth stops
+PENALTY_PATIENCE = 2  # penalties without gain before refinement stops
+SEARCH_ROWS = 3000  # rows that the search looks at
+MANY_NUMBERS = 60_000  # of X, beyond which a single part is held out
+FIT_ROWS = 50_000  # rows that climb the ladder of the last fit
+MOST_PROTOTYPES = 200
+FEWEST_ROWS_EACH = 3  # rows for a prototype, below which growth stops
+STRENGTHS = (300.0, 50.0, 8.0, 1.2, 0.2, 0.03)  # penalties, in rows: strength / number of rows
+SHARPNESS = tuple(2.0 ** np.arange(-3.0, 3.5, 0.5))  # factors on the metric, tried for the posterior
+REHEATED = 1.0  # the temperature to which growth goes back; hotter loses what was learnt
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the user asked for.
+
+    n_per_class : prototypes of each class, None where they grow
+    n_total : prototypes of the slides' start, which deals them to no class
+    shrinkages, strengths : candidates of the search
+    """
+
+    cooling: Cooling
+    n_per_class: np.ndarray | None
+    n_total: int | None
+    n_init: int
+    shrinkages: tuple
+    strengths: tuple
+    seed: int
+
+    @property
+    def grows(self):
+        return self.n_per_class is None and self.n_total is None
+
+
+class Choice(NamedTuple):
+    """What the search found.
+
+    sharpness : factor on the annealed metric
+    strength : of the refinement's penalty, in rows; None keeps the annealed solution
+    log_scale : logarithm of the factor on the log posterior
+    validation_loss : held-out loss of each round at its best penalty
+    """
+
+    shrinkage: str | float
+    n_rounds: int
+    sharpness: float
+    strength: float | None
+    log_scale: float
+    validation_loss: np.ndarray
+
+
+def climb(rows: LabelledRows, plan: Plan, shrinkage) -> Iterator[Cooled]:
+    """Round after round of prototypes: one a class, two a class, then those grown from wrong rows."""
+    generator = np.random.RandomState(plan.seed)
+    cooling = replace(plan.cooling, shrinkage=shrinkage)
+    if not plan.grows:
+        yield _best_start(rows, plan.n_per_class, plan, cooling, generator)
+        return
+    yield _best_start(rows, np.ones(rows.n_classes, dtype=int), replace(plan, n_init=1), cooling, generator)
+    cooled = _best_start(rows, np.full(rows.n_classes, 2), plan, cooling, generator)
+    reheated = _reheated(cooling)
+    most = min(MOST_PROTOTYPES, len(rows.X) // FEWEST_ROWS_EACH)
+    while True:
+        yield cooled
+        state = grown(rows, cooled.state)
+        if state is None or len(state) > most:
+            return
+        cooled = cool(rows, state, reheated)
+
+
+def _reheated(cooling: Cooling) -> Cooling:
+    """The schedule from where growth begins again; its coldest temperature where it never was so hot."""
+    temperatures = tuple(own for own in cooling.temperatures if own <= REHEATED) or cooling.temperatures[-1:]
+    return replace(cooling, temperatures=temperatures)
+
+
+def _best_start(rows, n_per_class, plan, cooling, generator) -> Cooled:
+    """Of several starts, the one that ends at the least free energy."""
+    runs = [cool(rows, _start(rows, n_per_class, plan, cooling, generator), cooling) for _ in range(plan.n_init)]
+    coldest = min(run.steps[-1].temperature for run in runs)
+    return min(runs, key=lambda run: _cold_value(rows, run.state, coldest, cooling))
+
+
+def _start(rows, n_per_class, plan, cooling, generator) -> PottsState:
+    if n_per_class is None:
+        return mean_start(rows, plan.n_total, cooling.shrinkage, generator)
+    return plus_plus_start(rows, n_per_class, cooling.shrinkage, generator)
+
+
+def _cold_value(rows, state, temperature, cooling) -> float:
+    prior = metric_prior(rows, state, cooling.shrinkage)
+    return Multilinear(rows, cooling.coupling).sweep(state, temperature, prior).free_energy
+
+
+# --- the search --------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Fold:
+    """A fold's ladder, climbed as far as it was asked for."""
+
+    train: LabelledRows
+    test: LabelledRows
+    plan: Plan
+    shrinkage: str | float
+    rungs: list[PottsState] = field(default_factory=list)
+
+    def __post_init__(self):
+        self._climb = climb(self.train, self.plan, self.shrinkage)
+
+    def rung(self, number) -> PottsState | None:
+        """The prototypes of a round; None beyond the ladder's end."""
+        while len(self.rungs) <= number:
+            cooled = next(self._climb, None)
+            if cooled is None:
+                return None
+            self.rungs.append(cooled.state)
+        return self.rungs[number]
+
+
+class _Found(NamedTuple):
+    """A round and a penalty, with what the held-out rows said."""
+
+    loss: float
+    number: int
+    sharpness: float
+    strength: float | None
+    log_scale: float
+
+
+def search(rows: LabelledRows, plan: Plan) -> Choice:
+    """Choose on folds; where there is nothing to hold out, the first of everything."""
+    rows = subsample(rows, SEARCH_ROWS, plan.seed).in_single_precision()  # twice as fast, and only to choose
+    plan = replace(plan, n_init=min(plan.n_init, SEARCH_STARTS))
+    splits = make_folds(rows, plan.seed)
+    if not splits:
+        return Choice(plan.shrinkages[0], 1, 1.0, None, 0.0, np.zeros(0))
+    ladders = [_ladder(rows, splits, plan, shrinkage) for shrinkage in plan.shrinkages]
+    n_trials = TRIAL_ROUNDS if len(ladders) > 1 else 0
+    rounds = [_extended(ladder, [], n_trials, plan) for ladder in ladders]
+    best = min(range(len(ladders)), key=lambda own: min((found.loss for found in rounds[own]), default=0.0))
+    found = _extended(ladders[best], rounds[best], MOST_ROUNDS, plan)
+    chosen = min(found, key=lambda own: own.loss)
+    losses = np.array([own.loss for own in found])
+    _, number, sharpness, strength, log_scale = chosen
+    return Choice(plan.shrinkages[best], number + 1, sharpness, strength, log_scale, losses)
+
+
+def _ladder(rows, splits, plan, shrinkage):
+    return [_Fold(rows.take(train), rows.take(test), plan, shrinkage) for train, test in splits]
+
+
+def _extended(ladder, found, n_rounds, plan) -> list[_Found]:
+    """The best of more rounds, until they no longer help; a fold whose ladder ended keeps its last."""
+    found = list(found)
+    while len(found) < n_rounds and not _is_past_best(found, PATIENCE):
+        rungs = [fold.rung(len(found)) for fold in ladder]
+        if all(rung is None for rung in rungs):
+            break
+        reached = [rung or fold.rungs[-1] for rung, fold in zip(rungs, ladder, strict=True)]
+        walk = _refined(ladder, reached, len(found), plan.strengths)
+        found.append(min(walk, key=lambda own: own.loss))
+    return found
+
+
+def _refined(ladder, states, number, strengths) -> list[_Found]:
+    """What the held-out rows say of a round, annealed and at every penalty until they no longer gain."""
+    sharpness, start = _sharpened(ladder, states)
+    loss, log_scale = _held_out(ladder, start)
+    found = [_Found(loss, number, sharpness, None, log_scale)]
+    walks = [_refinements(fold.train, state, strengths) for fold, state in zip(ladder, states, strict=True)]
+    for strength in strengths:
+        loss, log_scale = _held_out(ladder, [next(walk) for walk in walks])
+        found.append(_Found(loss, number, sharpness, strength, log_scale))
+        if _is_past_best(found, PENALTY_PATIENCE):
+            break
+    return found
+
+
+def _sharpened(ladder, states) -> tuple[float, list[Spoken]]:
+    """The sharpness at which held-out rows find the annealed prototypes best, and their posteriors."""
+    tried = []
+    for sharpness in SHARPNESS:
+        start = [spoken(fold.train, state, sharpness) for fold, state in zip(ladder, states, strict=True)]
+        losses = [_loss(own, fold.test) for own, fold in zip(start, ladder, strict=True)]
+        tried.append((sum(losses), sharpness, start))
+    return min(tried, key=lambda own: own[0])[1:]
+
+
+def _loss(posterior: Spoken, rows: LabelledRows) -> float:
+    return -float(rows.weight @ posterior.log_proba(rows.X)[np.arange(len(rows.X)), rows.labels])
+
+
+def _is_past_best(found: list[_Found], patience) -> bool:
+    return bool(found) and len(found) - 1 - int(np.argmin([own.loss for own in found])) >= patience
+
+
+def _held_out(ladder, posteriors) -> tuple[float, float]:
+    """(loss, log scale) of the held-out rows, at the scale that suits them best."""
+    logits = np.concatenate([own.log_proba(fold.test.X) for own, fold in zip(posteriors, ladder, strict=True)])
+    labels = np.concatenate([fold.test.labels for fold in ladder])
+    weight = np.concatenate([fold.test.weight for fold in ladder])
+    log_scale = posterior_log_scale(deviations(logits.copy(), labels), weight)
+    losses = gibbs.negative_log_likelihood(np.exp(log_scale) * logits, labels)
+    return float(weight @ losses / weight.sum()), log_scale
+
+
+def _refinements(rows, state: PottsState, strengths) -> Iterator[Spoken]:
+    """Refinements of the annealed prototypes, from the soft posterior of their own metric.
+
+    A penalty's strength is counted in rows: the more rows there are, the less it weighs.
+    """
+    return refinements(rows, spoken(rows, state, 1.0), [strength / rows.total for strength in strengths])
+
+
+def fit_prototypes(rows: LabelledRows, plan: Plan, choice: Choice) -> tuple[list[Cooled], Spoken]:
+    """Climb to the chosen round, then refine down to the chosen penalty.
+
+    Of very many rows a part climbs and refines; all of them take the last cooling.
+    """
+    part = subsample(rows, FIT_ROWS, plan.seed)
+    rungs = list(islice(climb(part, plan, choice.shrinkage), choice.n_rounds))
+    if part is not rows:
+        rungs.append(cool(rows, rungs[-1].state, _reheated(replace(plan.cooling, shrinkage=choice.shrinkage))))
+    state = rungs[-1].state
+    if choice.strength is None:
+        return rungs, spoken(part, state, choice.sharpness)
+    strengths = [own for own in plan.strengths if own >= choice.strength]
+    return rungs, list(_refinements(part, state, strengths))[-1]
+
+
+# --- rows ---------------------------------------------------------------------------------------------------
+
+
+def subsample(rows: LabelledRows, most, seed) -> LabelledRows:
+    """At most so many rows, the classes in their shares; every class keeps a row at least."""
+    if len(rows.X) <= most:
+        return rows
+    generator = np.random.RandomState(seed)
+    order = generator.permutation(len(rows.X))
+    first = np.unique(rows.labels[order], return_index=True)[1]
+    kept = np.union1d(order[:most], order[first])
+    return rows.take(kept)
+
+
+def make_folds(rows: LabelledRows, seed) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Five folds of few rows, three of more, one held-out quarter of many."""
+    n_rows = len(rows.X)
+    every_class_can_spare = np.bincount(rows.labels, minlength=rows.n_classes).min() > 1
+    if n_rows > 2000 and rows.X.size > MANY_NUMBERS and every_class_can_spare:
+        return list(StratifiedShuffleSplit(1, test_size=0.25, random_state=seed).split(rows.X, rows.labels))
+    with warnings.catch_warnings():  # classes rarer than the folds are never held out, which is no trouble here
+        warnings.simplefilter("ignore", UserWarning)
+        return stratified_splits(5 if n_rows <= 300 else 3, rows.labels, np.arange(rows.n_classes), seed)

@@ -1,0 +1,28 @@
+"""Prototypes by Potts annealing: where they start, how they cool and grow, how they are refined."""
+
+from annealed.prototypes.base import RELAXATIONS, SHRINKAGES, Cooled, Cooling, cool, metric_prior, nearest, scores_of
+from annealed.prototypes.columns import Columns, distinct_rows
+from annealed.prototypes.growth import grown
+from annealed.prototypes.record import PrototypePath
+from annealed.prototypes.refinement import Spoken, refinements, spoken
+from annealed.prototypes.start import mean_start, plus_plus_start
+
+__all__ = [
+    "Columns",
+    "Cooled",
+    "Cooling",
+    "PrototypePath",
+    "RELAXATIONS",
+    "SHRINKAGES",
+    "Spoken",
+    "cool",
+    "distinct_rows",
+    "grown",
+    "mean_start",
+    "metric_prior",
+    "nearest",
+    "plus_plus_start",
+    "refinements",
+    "scores_of",
+    "spoken",
+]

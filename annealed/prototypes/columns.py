@@ -1,0 +1,77 @@
+"""Coordinates in which prototypes live: centred columns in standard deviations, turned to the rows' span if wide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+ROUNDING = 1e-14  # spread of a column, as a share of its size, that is rounding: the column is constant
+SMALLEST_DIRECTION = 1e-10  # singular value, of the largest, below which a direction of the span is rounding
+
+
+@dataclass(frozen=True)
+class Columns:
+    """`z = (x - center)[kept] / scale`, and `z @ turn` where columns outnumber rows.
+
+    kept : numbers of the columns that are not constant; turn : (n_kept, rank), orthonormal, or None
+    """
+
+    center: np.ndarray
+    kept: np.ndarray
+    scale: np.ndarray
+    turn: np.ndarray | None
+
+    @classmethod
+    def of_rows(cls, X, weight) -> Columns:
+        share = weight / weight.sum()
+        center = share @ X.astype(np.float64, copy=False)
+        spread = np.sqrt(share @ np.square(X - center))
+        kept = np.flatnonzero(spread > ROUNDING * np.maximum(np.abs(center), np.finfo(float).tiny))
+        if not len(kept):  # every row is the same: one column of zeros keeps the shapes
+            kept, spread = np.array([0]), np.ones_like(spread)
+        columns = cls(center, kept, spread[kept], None)
+        if len(kept) <= len(X):
+            return columns
+        _, sizes, directions = linalg.svd(columns.rows(X.astype(np.float64)), full_matrices=False)
+        return cls(center, kept, spread[kept], directions[sizes > SMALLEST_DIRECTION * sizes[0]].T)
+
+    def rows(self, X):
+        """Rows in these coordinates, of the type of X."""
+        rows = (X[:, self.kept] - self.center[self.kept]) / self.scale
+        rows = rows if self.turn is None else rows @ self.turn
+        return np.ascontiguousarray(rows, dtype=X.dtype)
+
+    def points(self, rows):
+        """Points in the user's units, the inverse of `rows` on their span."""
+        points = np.tile(self.center, (len(rows), 1))
+        points[:, self.kept] += (rows if self.turn is None else rows @ self.turn.T) * self.scale
+        return points
+
+    def metric(self, metric):
+        """A metric of these coordinates as one of the user's; zero along constant columns."""
+        within = metric if self.turn is None else self.turn @ metric @ self.turn.T
+        whole = np.zeros((len(self.center), len(self.center)))
+        whole[np.ix_(self.kept, self.kept)] = within / np.outer(self.scale, self.scale)
+        return whole
+
+
+def distinct_rows(X, labels, weight):
+    """Rows of positive weight, equal ones of a class merged and their weights added, in an order of their own.
+
+    So a row of weight 2 is that row twice, wherever it stands, and no row is held out from a fit that sees its twin.
+    Rows are ordered by a hash of their ranks in every column, which knows neither their order nor the columns' units.
+    """
+    kept = weight > 0
+    X, labels, weight = X[kept], labels[kept], weight[kept]
+    factors = np.random.RandomState(0).randint(1 << 62, size=X.shape[1], dtype=np.uint64) * 2 + 1
+    code = labels.astype(np.uint64)
+    for column, factor in zip(X.T, factors, strict=True):
+        code += np.unique(column, return_inverse=True)[1].astype(np.uint64) * factor
+    code ^= code >> np.uint64(32)
+    order = np.lexsort([labels, code])
+    X, labels, weight = X[order], labels[order], weight[order]
+    is_new = np.ones(len(X), dtype=bool)
+    is_new[1:] = (labels[1:] != labels[:-1]) | (X[1:] != X[:-1]).any(axis=1)
+    return X[is_new], labels[is_new], np.add.reduceat(weight, np.flatnonzero(is_new))

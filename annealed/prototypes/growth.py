@@ -1,0 +1,37 @@
+"""Incremental learning: prototypes grow out of the rows that the present ones get wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from annealed.objectives.potts import LabelledRows, PottsState
+from annealed.prototypes.base import nearest
+
+MOST_NEW = 0.6  # new prototypes of a round, as a share of the present ones
+
+
+def grown(rows: LabelledRows, state: PottsState) -> PottsState | None:
+    """The state with a prototype for each group of wrong rows, the heaviest first; None where nothing is wrong.
+
+    A group is the rows of one class in a cell that belongs to another; its prototype starts at its mean.
+    """
+    cell = nearest(rows.X, state)
+    is_wrong = state.labels.argmax(axis=1)[cell] != rows.labels
+    group = (cell * rows.n_classes + rows.labels)[is_wrong]
+    mass = np.bincount(group, rows.weight[is_wrong], len(state) * rows.n_classes)
+    heaviest = np.argsort(-mass, kind="stable")[: max(1, int(MOST_NEW * len(state)))]
+    heaviest = heaviest[mass[heaviest] > 0]
+    if not len(heaviest):
+        return None
+    means = [_mean(rows, np.flatnonzero(is_wrong)[group == own]) for own in heaviest]
+    return replace(
+        state,
+        prototypes=np.vstack([state.prototypes, means]),
+        labels=np.vstack([state.labels, np.eye(rows.n_classes)[heaviest % rows.n_classes]]),
+    )
+
+
+def _mean(rows, own):
+    return rows.weight[own] @ rows.X[own] / rows.weight[own].sum()

@@ -1,0 +1,82 @@
+"""The record of a fit: what was seen while prototypes cooled and grew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from annealed.optional import require
+from annealed.prototypes.base import Cooled
+
+
+@dataclass(frozen=True, repr=False)
+class PrototypePath:
+    """One entry per temperature, in the order of time: every round of growth reheats and cools again.
+
+    Attributes
+    ----------
+    temperatures : ndarray of shape (n_steps,)
+    round : ndarray of int of shape (n_steps,)
+        Which round of growth, from 0.
+    free_energy : ndarray of shape (n_steps,)
+        Psi, of the rows as weighted, at the end of each temperature.
+    membership_saturation, label_saturation : ndarray of shape (n_steps,)
+        Mean sum of squares of the memberships and of the labels: 1 over their number when hot, 1 when hard.
+    n_prototypes, n_sweeps : ndarray of int of shape (n_steps,)
+    n_dead, n_duplicate : ndarray of int of shape (n_rounds,)
+        Prototypes that ended a round without rows, or in the place of another of the same label; they were removed.
+    validation_loss : ndarray
+        Held-out log-loss of each round of the search at its best penalty; empty where nothing was held out.
+    """
+
+    temperatures: np.ndarray
+    round: np.ndarray
+    free_energy: np.ndarray
+    membership_saturation: np.ndarray
+    label_saturation: np.ndarray
+    n_prototypes: np.ndarray
+    n_sweeps: np.ndarray
+    n_dead: np.ndarray
+    n_duplicate: np.ndarray
+    validation_loss: np.ndarray
+
+    @classmethod
+    def of_rounds(cls, rounds: list[Cooled], validation_loss) -> PrototypePath:
+        steps = [step for cooled in rounds for step in cooled.steps]
+        return cls(
+            temperatures=np.array([step.temperature for step in steps]),
+            round=np.repeat(np.arange(len(rounds)), [len(cooled.steps) for cooled in rounds]),
+            free_energy=np.array([step.free_energy for step in steps]),
+            membership_saturation=np.array([step.membership_saturation for step in steps]),
+            label_saturation=np.array([step.label_saturation for step in steps]),
+            n_prototypes=np.array([step.n_prototypes for step in steps]),
+            n_sweeps=np.array([step.n_sweeps for step in steps]),
+            n_dead=np.array([cooled.n_dead for cooled in rounds]),
+            n_duplicate=np.array([cooled.n_duplicate for cooled in rounds]),
+            validation_loss=np.asarray(validation_loss, dtype=np.float64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.temperatures)
+
+    def _columns(self):
+        per_round = ("n_dead", "n_duplicate", "validation_loss")
+        names = [own.name for own in fields(self) if own.name not in per_round]
+        return {"temperature" if name == "temperatures" else name: getattr(self, name) for name in names}
+
+    def to_frame(self):
+        """The path as a pandas DataFrame, one row per temperature."""
+        return require("pandas", extra="frames").DataFrame(self._columns())
+
+    def __repr__(self):
+        """A table of the last temperature of every round, and what was removed."""
+        last = np.append(np.flatnonzero(np.diff(self.round)), len(self) - 1)
+        columns = self._columns()
+        lines = [f"PrototypePath: {len(self)} temperatures in {len(last)} rounds; the end of each round:"]
+        lines.append(" ".join(f"{name:>21}" for name in columns))
+        lines += [" ".join(f"{values[index]:>21.6g}" for values in columns.values()) for index in last]
+        dead, duplicate = int(self.n_dead.sum()), int(self.n_duplicate.sum())
+        if dead or duplicate:
+            lines.append(f"removed: {dead} dead, {duplicate} duplicate")
+        return "\n".join(lines)

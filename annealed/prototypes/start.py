@@ -1,0 +1,80 @@
+"""Where prototypes start: k-means++ in every class, or the slides' place, all near the mean of the rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from annealed.objectives.potts import LabelledRows, PottsState, symmetric_eigen
+from annealed.prototypes.base import start_state
+
+MOST_ROWS = 10_000  # of a class, looked at by k-means++
+NEAR = 0.01  # how far about the mean the slides' start scatters, in spreads of the rows
+
+
+def within_class_scatter(rows: LabelledRows):
+    """Scatter of the rows about their class means."""
+    targets = np.eye(rows.n_classes)[rows.labels] * rows.weight[:, None]
+    sums = targets.T @ rows.X
+    means = sums / np.maximum(rows.class_weight, 1e-300)[:, None]
+    return rows.second_moment - means.T @ sums / rows.total
+
+
+def plus_plus_start(rows: LabelledRows, n_per_class, shrinkage, generator) -> PottsState:
+    """Prototypes by k-means++ in each class, in the metric of the scatter within classes; labels hard."""
+    scatter = within_class_scatter(rows)
+    values, vectors = symmetric_eigen(scatter)
+    white = rows.X @ (vectors / np.sqrt(np.maximum(values, rows.smallest_variance))).astype(rows.X.dtype)
+    places = [
+        plus_plus(white, np.flatnonzero(rows.labels == label), rows.weight, wanted, generator)
+        for label, wanted in enumerate(n_per_class)
+    ]
+    owners = np.repeat(np.arange(rows.n_classes), [len(place) for place in places])
+    prototypes = rows.X[np.concatenate(places)].astype(np.float64)
+    prototypes = _single_ones_to_means(rows, prototypes, owners)
+    return start_state(rows, prototypes, np.eye(rows.n_classes)[owners], scatter, shrinkage)
+
+
+def plus_plus(white, own, weight, wanted, generator):
+    """Numbers of at most `wanted` different rows of `own`, each drawn by its weight times squared distance to the last.
+
+    Rows are drawn in the order of their distances, so that the draw does not depend on the order they come in, nor on
+    a linear map of the columns.
+    """
+    if len(own) > MOST_ROWS:
+        own = own[generator.choice(len(own), MOST_ROWS, replace=False)]
+    points, mass = white[own], weight[own]
+    centre = mass @ points / max(mass.sum(), 1e-300)
+    distance = _squares(points, centre)
+    chosen: list[int] = []
+    for _ in range(min(wanted, len(own))):
+        order = np.argsort(distance, kind="stable")
+        reach = np.cumsum(mass[order] * distance[order])
+        if not reach[-1] > 0:
+            break
+        drawn = order[min(np.searchsorted(reach, generator.uniform() * reach[-1], side="right"), len(order) - 1)]
+        chosen.append(int(drawn))
+        nearer = _squares(points, points[drawn])
+        distance = nearer if len(chosen) == 1 else np.minimum(distance, nearer)
+    return own[chosen or [0]] if wanted and len(own) else own[:0]
+
+
+def _squares(points, place):
+    return np.sum((points - place) ** 2, axis=1, dtype=np.float64)
+
+
+def _single_ones_to_means(rows, prototypes, owners):
+    """The only prototype of a class starts at the class's mean."""
+    for label in np.flatnonzero(np.bincount(owners, minlength=rows.n_classes) == 1):
+        own = rows.labels == label
+        prototypes[owners == label] = rows.weight[own] @ rows.X[own] / rows.weight[own].sum()
+    return prototypes
+
+
+def mean_start(rows: LabelledRows, n_prototypes, shrinkage, generator) -> PottsState:
+    """The slides' start: prototypes near the mean of all rows, labels near equal, the metric of all rows."""
+    mean = rows.weight @ rows.X / rows.total
+    scatter = rows.second_moment - np.outer(mean, mean)
+    noise = generator.normal(size=(n_prototypes, len(mean)))
+    prototypes = mean + NEAR * noise * np.sqrt(np.maximum(np.diag(scatter), 0))
+    tilt = 1 + NEAR * generator.uniform(-1, 1, size=(n_prototypes, rows.n_classes))
+    return start_state(rows, prototypes, tilt / tilt.sum(axis=1, keepdims=True), scatter, shrinkage)

@@ -1,0 +1,36 @@
+"""A schedule in inverse temperatures, `beta <- growth * beta`: the form of the Potts slides."""
+
+from __future__ import annotations
+
+from annealed.schedules.base import Schedule, check_temperature
+
+
+class InverseTemperatureSchedule(Schedule):
+    """Inverse temperatures `start, growth * start, ...` up to `stop`.
+
+    Parameters
+    ----------
+    start : float, default=0.5
+        The smallest inverse temperature, beta.
+    growth : float above 1, default=1.2
+        Ratio of one beta to the one before.
+    stop : float, default=1000.0
+        No beta above this one is visited.
+    """
+
+    def __init__(self, start=0.5, *, growth=1.2, stop=1000.0):
+        self.start = start
+        self.growth = growth
+        self.stop = stop
+
+    def temperatures(self, hot):
+        start, stop = check_temperature(self.start, "start"), check_temperature(self.stop, "stop")
+        growth = check_temperature(self.growth, "growth")
+        if growth <= 1:
+            raise ValueError(f"growth must be above 1 so that the temperature falls. Got {growth!r}.")
+        if start > stop:
+            raise ValueError(f"start must not be colder than stop. Got start={start!r}, stop={stop!r}.")
+        step = 0
+        while (beta := start * growth**step) <= stop * (1 + 1e-12):
+            yield 1 / beta
+            step += 1

@@ -1,0 +1,57 @@
+"""
+================================
+Prototypes that grow themselves
+================================
+
+Two spirals, wound into each other. :class:`~annealed.PottsDA` starts with one prototype a class, adds some where rows
+are wrong, heats up and cools down again, and stops when rows that it did not see no longer gain.
+"""
+
+# %%
+# Spirals
+# -------
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from annealed import PottsDA, PrototypeDisplay
+from annealed.datasets import make_mixed_strips, make_spirals
+
+X, y = make_spirals(random_state=0)
+X_new, y_new = make_spirals(random_state=1)
+spirals = PottsDA(random_state=0).fit(X, y)
+print(f"{len(spirals.prototypes_)} prototypes, error {np.mean(spirals.predict(X_new) != y_new):.1%}")
+
+# %%
+# Strips, and the course of learning
+# ----------------------------------
+#
+# Four long strips are four prototypes and one metric: its ellipses are as long and thin as the strips. (A refinement
+# would stretch them: what lies along a strip does not tell the classes apart.) On the right, how hard the memberships
+# are while the spirals are learnt: every round of growth heats up and cools down again.
+
+strips_X, strips_y = make_mixed_strips(random_state=0)
+strips = PottsDA(4, refine=False, random_state=0).fit(strips_X, strips_y)
+
+figure, axes = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained")
+PrototypeDisplay.from_estimator(strips, strips_X, strips_y, ax=axes[0])
+PrototypeDisplay.from_estimator(spirals, X, y, ax=axes[1])
+axes[0].set_title("PottsDA(4, refine=False), strips", fontsize=10)
+axes[1].set_title("PottsDA(), spirals", fontsize=10)
+for ax in axes[:2]:
+    ax.get_legend().remove()
+    ax.set(xticks=[], yticks=[], xlabel="", ylabel="")
+
+path = spirals.path_
+axes[2].plot(path.membership_saturation, color="#0072B2", label="memberships")
+axes[2].plot(path.label_saturation, color="#E69F00", label="labels")
+axes[2].set(xlabel="temperature, in the order of time", ylabel="mean sum of squares", ylim=(0, 1.05))
+axes[2].set_title("incremental learning, spirals", fontsize=10)
+axes[2].legend(edgecolor="none", loc="lower right")
+number = axes[2].twinx()
+number.step(range(len(path)), path.n_prototypes, color="#8C8C8C", where="post")
+number.set_ylabel("prototypes (grey)")
+for ax in (axes[2], number):
+    ax.spines["top"].set_visible(False)
+
+plt.show()

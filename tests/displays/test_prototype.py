@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+
+from annealed import PottsDA, PrototypeDisplay
+from annealed.datasets import make_xor_means
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+pyplot = pytest.importorskip("matplotlib.pyplot")
+
+QUICK = {"shrinkage": "oas", "refine": False}
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    pyplot.close("all")
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = make_xor_means(200, random_state=0)
+    return PottsDA(4, **QUICK).fit(X, y), X, y
+
+
+def test_cells_are_those_of_the_estimator(fitted):
+    model, X, y = fitted
+    display = PrototypeDisplay.from_estimator(model, X, y, grid_resolution=21)
+    points = np.stack(np.meshgrid(*display.grid), axis=-1).reshape(-1, 2)
+    np.testing.assert_array_equal(display.cells.ravel(), model.apply(points))
+    drawn = display.cells_.get_array().reshape(21, 21)
+    np.testing.assert_array_equal(drawn, model.prototype_labels_.argmax(axis=1)[display.cells])
+
+
+def test_draws_rows_prototypes_and_ellipses(fitted):
+    model, X, y = fitted
+    display = PrototypeDisplay.from_estimator(model, X, y, grid_resolution=11)
+    np.testing.assert_allclose(display.points_[1].get_offsets(), X[y == 1])
+    owners = model.prototype_labels_.argmax(axis=1)
+    np.testing.assert_allclose(display.prototypes_[0].get_offsets(), model.prototypes_[owners == 0])
+    for prototype, line in zip(model.prototypes_, display.ellipses_, strict=True):
+        offset = np.column_stack(line.get_data()) - prototype
+        squares = np.einsum("nd,de,ne->n", offset, model.metric_, offset)
+        np.testing.assert_allclose(squares, 1)
+    assert display.ax_.get_xlabel() == "column 0"
+    assert [text.get_text() for text in display.ax_.get_legend().get_texts()] == ["0", "1"]
+
+
+def test_more_columns_are_drawn_in_the_leading_metric_directions():
+    X, y = load_iris(return_X_y=True)
+    model = PottsDA(5, **QUICK).fit(X, y)
+    display = PrototypeDisplay.from_estimator(model, X, y, grid_resolution=11)
+    assert display.ax_.get_xlabel() == "metric direction 1"
+    flat = np.linalg.norm(display.prototypes[:, None] - display.prototypes, axis=2)
+    offset = model.prototypes_[:, None] - model.prototypes_
+    true = np.sqrt(np.einsum("jkd,de,jke->jk", offset, model.metric_, offset))
+    assert (flat <= true + 1e-9).all() and flat.sum() > 0.8 * true.sum()
+    display.figure_.canvas.draw()
+
+
+def test_a_single_column_and_a_single_prototype():
+    X, y = np.arange(10.0)[:, None], np.zeros(10)
+    display = PrototypeDisplay.from_estimator(PottsDA(1, **QUICK).fit(X, y), X, y, grid_resolution=5)
+    assert display.borders_ is None
+    display.figure_.canvas.draw()
+
+
+def test_draws_where_asked(fitted):
+    _, ax = pyplot.subplots()
+    display = PrototypeDisplay.from_estimator(*fitted, grid_resolution=5, ax=ax)
+    assert display.ax_ is ax and display.figure_ is ax.figure
+
+
+def test_needs_prototypes():
+    with pytest.raises(TypeError, match="needs a fitted PottsDA. Got 'no estimator'"):
+        PrototypeDisplay.from_estimator("no estimator", [[0.0]], [0])

@@ -1,0 +1,288 @@
+"""PottsDA: the examples it was made for, the properties it must have, and data that break classifiers."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from problems import gaussian, rare_class, separable, wide
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.metrics import log_loss
+
+from annealed import InverseTemperatureSchedule, PottsDA
+from annealed.datasets import make_mixed_strips, make_spirals, make_xor_means
+from annealed.objectives import gibbs
+
+QUICK = {"n_prototypes": 6, "shrinkage": "oas", "refine": False, "n_init": 2}
+
+
+def error(model, make, seed):
+    X, y = make(random_state=1000 + seed)
+    return np.mean(model.predict(X) != y)
+
+
+# --- the slides' examples --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [make_mixed_strips, make_xor_means])
+def test_four_prototypes_solve_the_strips(make):
+    errors = [error(PottsDA(4, random_state=seed).fit(*make(random_state=seed)), make, seed) for seed in range(3)]
+    assert max(errors) <= 0.002
+
+
+def test_four_prototypes_grow_by_themselves():
+    X, y = make_xor_means(random_state=0)
+    model = PottsDA(random_state=0).fit(X, y)
+    assert error(model, make_xor_means, 0) <= 0.002
+    assert len(model.prototypes_) >= 4 and set(model.path_.n_prototypes) >= {2, 4}
+
+
+@pytest.mark.slow
+def test_spirals_are_unwound():
+    X, y = make_spirals(random_state=0)
+    assert error(PottsDA(random_state=0).fit(X, y), make_spirals, 0) <= 0.01
+
+
+def test_the_relaxation_of_the_slides_solves_the_strips_from_a_good_start():
+    X, y = make_xor_means(random_state=0)
+    model = PottsDA(4, relaxation="quadratic", shrinkage="oas", refine=False, n_init=3).fit(X, y)
+    assert error(model, make_xor_means, 0) <= 0.01
+
+
+def test_the_start_of_the_slides_runs():
+    X, y = make_xor_means(200, random_state=0)
+    schedule = InverseTemperatureSchedule(0.1, growth=1.3, stop=50.0)
+    model = PottsDA(4, init="mean", shrinkage="oas", refine=False, schedule=schedule).fit(X, y)
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+# --- what a fitted model says ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def iris():
+    X, y = load_iris(return_X_y=True)
+    y = np.array(["a", "b", "c"])[y]
+    return PottsDA(n_prototypes={"a": 1, "b": 2, "c": 3}).fit(X, y), X, y
+
+
+def test_fitted_attributes(iris):
+    model, X, _ = iris
+    assert model.prototypes_.shape == (6, 4) and model.prototype_labels_.shape == (6, 3)
+    np.testing.assert_allclose(model.prototype_labels_.sum(axis=1), 1)
+    assert model.metric_.shape == (4, 4) and np.linalg.eigvalsh(model.metric_).min() > 0
+    assert model.temperature_ > 0 and np.isfinite(model.free_energy_)
+    assert model.get_feature_names_out().tolist() == [f"pottsda{number}" for number in range(6)]
+    assert X.min() <= model.prototypes_.min() and model.prototypes_.max() <= X.max()
+
+
+def test_memberships_are_read_off_prototypes_metric_and_temperature(iris):
+    model, X, _ = iris
+    offset = X[:, None] - model.prototypes_
+    squares = np.einsum("nkd,de,nke->nk", offset, model.metric_, offset)
+    np.testing.assert_allclose(model.transform(X), gibbs.posterior(-squares / (2 * model.temperature_)), atol=1e-8)
+    np.testing.assert_array_equal(model.apply(X), squares.argmin(axis=1))
+    mixed = model.posterior_scale_ * np.log(model.transform(X) @ model.prototype_labels_)
+    np.testing.assert_allclose(model.predict_proba(X), gibbs.posterior(mixed), atol=1e-8)
+
+
+def test_the_two_decisions(iris):
+    model, X, _ = iris
+    np.testing.assert_array_equal(model.predict(X), model.classes_[model.predict_proba(X).argmax(axis=1)])
+    nearest = clone(model).set_params(decision="nearest").fit(X, iris[2])
+    labels = nearest.prototype_labels_.argmax(axis=1)[nearest.apply(X)]
+    np.testing.assert_array_equal(nearest.predict(X), nearest.classes_[labels])
+
+
+def test_the_path_shows_spins_harden_and_prototypes_grow():
+    X, y = make_mixed_strips(400, random_state=1)
+    path = PottsDA(shrinkage="oas").fit(X, y).path_
+    ends = np.append(np.flatnonzero(np.diff(path.round)), len(path) - 1)
+    assert (path.membership_saturation[ends] > 0.98).all() and (path.label_saturation[ends] > 0.98).all()
+    assert (np.diff(path.n_prototypes[ends]) >= 0).all()
+    assert len(path.validation_loss) >= path.round[-1] + 1
+    assert len(path.to_frame()) == len(path) and "PrototypePath" in repr(path)
+
+
+def test_a_dead_prototype_is_told():
+    """Five places for four different rows: one prototype cannot have a place of its own."""
+    X, y = np.repeat(np.array([[0.0, 0.0], [0.0, 1.0], [5.0, 0.0], [5.0, 1.0]]), 5, axis=0), np.repeat([0, 0, 1, 1], 5)
+    model = PottsDA({0: 4, 1: 4}, shrinkage="oas", refine=False).fit(X, y)
+    assert np.isfinite(model.prototypes_).all() and len(model.prototypes_) <= 4
+    assert model.score(X, y) == 1
+
+
+def test_duplicates_of_the_slides_start_are_removed_and_counted():
+    X, y = separable().X, separable().y
+    model = PottsDA(9, init="mean", shrinkage=0.5, refine=False, schedule=[5.0, 1.0, 0.01]).fit(X, y)
+    removed = model.path_.n_dead[-1] + model.path_.n_duplicate[-1]
+    assert removed == 9 - len(model.prototypes_)
+
+
+# --- invariances ------------------------------------------------------------------------------------------
+
+
+def test_affine_maps_change_nothing_without_shrinkage():
+    """The temperature apart, which is read off held-out rows: a map may deal rows to folds in another way."""
+    table = gaussian(n_samples=200)
+    generator = np.random.default_rng(0)
+    turn, shift = generator.normal(size=(4, 4)), generator.normal(size=4)
+    mapped = table.X @ turn + shift
+    options = QUICK | {"shrinkage": 0.0}
+    model, other = PottsDA(**options).fit(table.X, table.y), PottsDA(**options).fit(mapped, table.y)
+    np.testing.assert_allclose(other.prototypes_, model.prototypes_ @ turn + shift, atol=1e-8)
+    np.testing.assert_allclose(turn @ other.metric_ @ turn.T, model.metric_, rtol=1e-6, atol=1e-8)
+    np.testing.assert_array_equal(model.apply(table.X), other.apply(mapped))
+
+
+@pytest.mark.parametrize("options", [QUICK, {}], ids=["annealed", "default"])
+def test_units_change_nothing(options):
+    table = gaussian()
+    model = PottsDA(**options).fit(table.X, table.y)
+    scaled = table.X * 2.0 ** np.array([-20, 0, 7, 30])  # powers of two, so that rounding is the same
+    other = PottsDA(**options).fit(scaled, table.y)
+    np.testing.assert_allclose(model.predict_proba(table.X), other.predict_proba(scaled), atol=1e-5)
+
+
+def test_permuting_the_classes_permutes_the_answer():
+    """With one prototype a class nothing is drawn at random."""
+    table = gaussian()
+    names = np.array([2, 0, 1])
+    options = QUICK | {"n_prototypes": 3, "n_init": 1}
+    model, other = PottsDA(**options).fit(table.X, table.y), PottsDA(**options).fit(table.X, names[table.y])
+    np.testing.assert_allclose(model.transform(table.X), other.transform(table.X)[:, names], atol=1e-8)
+    np.testing.assert_allclose(model.prototypes_, other.prototypes_[names], atol=1e-8)
+
+
+def test_the_order_of_rows_changes_nothing():
+    table = gaussian()
+    order = np.random.default_rng(0).permutation(len(table.y))
+    model, other = PottsDA(**QUICK).fit(table.X, table.y), PottsDA(**QUICK).fit(table.X[order], table.y[order])
+    np.testing.assert_array_equal(model.predict_proba(table.X), other.predict_proba(table.X))
+
+
+@pytest.mark.parametrize("options", [QUICK, {}], ids=["annealed", "default"])
+def test_weight_two_is_the_row_twice(options):
+    table = gaussian(n_samples=80)
+    weight = np.random.default_rng(0).integers(0, 4, size=len(table.y))
+    twice = PottsDA(**options).fit(table.X.repeat(weight, axis=0), table.y.repeat(weight))
+    weighted = PottsDA(**options).fit(table.X, table.y, sample_weight=weight)
+    np.testing.assert_array_equal(twice.predict_proba(table.X), weighted.predict_proba(table.X))
+
+
+def test_small_weights_are_scaled_up():
+    table = gaussian()
+    plain = PottsDA(**QUICK).fit(table.X, table.y)
+    tiny = PottsDA(**QUICK).fit(table.X, table.y, sample_weight=np.full(len(table.y), 2.0**-10))
+    np.testing.assert_allclose(plain.predict_proba(table.X), tiny.predict_proba(table.X))
+
+
+def test_it_repeats_for_a_random_state():
+    X, y = make_mixed_strips(200, random_state=0)
+    one, two = (PottsDA(random_state=3).fit(X, y) for _ in range(2))
+    np.testing.assert_array_equal(one.prototypes_, two.prototypes_)
+    np.testing.assert_array_equal(one.predict_proba(X), two.predict_proba(X))
+    drawn = PottsDA(random_state=np.random.RandomState(3), **QUICK).fit(X, y)
+    again = PottsDA(random_state=np.random.RandomState(3), **QUICK).fit(X, y)
+    np.testing.assert_array_equal(drawn.prototypes_, again.prototypes_)
+
+
+def test_it_survives_a_pickle(iris):
+    model, X, _ = iris
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict_proba(X), model.predict_proba(X))
+
+
+# --- data that break classifiers --------------------------------------------------------------------------
+
+
+def test_single_precision():
+    table = gaussian()
+    model = PottsDA().fit(table.X.astype(np.float32), table.y)
+    assert {model.prototypes_.dtype, model.predict_proba(table.X.astype(np.float32)).dtype} == {np.dtype(np.float32)}
+    assert abs(model.score(table.X, table.y) - PottsDA().fit(table.X, table.y).score(table.X, table.y)) < 0.05
+
+
+def test_constant_columns_do_not_matter():
+    table = gaussian()
+    padded = np.insert(table.X, [0, 2], [7.0, 0.1], axis=1)
+    model, other = PottsDA(**QUICK).fit(table.X, table.y), PottsDA(**QUICK).fit(padded, table.y)
+    assert other.prototypes_.shape == (len(model.prototypes_), 6) and not other.metric_[0].any()
+    assert np.mean(model.predict(table.X) == other.predict(padded)) > 0.9  # rows are ordered by their bits
+    padded[:, 0] += 1e6
+    np.testing.assert_allclose(other.predict_proba(padded), other.predict_proba(padded - [1e6, 0, 0, 0, 0, 0]))
+
+
+def test_a_column_that_is_constant_inside_a_fold():
+    table = gaussian()
+    rare = np.zeros((len(table.y), 1))
+    rare[0] = 1.0
+    model = PottsDA().fit(np.hstack([table.X, rare]), table.y)
+    assert np.isfinite(model.predict_proba(np.hstack([table.X, 1 - rare]))).all()
+
+
+def test_rows_that_are_all_the_same():
+    model = PottsDA().fit(np.ones((10, 3)), np.arange(10) % 2)
+    np.testing.assert_allclose(model.predict_proba(np.ones((1, 3))), 0.5, atol=0.1)
+
+
+def test_more_columns_than_rows():
+    table = wide()
+    model = PottsDA().fit(table.X, table.y)
+    assert model.score(table.X, table.y) > 0.9
+    assert model.metric_.shape == (60, 60) and model.prototypes_.shape[1] == 60
+    offset = table.X[:, None] - model.prototypes_
+    squares = np.einsum("nkd,de,nke->nk", offset, model.metric_, offset)
+    np.testing.assert_array_equal(model.apply(table.X), squares.argmin(axis=1))
+
+
+@pytest.mark.parametrize("n_alone", [1, 3])
+def test_a_class_of_few_rows(n_alone):
+    table = rare_class()
+    kept = np.concatenate([np.flatnonzero(table.y < 2), np.flatnonzero(table.y == 2)[:n_alone]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = PottsDA().fit(table.X[kept], table.y[kept])
+    assert model.classes_.tolist() == [0, 1, 2] and (model.predict_proba(table.X) > 0).all()
+
+
+def test_one_class():
+    model = PottsDA().fit(np.arange(12.0).reshape(6, 2), np.zeros(6))
+    np.testing.assert_array_equal(model.predict_proba([[3.0, 1.0]]), [[1.0]])
+
+
+def test_probabilities_are_honest():
+    """On rows of known posterior the loss is near the least there can be."""
+    table = gaussian(n_samples=1200)
+    X, y = table.X[600:], table.y[600:]
+    model = PottsDA().fit(table.X[:600], table.y[:600])
+    least = log_loss(y, gibbs.posterior(X @ table.coef.T + table.intercept))
+    assert log_loss(y, model.predict_proba(X)) < least + 0.06
+
+
+# --- bad parameters -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_prototypes": 2}, "at least the number of classes, 3. Got 2"),
+        ({"n_prototypes": 0}, "n_prototypes must be"),
+        ({"n_prototypes": "many"}, "n_prototypes must be"),
+        ({"n_prototypes": {0: 1, 1: 1}}, r"missing \[2\]"),
+        ({"init": "mean"}, "needs a number of prototypes"),
+        ({"init": "random"}, "init must be one of"),
+        ({"relaxation": "cubic"}, "relaxation must be one of"),
+        ({"decision": "coin"}, "decision must be one of"),
+        ({"shrinkage": 1.5}, "shrinkage must be one of"),
+        ({"shrinkage": "some"}, "shrinkage must be one of"),
+        ({"label_coupling": 0}, "label_coupling must be a positive number. Got 0"),
+        ({"saturation": 0}, "saturation must be above 0"),
+        ({"n_init": 0}, "n_init must be a positive int. Got 0"),
+        ({"schedule": []}, "at least one temperature"),
+    ],
+)
+def test_bad_parameters_are_named(options, message):
+    table = gaussian()
+    with pytest.raises(ValueError, match=message):
+        PottsDA(**options).fit(table.X, table.y)

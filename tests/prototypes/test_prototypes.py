@@ -1,0 +1,166 @@
+"""Coordinates, starts, growth and refinement of prototypes, each by itself."""
+
+import numpy as np
+import pytest
+from sklearn.covariance import ledoit_wolf, oas
+
+from annealed.datasets import make_spirals, make_xor_means
+from annealed.objectives.potts import LabelledRows
+from annealed.objectives.prototype_posterior import PrototypePosterior, loss_and_gradient
+from annealed.prototypes import (
+    Columns,
+    Cooling,
+    cool,
+    distinct_rows,
+    grown,
+    mean_start,
+    metric_prior,
+    nearest,
+    plus_plus_start,
+    refinements,
+    spoken,
+)
+
+COOLING = Cooling(tuple(2 / 1.5**step for step in range(20)), coupling=8.0, shrinkage="oas")
+
+
+def rows_of(X, y):
+    weight = np.ones(len(y))
+    return LabelledRows(Columns.of_rows(X, weight).rows(X), y, weight, int(y.max()) + 1)
+
+
+@pytest.fixture
+def strips():
+    return rows_of(*make_xor_means(300, random_state=0))
+
+
+# --- coordinates ------------------------------------------------------------------------------------------
+
+
+def test_columns_are_standardized_and_brought_back():
+    X = np.random.default_rng(0).normal(size=(30, 4)) * [1e-8, 1.0, 1e8, 0.0] + [0.0, 5.0, -3.0, 0.1]
+    columns = Columns.of_rows(X, np.ones(30))
+    rows = columns.rows(X)
+    assert rows.shape == (30, 3)
+    np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(rows.std(axis=0), 1)
+    np.testing.assert_allclose(columns.points(rows), X)
+
+
+def test_wide_rows_keep_their_distances_in_the_span():
+    X = np.random.default_rng(1).normal(size=(8, 30))
+    columns = Columns.of_rows(X, np.ones(8))
+    rows = columns.rows(X)
+    assert rows.shape == (8, 7)
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0)
+    np.testing.assert_allclose(rows @ rows.T, scaled @ scaled.T, atol=1e-10)
+    np.testing.assert_allclose(columns.points(rows), X)
+
+
+def test_distinct_rows_add_weights_in_any_order():
+    generator = np.random.default_rng(2)
+    X, labels = generator.integers(3, size=(40, 2)).astype(float), generator.integers(2, size=40)
+    weight = generator.integers(0, 3, size=40).astype(float)
+    order = generator.permutation(40)
+    merged = distinct_rows(X, labels, weight)
+    for one, other in zip(merged, distinct_rows(X[order], labels[order], weight[order]), strict=True):
+        np.testing.assert_array_equal(one, other)
+    pairs = {(*x, label) for x, label, own in zip(X.tolist(), labels.tolist(), weight, strict=True) if own}
+    assert len(merged[0]) == len(pairs) and merged[2].sum() == weight.sum()
+
+
+# --- shrinkage ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "peer"), [("oas", oas), ("ledoit_wolf", ledoit_wolf)])
+def test_shrinkage_is_that_of_scikit_learn_for_one_prototype(name, peer):
+    X = np.random.default_rng(3).normal(size=(40, 5)) @ np.diag([1.0, 1.0, 2.0, 3.0, 5.0])
+    X -= X.mean(axis=0)
+    rows = LabelledRows(X, np.zeros(40, dtype=int), np.ones(40), 1)
+    state = plus_plus_start(rows, [1], 0.0, np.random.RandomState(0))
+    strength = metric_prior(rows, state, name).strength
+    np.testing.assert_allclose(strength / (1 + strength), peer(X, assume_centered=True)[1], rtol=1e-6)
+
+
+# --- starts, cooling, growth --------------------------------------------------------------------------------
+
+
+def test_starts_are_different_rows_of_their_class(strips):
+    state = plus_plus_start(strips, [3, 2], "oas", np.random.RandomState(0))
+    places = [np.flatnonzero((strips.X == prototype).all(axis=1)) for prototype in state.prototypes]
+    assert all(len(place) == 1 for place in places) and len({int(place[0]) for place in places}) == 5
+    np.testing.assert_array_equal(strips.labels[np.concatenate(places)], [0, 0, 0, 1, 1])
+
+
+def test_a_single_prototype_starts_at_the_mean(strips):
+    state = plus_plus_start(strips, [1, 1], "oas", np.random.RandomState(0))
+    np.testing.assert_allclose(state.prototypes[1], strips.X[strips.labels == 1].mean(axis=0), atol=1e-12)
+
+
+def test_no_more_starts_than_rows():
+    rows = rows_of(np.array([[0.0], [0.0], [1.0], [5.0]]), np.array([0, 0, 0, 1]))
+    assert len(plus_plus_start(rows, [9, 9], 0.1, np.random.RandomState(0))) == 3
+
+
+def test_the_start_of_the_slides_is_all_but_undecided(strips):
+    state = mean_start(strips, 4, "oas", np.random.RandomState(0))
+    assert np.abs(state.prototypes).max() < 0.1 and np.abs(state.labels - 0.5).max() < 0.01
+
+
+def test_cooling_hardens_both_spins(strips):
+    cooled = cool(strips, plus_plus_start(strips, [2, 2], "oas", np.random.RandomState(1)), COOLING)
+    last = cooled.steps[-1]
+    assert min(last.membership_saturation, last.label_saturation) > 0.98
+    assert cooled.n_dead == cooled.n_duplicate == 0
+    temperatures = [step.temperature for step in cooled.steps]
+    assert temperatures == sorted(temperatures, reverse=True)
+
+
+def test_growth_puts_prototypes_at_wrong_rows(strips):
+    state = cool(strips, plus_plus_start(strips, [1, 1], "oas", np.random.RandomState(0)), COOLING).state
+    more = grown(strips, state)
+    cell = nearest(strips.X, state)
+    for prototype, label in zip(more.prototypes[2:], more.labels[2:].argmax(axis=1), strict=True):
+        groups = [
+            strips.X[(cell == own) & (strips.labels == label)].mean(axis=0)
+            for own in range(2)
+            if state.labels[own].argmax() != label
+        ]
+        assert min(np.abs(prototype - group).max() for group in groups) < 1e-12
+
+
+def test_nothing_grows_where_nothing_is_wrong():
+    X = np.array([[0.0, 0.0], [0.0, 1.0], [9.0, 0.0], [9.0, 1.0]])
+    rows = rows_of(X, np.array([0, 0, 1, 1]))
+    state = plus_plus_start(rows, [1, 1], 0.5, np.random.RandomState(0))
+    assert grown(rows, state) is None
+
+
+# --- refinement ---------------------------------------------------------------------------------------------
+
+
+def test_refinement_lowers_the_loss_as_the_penalty_falls():
+    rows = rows_of(*make_spirals(300, random_state=0))
+    state = cool(rows, plus_plus_start(rows, [10, 10], "oas", np.random.RandomState(0)), COOLING).state
+    start = spoken(rows, state, 1.0)
+    walk = [start, *refinements(rows, start, [1.0, 0.1, 0.01])]
+    losses = [-own.log_proba(rows.X)[np.arange(len(rows.X)), rows.labels].mean() for own in walk]
+    assert np.diff(losses).max() < 0
+
+
+def test_a_strong_penalty_keeps_the_annealed_solution(strips):
+    state = cool(strips, plus_plus_start(strips, [2, 2], "oas", np.random.RandomState(1)), COOLING).state
+    start = spoken(strips, state, 1.0)
+    (refined,) = refinements(strips, start, [1e8])
+    for one, other in zip(start, refined, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_refinement_works_in_any_coordinates(strips):
+    """The loss of a refined posterior, in the rows' own coordinates, is the loss that was minimized."""
+    state = cool(strips, plus_plus_start(strips, [2, 2], "oas", np.random.RandomState(1)), COOLING).state
+    (refined,) = refinements(strips, spoken(strips, state, 1.0), [0.05])
+    root = np.linalg.cholesky(refined.metric)
+    point = PrototypePosterior(refined.prototypes, root, refined.label_logits)
+    direct = -refined.log_proba(strips.X)[np.arange(len(strips.X)), strips.labels].mean()
+    np.testing.assert_allclose(loss_and_gradient(strips, point)[0], direct)
