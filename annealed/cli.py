@@ -22,6 +22,7 @@ from annealed.progress import CoolingBar
 from annealed.tables import InputError, default_table, label_table, read_table
 
 INTERRUPTED = 130
+DETAILS = ("validation_spread", "posterior_scale", "seconds", "gradient_norm", "converged")  # of a path, left to --json
 
 app = typer.Typer(
     name="annealed",
@@ -172,7 +173,7 @@ def report(
 @one_sentence
 def path(model: ModelFile, as_json: AsJson = False):
     """The annealing path of a model as a table, hot to cold."""
-    record = load_model(model).annealed.path_
+    record = load_model(model).path
     if as_json:
         print(record.to_frame().to_json(orient="records", indent=2))
     else:
@@ -189,7 +190,7 @@ def demo(
     results = _compared(table, 5)
     ranked = sorted(results, key=lambda result: result.log_loss)
     _print_comparison(ranked, table, 5)
-    name = next((result.name for result in ranked if result.is_ours), "inner-product")
+    name = next((result.name for result in ranked if hasattr(OURS.get(result.name), "at")), "inner-product")
     fitted = _fitted(table, name)
     write_report(fitted, table.features.assign(**{table.target: table.labels}), output)
     _say(f"The report of {name} is in {output.resolve()}: open it in a browser and move the slider.")
@@ -238,7 +239,7 @@ def _fitted(table, name):
         fitted = fit_table(table, name, (guard, bar))
         bar.end()
     if guard.is_interrupted:
-        coldest = fitted.annealed.path_.temperatures[-1]
+        coldest = fitted.path.temperatures[-1]
         _say(f"Interrupted at temperature {coldest:.3g}: the path walked so far is kept.")
     return fitted
 
@@ -253,10 +254,10 @@ def _fit_and_save(table, name, output):
 
 
 def _chosen(fitted):
-    path_ = fitted.annealed.path_
-    chosen = {"temperature": float(path_.temperatures[path_.best_index]), "n_temperatures": len(path_)}
-    if path_.validation_score is not None:
-        chosen["validation_log_loss"] = -float(path_.validation_score[path_.best_index].mean())
+    record = fitted.path
+    chosen = {"temperature": float(fitted.classifier.temperature_), "n_temperatures": len(record)}
+    if getattr(record, "validation_score", None) is not None:
+        chosen["validation_log_loss"] = -float(record.validation_score[record.best_index].mean())
     return chosen
 
 
@@ -283,22 +284,16 @@ def _print_comparison(ranked, table, folds):
 
 def _print_path(record):
     """Losses without the minus that scikit-learn gives them."""
-    frame, is_loss = record.to_frame(), record.score_name.startswith("neg_")
-    score = record.score_name.removeprefix("neg_").replace("_", " ")
-    headings = {
-        "temperature": "temperature",
-        "train_score": f"train {score}",
-        "validation_score": f"validation {score}",
-    }
-    headings |= {"entropy": "entropy", "free_energy": "free energy", "n_iter": "iterations"}
-    names = [name for name in headings if name in frame]
-    shown = Table(title=f"{len(frame)} temperatures, hot to cold; -> is the chosen one")
-    shown.add_column("")
-    for name in names:
-        shown.add_column(headings[name], justify="right")
-    for _, row in frame.iterrows():
-        cells = [-row[name] if is_loss and name.endswith("_score") else row[name] for name in names]
-        marks = {True: ("->", "bold"), False: ("", None)}
-        mark, style = marks[bool(row["chosen"])]
+    frame = record.to_frame().drop(columns=list(DETAILS), errors="ignore")
+    chosen = frame.pop("chosen") if "chosen" in frame else [False] * len(frame)
+    if getattr(record, "score_name", "").startswith("neg_"):
+        score = record.score_name.removeprefix("neg_")
+        losses = {name: f"{name.removesuffix('score')}{score}" for name in frame if name.endswith("_score")}
+        frame = frame.assign(**{name: -frame[name] for name in losses}).rename(columns=losses)
+    shown = Table(title=f"{len(frame)} temperatures" + (", hot to cold; -> is the chosen one" if any(chosen) else ""))
+    for name in ["", *frame.columns]:
+        shown.add_column(name.replace("_", " "), justify="right")
+    for cells, is_chosen in zip(frame.itertuples(index=False), chosen, strict=True):
+        mark, style = ("->", "bold") if is_chosen else ("", None)
         shown.add_row(mark, *[f"{cell:.4g}" for cell in cells], style=style)
     answers.print(shown)

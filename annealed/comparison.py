@@ -23,7 +23,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
-from annealed.estimators import MELDA, DistanceADA, InnerProductADA
+from annealed.estimators import MELDA, DistanceADA, InnerProductADA, PottsDA
 from annealed.optional import require
 from annealed.selection import stratified_splits
 from annealed.tables import InputError, LabelledTable, TableModel, make_vectorizer, nearest
@@ -37,6 +37,7 @@ OURS: dict[str, Callable[[], Any]] = {
     "inner-product": InnerProductADA,
     "distance": DistanceADA,
     "melda": MELDA,
+    "potts": PottsDA,
 }
 PEERS: dict[str, Callable[[], Any]] = {
     "logistic-regression": lambda: LogisticRegression(max_iter=1000),
@@ -106,7 +107,7 @@ def fit_table(table: LabelledTable, name: str, callbacks=()) -> TableModel:
     rows = table.conformed()
     began = perf_counter()
     pipeline.fit(rows, table.labels)
-    if callbacks:
+    if hasattr(pipeline[-1], "set_callbacks"):
         pipeline[-1].set_callbacks()  # a fitted model keeps no callback
     facts = {
         "rows": len(rows),
@@ -181,6 +182,6 @@ def _score_fold(table, rows, name, train, test, fold, follower):
 
 def _pipeline(table, name, callbacks):
     estimator = make_candidate(name)
-    if callbacks and name in OURS:
+    if callbacks and name in OURS and hasattr(estimator, "set_callbacks"):
         estimator.set_callbacks(*callbacks)
     return Pipeline([("table", make_vectorizer(table.columns)), ("model", estimator)])

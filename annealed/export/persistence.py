@@ -18,9 +18,13 @@ TRUSTED = [
     "annealed.estimators.distance_ada.DistanceADA",
     "annealed.estimators.inner_product_ada.InnerProductADA",
     "annealed.estimators.melda.MELDA",
+    "annealed.estimators.potts_da.PottsDA",
     "annealed.objectives.inner_product.InnerProduct",
     "annealed.objectives.linear.LinearForm",
     "annealed.path.AnnealingPath",
+    "annealed.prototypes.columns.Columns",
+    "annealed.prototypes.record.PrototypePath",
+    "annealed.prototypes.refinement.Spoken",
     "numpy.dtype",
 ]
 

@@ -30,13 +30,24 @@ class TableModel:
         return self.pipeline.classes_
 
     @property
-    def annealed(self):
-        """The classifier that has the path: the last step, or the one that works inside it."""
+    def classifier(self):
+        """The last step, or the one that works inside it."""
         last = self.pipeline[-1]
-        classifier = getattr(last, "classifier_", last)
-        if not hasattr(classifier, "path_"):
+        return getattr(last, "classifier_", last)
+
+    @property
+    def path(self):
+        """What was seen while cooling."""
+        if not hasattr(self.classifier, "path_"):
             raise InputError(f"This needs a model with an annealing path, which {self.name!r} has not.")
-        return classifier
+        return self.classifier.path_
+
+    @property
+    def annealed(self):
+        """The classifier, if it can speak at every temperature of its path."""
+        if not hasattr(self.classifier, "at"):
+            raise InputError(f"This needs a model that speaks at every temperature, which {self.name!r} does not.")
+        return self.classifier
 
     @property
     def feature_names(self) -> list[str]:
