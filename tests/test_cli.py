@@ -89,7 +89,6 @@ def test_prototypes_have_a_path_of_their_own(folder):
     assert run("fit", "flowers.csv", "-t", "species", "-m", "potts", "-o", "potts.skops").exit_code == 0
     assert json.loads(run("path", "potts.skops", "--json").stdout)[-1]["n_prototypes"] >= 3
     assert "temperatures" in run("path", "potts.skops").stdout
-    assert "speaks at every temperature, which 'potts' does not" in refused("report", "potts.skops", "flowers.csv")
 
 
 def test_compare_names_the_best_and_saves_ours(folder):
@@ -136,7 +135,7 @@ def test_models_that_cannot_be_used(folder):
 def test_a_model_without_a_path(folder, frame):
     save_model(fit_table(label_table(frame, "species"), "lda"), folder / "peer.skops")
     assert "needs a model with an annealing path, which 'lda' has not" in refused("path", "peer.skops")
-    assert "speaks at every temperature" in refused("report", "peer.skops", "flowers.csv")
+    assert "needs a model with an annealing path" in refused("report", "peer.skops", "flowers.csv")
     assert run("predict", "peer.skops", "flowers.csv").exit_code == 0
 
 

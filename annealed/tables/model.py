@@ -43,13 +43,6 @@ class TableModel:
         return self.classifier.path_
 
     @property
-    def annealed(self):
-        """The classifier, if it can speak at every temperature of its path."""
-        if not hasattr(self.classifier, "at"):
-            raise InputError(f"This needs a model that speaks at every temperature, which {self.name!r} does not.")
-        return self.classifier
-
-    @property
     def feature_names(self) -> list[str]:
         return [str(name) for name in self.pipeline[0].get_feature_names_out()]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
-from annealed.comparison import fit_table
+from annealed.comparison import OURS, fit_table
 from annealed.export import write_report
 from annealed.tables import InputError, label_table
 
@@ -76,13 +76,16 @@ def test_own_rows_are_judged_by_fits_that_did_not_see_them(tmp_path):
     assert "75 rows, judged by the model" in (tmp_path / "others.html").read_text()
 
 
-@pytest.mark.parametrize("name", ["inner-product", "distance", "melda"])
+@pytest.mark.parametrize("name", OURS)
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_every_estimator_has_a_report(tmp_path, name, n_classes):
     frame = flowers().iloc[: 50 * n_classes]
     model = fit_table(label_table(frame, "species"), name)
     write_report(model, frame, tmp_path / "report.html")
-    assert 'id="plane"' in (tmp_path / "report.html").read_text()
+    text = (tmp_path / "report.html").read_text()
+    assert 'id="plane"' in text
+    assert ('id="prototypes"' in text) == (name == "potts")
+    assert ('id="path"' in text) == (name != "potts")
 
 
 def test_held_out_posterior_is_that_of_fresh_fits():
@@ -92,7 +95,7 @@ def test_held_out_posterior_is_that_of_fresh_fits():
     model = fit_table(label_table(frame, "species"), "inner-product")
     data = report_data(model, frame)
     given = data.posterior[data.chosen, np.arange(150), data.labels]
-    path = model.annealed.path_
+    path = model.path
     assert abs(-np.log(given).mean() + path.validation_score[path.best_index].mean()) < 0.03
     assert np.allclose(data.posterior.sum(axis=2), 1)
 

@@ -20,7 +20,7 @@ def write_report(model: TableModel, frame, path: Path) -> None:
     Parameters
     ----------
     model : TableModel
-        A fitted model with an annealing path.
+        One of our estimators, fitted; those that speak at every temperature get a slider.
     frame : pandas DataFrame
         Rows with the model's columns and its target. Those that the model was fitted on are judged by folds.
     path : Path
@@ -28,9 +28,10 @@ def write_report(model: TableModel, frame, path: Path) -> None:
     """
     data = report_data(model, frame)
     judged = "each judged by a fit that did not see it" if data.is_held_out else "judged by the model"
+    invitation = " Move the slider to cool the model." if len(data.shown) > 1 else ""
     text = page(
         title=f"{model.target}: {type(model.pipeline[-1]).__name__}",
-        subtitle=f"{len(data.labels)} rows, {judged}; {len(data.classes)} classes. Move the slider to cool the model.",
+        subtitle=f"{len(data.labels)} rows, {judged}; {len(data.classes)} classes.{invitation}",
         figures=figures(data),
         card=card(model, data),
         numbers=live_numbers(data),

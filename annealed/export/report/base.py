@@ -25,6 +25,22 @@ class Plane:
 
 
 @dataclass(frozen=True)
+class OneTemperature:
+    """Stands for the path of a model that speaks at a single temperature."""
+
+    temperatures: np.ndarray
+    best_index: int = 0
+
+
+@dataclass(frozen=True)
+class Prototypes:
+    """Places that a model compares rows with: in standard deviations of the features, and whom they speak for."""
+
+    places: np.ndarray
+    labels: np.ndarray
+
+
+@dataclass(frozen=True)
 class ReportData:
     """The numbers of a report.
 
@@ -32,6 +48,7 @@ class ReportData:
     posterior : of every row at those, (n_shown, n_rows, n_classes)
     is_held_out : whether each row was judged by a fit that did not see it
     strength : of each feature for each class, (n_classes, n_features), in standard deviations; None if not linear
+    prototypes : None where the model has none
     """
 
     path: Any
@@ -43,6 +60,7 @@ class ReportData:
     plane: Plane
     feature_names: list[str]
     strength: np.ndarray | None
+    prototypes: Prototypes | None
 
     @property
     def temperatures(self) -> np.ndarray:

@@ -21,7 +21,7 @@ def live_numbers(data: ReportData) -> list[dict[str, str]]:
     return [
         {
             "temperature": f"{temperature:.3g}",
-            "note": "chosen by validation" if place == data.chosen else "",
+            "note": "chosen by validation" if place == data.chosen and len(data.shown) > 1 else "",
             **_scores(data, place),
         }
         for place, temperature in enumerate(data.temperatures)
@@ -58,8 +58,8 @@ def card(model: TableModel, data: ReportData) -> dict[str, list[tuple[str, str]]
         ],
         "Model": [
             ("estimator", f"{type(model.pipeline[-1]).__name__} ({model.name})"),
-            ("temperature", f"{model.annealed.temperature_:.4g} of {len(data.path)} visited"),
-            ("posterior scale", f"{model.annealed.posterior_scale_:.3g}"),
+            ("temperature", f"{model.classifier.temperature_:.4g}, {len(model.path)} visited"),
+            ("posterior scale", f"{model.classifier.posterior_scale_:.3g}"),
             *_settings(model.pipeline[-1]),
         ],
         "Made with": [

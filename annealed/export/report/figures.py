@@ -26,14 +26,16 @@ SIGNIFICANT = 4  # digits that a picture needs
 
 def figures(data: ReportData) -> dict[str, Any]:
     """Every figure of the report by its name."""
-    made = {
-        "path": _path(data),
+    made = {"path": _path(data)} if len(data.shown) > 1 else {}
+    made |= {
         "confusion": _confusion(data),
         "reliability": _reliability(data),
         "plane": _plane(data),
     }
     if data.strength is not None:
         made["features"] = _features(data)
+    if data.prototypes is not None:
+        made["prototypes"] = _prototypes(data)
     return made
 
 
@@ -242,6 +244,33 @@ def _features(data):
         )
     ticks = {"type": "category", "tickmode": "array", "tickvals": bars[0].y, "ticktext": bars[0].text}
     return _figure(bars, showlegend=False, xaxis={"title": "effect on the logit"}, yaxis=ticks)
+
+
+def _prototypes(data):
+    """The features in which prototypes differ most, as shades; whom each speaks for, as its name."""
+    objects = require("plotly.graph_objects", extra="cli")
+    places, labels = data.prototypes.places, data.prototypes.labels
+    features = np.argsort(-places.std(axis=0), kind="stable")[:N_FEATURES]
+    order = np.lexsort([-labels.max(axis=1), labels.argmax(axis=1)])
+    whose = [f"{data.classes[labels[own].argmax()]}, {labels[own].max():.0%}" for own in order]
+    widest = float(np.abs(places[:, features]).max()) or 1.0
+    names = [data.feature_names[own] for own in features]
+    shades = objects.Heatmap(
+        z=_rounded(places[np.ix_(order, features)]),
+        customdata=[[_names([own, name]) for name in names] for own in whose],
+        zmin=-widest,
+        zmax=widest,
+        colorscale=[[0, CHOSEN], [0.5, "#F4F6F8"], [1, VALIDATION]],
+        showscale=False,
+        xgap=1,
+        ygap=1,
+        hovertemplate="%{customdata[0]}<br>%{customdata[1]}: %{z:+.2f} standard deviations<extra></extra>",
+    )
+    return _figure(
+        [shades],
+        xaxis={"tickangle": 90, **_ticks(names)},
+        yaxis={"autorange": "reversed", **_ticks(whose)},
+    )
 
 
 def _names(texts):

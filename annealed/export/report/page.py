@@ -22,6 +22,11 @@ HEADINGS = {
         "Strongest features",
         "How far a standard deviation more moves the logit of a class: for it (blue) or against it (orange).",
     ),
+    "prototypes": (
+        "Prototypes",
+        "What rows are compared with, and for whom each speaks: above the mean (blue) or below it (orange), in "
+        "standard deviations, where they differ most.",
+    ),
 }
 WIDE = {"path"}
 OPTIONS = {"responsive": True, "displaylogo": False, "modeBarButtonsToRemove": ["lasso2d", "select2d", "toImage"]}
@@ -41,6 +46,7 @@ def page(title, subtitle, figures, card, numbers, chosen, classes) -> str:
         last=len(numbers) - 1,
         chosen=chosen,
         wrong=len(classes) + 1,
+        still="" if len(numbers) > 1 else " still",
     )
 
 

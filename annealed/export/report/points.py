@@ -15,7 +15,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from annealed.comparison import fingerprint, table_splits
 from annealed.estimators.melda import class_weights_of
-from annealed.export.report.base import Plane, ReportData
+from annealed.export.report.base import OneTemperature, Plane, Prototypes, ReportData
 from annealed.schedules import FixedSchedule
 from annealed.tables import TableModel
 
@@ -28,16 +28,18 @@ MARGIN = 0.05  # of the rows' range, left free on each side
 
 def report_data(model: TableModel, frame) -> ReportData:
     """Judge the rows of a table at every temperature."""
+    classifier, path = model.classifier, model.path
+    if not _speaks_anywhere(classifier):
+        path = OneTemperature(np.array([classifier.temperature_]))
     labels = model.label_codes(frame)
     rows = model.columns.conform(frame)
     is_held_out = fingerprint(rows, model.classes[labels]) == model.facts.get("fingerprint")
     rows, labels = _sampled(rows, labels)
-    path = model.annealed.path_
-    shown = _shown(len(path), path.best_index)
+    shown = _shown(len(path.temperatures), path.best_index)
     if is_held_out:
-        rows, labels, posterior = _held_out(model, rows, labels, shown)
+        rows, labels, posterior = _held_out(model, rows, labels, path, shown)
     else:
-        posterior = _posterior(model.annealed, model.pipeline[0].transform(rows), path, shown)
+        posterior = _posterior(classifier, model.pipeline[0].transform(rows), path, shown)
     matrix = np.asarray(model.pipeline[0].transform(rows), dtype=float)
     return ReportData(
         path=path,
@@ -46,10 +48,16 @@ def report_data(model: TableModel, frame) -> ReportData:
         labels=labels,
         posterior=posterior,
         is_held_out=is_held_out,
-        plane=_plane(model.annealed, matrix, labels, path.temperatures[shown]),
+        plane=_plane(classifier, matrix, labels, path.temperatures[shown]),
         feature_names=model.feature_names,
-        strength=_strength(model.annealed, matrix),
+        strength=_strength(classifier, matrix),
+        prototypes=_prototypes(classifier, matrix),
     )
+
+
+def _speaks_anywhere(classifier):
+    """At every temperature of its path; prototypes that grew speak only at the end."""
+    return hasattr(classifier, "at")
 
 
 def _sampled(rows, labels):
@@ -67,6 +75,8 @@ def _shown(n_temperatures, best_index):
 
 def _posterior(classifier, matrix, path, shown):
     """(n_shown, n_rows, n_classes), at the scale that the path found."""
+    if not _speaks_anywhere(classifier):
+        return classifier.predict_proba(matrix)[None]
     parts = []
     for place in shown:
         point = classifier.at(path.temperatures[place])
@@ -75,13 +85,12 @@ def _posterior(classifier, matrix, path, shown):
     return np.stack(parts)
 
 
-def _held_out(model, rows, labels, shown):
+def _held_out(model, rows, labels, path, shown):
     """Rows, labels and posterior of every row that some fold left out."""
-    path = model.annealed.path_
     posterior = np.full((len(shown), len(labels), len(model.classes)), np.nan)
     for train, test in table_splits(labels, N_FOLDS):
         vectorizer = clone(model.pipeline[0]).fit(rows.iloc[train])
-        classifier = _same_path(model.annealed)
+        classifier = _same_path(model.classifier)
         with warnings.catch_warnings():  # what a fold has to say was said by the fit itself
             warnings.simplefilter("ignore")
             classifier.fit(vectorizer.transform(rows.iloc[train]), labels[train])
@@ -92,6 +101,8 @@ def _held_out(model, rows, labels, shown):
 
 def _same_path(classifier):
     """Unfitted, to walk the same temperatures under the settings that validation chose."""
+    if not _speaks_anywhere(classifier):
+        return clone(classifier)
     settings = {"schedule": FixedSchedule(classifier.path_.temperatures), "selection": "last"}
     for name in ("metric", "objective__metric"):
         if name in classifier.get_params() and hasattr(classifier, "metric_"):
@@ -107,7 +118,8 @@ def _plane(classifier, matrix, labels, temperatures) -> Plane:
     typical = np.linalg.lstsq(points, centred, rcond=None)[0]  # (2, n_features): the rows expected at a place
     axes = tuple(_axis(column) for column in points.T)
     places = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, 2)
-    posterior = np.stack([classifier.at(own).predict_proba(mean + places @ typical) for own in temperatures])
+    speakers = [classifier.at(own) for own in temperatures] if _speaks_anywhere(classifier) else [classifier]
+    posterior = np.stack([own.predict_proba(mean + places @ typical) for own in speakers])
     shape = (len(temperatures), N_PLACES, N_PLACES)
     return Plane(points, axes, posterior.argmax(axis=2).reshape(shape), posterior.max(axis=2).reshape(shape))
 
@@ -139,3 +151,11 @@ def _strength(classifier, matrix):
     if not hasattr(classifier, "coef_"):
         return None
     return class_weights_of(classifier)[0] * matrix.std(axis=0)
+
+
+def _prototypes(classifier, matrix):
+    if not hasattr(classifier, "prototypes_"):
+        return None
+    spread = matrix.std(axis=0)
+    places = (classifier.prototypes_ - matrix.mean(axis=0)) / np.where(spread > 0, spread, 1)
+    return Prototypes(places, classifier.prototype_labels_)
