@@ -88,7 +88,7 @@ def run(*command: str, **variables: str) -> int:
 
 
 def demo(arguments: list[str]) -> int:
-    return run("examples/demo.py", *arguments)
+    return run("-m", "annealed", "demo", *arguments)
 
 
 def test(arguments: list[str]) -> int:
@@ -145,7 +145,7 @@ class Verb(NamedTuple):
 
 
 VERBS = {
-    "demo": Verb(demo, frozenset({"plot"}), "fit the embedded default, print its path, compare, draw"),
+    "demo": Verb(demo, frozenset({"cli"}), "compare on the embedded default and write report.html"),
     "test": Verb(test, frozenset({"test"}), "run the tests; arguments go to pytest"),
     "check": Verb(check, frozenset({"check"}), "lint, formatting and types; arguments are paths"),
     "build": Verb(build, frozenset({"build"}), "build the wheel and try it alone in a fresh environment"),

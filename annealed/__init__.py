@@ -1,6 +1,6 @@
 """Discriminant analysis by annealing and maximum entropy, in scikit-learn's language."""
 
-from annealed.displays import AnnealingPathDisplay, ProjectionDisplay, PrototypeDisplay
+from annealed.displays import AnnealingPathDisplay, CoefficientPathDisplay, ProjectionDisplay, PrototypeDisplay
 from annealed.estimators import (
     MELDA,
     AnnealedClassifier,
@@ -21,6 +21,7 @@ __all__ = [
     "AnnealedClassifier",
     "AnnealingPath",
     "AnnealingPathDisplay",
+    "CoefficientPathDisplay",
     "DistanceADA",
     "ExponentialSchedule",
     "FixedSchedule",

@@ -45,6 +45,15 @@ class Judge(Protocol):
     def judge(self, problem: Problem, parameters, temperature) -> Judgement: ...
 
 
+class Watch(Protocol):
+    """Follows a walk from temperature to temperature, and may end it."""
+
+    def begin(self, temperature: float) -> None: ...
+
+    def end(self, nodes: list[Step]) -> bool:
+        """Whether to stop, given every node so far."""
+
+
 @dataclass(frozen=True)
 class Step:
     """One temperature of the walk: what is kept of it. Numbers are those of fit 0, the final fit.
@@ -64,7 +73,9 @@ class Step:
     inspection: Inspection = NOT_INSPECTED
 
 
-def anneal(problem: Problem, schedule, solver: Solver, judge: Judge, *, tol, max_iter) -> list[Step]:
+def anneal(
+    problem: Problem, schedule, solver: Solver, judge: Judge, *, tol, max_iter, watch: Watch | None = None
+) -> list[Step]:
     """Cool a stack of fits, warm-started and predicted from temperature to temperature."""
     problem.watch(judge.picks)
     walk = _Walk(problem, solver, judge, tol, max_iter)
@@ -74,8 +85,12 @@ def anneal(problem: Problem, schedule, solver: Solver, judge: Judge, *, tol, max
         if is_left_out:
             walk.waiting.append((temperature, True))
             continue
+        if watch is not None:
+            watch.begin(temperature)
         walk.visit(temperature, fills_gaps)
         nodes = walk.nodes
+        if watch is not None and watch.end(nodes):
+            break
         if schedule.should_stop(
             [node.temperature for node in nodes],
             [node.judgement.scores for node in nodes],

@@ -22,12 +22,16 @@ LAYERS = [
     "selection",
     "prototypes",
     "prototype_search",
+    "callbacks",
     "estimators",
     "displays",
+    "tables",
+    "comparison",
     "export",
+    "progress",
     "cli",
 ]
-OPEN_TO_ALL = {"optional", "interpolation"}
+OPEN_TO_ALL = {"optional", "interpolation", "sparkline"}
 SHARED_IN_A_FOLDER = {
     "base",
     "contrasts",
@@ -152,8 +156,10 @@ def _flow_complaint(source, found):
 
 
 def _sibling_complaint(source, found):
-    sibling = found.target.split(".")[2:]
-    if source.is_folder or (sibling and sibling[0] in SHARED_IN_A_FOLDER):
+    folder = source.name if source.is_folder else source.name.rpartition(".")[0]
+    beside = found.target.removeprefix(f"{folder}.") if found.target.startswith(f"{folder}.") else None
+    sibling = beside or ".".join(found.target.split(".")[2:])  # of a folder within a folder: what lies beside that one
+    if source.is_folder or sibling.split(".")[0] in SHARED_IN_A_FOLDER:
         return None
     return f"imports its sibling {found.target}; siblings share only {sorted(SHARED_IN_A_FOLDER)}"
 
@@ -209,6 +215,7 @@ def test_importing_the_package_brings_no_optional_library():
         ("annealed.design.made_up", "from annealed import InnerProductADA"),
         ("annealed.design.made_up", "from .dense import anything"),
         ("annealed.design.made_up", "from annealed.design import anything"),
+        ("annealed.export.report.made_up", "from annealed.export.report.figures import anything"),
         ("annealed.optional", "import annealed.path"),
         ("annealed.path", "import pandas"),
         ("annealed.path", "try:\n    import torch\nexcept ImportError:\n    torch = None"),
@@ -230,6 +237,8 @@ def test_rules_catch(name, text):
         ("annealed.design.made_up", "from .base import anything\nfrom . import base", False),
         ("annealed.design", "from .dense import anything\nfrom annealed.design import dense", True),
         ("annealed.displays.made_up", "def later():\n    import matplotlib", False),
+        ("annealed.export.report.made_up", "from annealed.export.report.base import anything", False),
+        ("annealed.export.report.made_up", "from annealed.export.base import anything", False),
         ("annealed.cli", "from annealed import anything", False),
     ],
 )

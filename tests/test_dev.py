@@ -72,6 +72,14 @@ def test_help_succeeds_and_nothing_at_all_does_not(dev, capsys):
     assert capsys.readouterr().out.count("usage:") == 2
 
 
+def test_demo_runs_the_command_line(dev, monkeypatch):
+    commands = []
+    monkeypatch.setattr(dev, "run", lambda *command, **variables: commands.append(command) or 0)
+    assert dev.main(["demo", "-o", "elsewhere.html"]) == 0
+    assert commands == [("-m", "annealed", "demo", "-o", "elsewhere.html")]
+    assert dev.installed == [f"{dev.ROOT}[cli]"]
+
+
 def test_reproduce_runs_the_experiments(dev, monkeypatch):
     commands = []
     monkeypatch.setattr(dev, "run", lambda *command, **variables: commands.append(command) or 0)

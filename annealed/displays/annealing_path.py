@@ -95,12 +95,13 @@ class AnnealingPathDisplay:
         -------
         display : AnnealingPathDisplay
         """
-        if not hasattr(estimator, "path_"):
+        classifier = getattr(estimator, "classifier_", estimator)  # MELDA's works inside it
+        if not hasattr(classifier, "path_"):
             raise ValueError(
                 "AnnealingPathDisplay needs a fitted annealed classifier, which has a path_. "
                 f"Got {estimator!r}. Call fit on it first."
             )
-        return cls.from_path(estimator.path_, ax=ax, twin=twin)
+        return cls.from_path(classifier.path_, ax=ax, twin=twin)
 
     @classmethod
     def from_path(cls, path, *, ax=None, twin="entropy"):

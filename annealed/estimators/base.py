@@ -14,11 +14,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
-from sklearn.utils import check_random_state, compute_sample_weight
+from sklearn.utils import check_random_state, compute_sample_weight, estimator_html_repr
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from annealed.callbacks import CallbackSupportMixin, with_callbacks
 from annealed.design import make_design
 from annealed.design.threads import threads_over_blocks
 from annealed.objectives import InnerProduct, Objective, gibbs
@@ -42,6 +43,7 @@ from annealed.selection import (
     stratified_splits,
 )
 from annealed.solvers import make_solver
+from annealed.sparkline import sparkline
 
 SELECTIONS = ("cv", "loo", "holdout", "last")
 DTYPES = (np.float64, np.float32)
@@ -90,7 +92,51 @@ class LogitsMixin(ClassifierMixin):
         return self.classes_[best]
 
 
-class AnnealedClassifier(LogitsMixin, BaseEstimator):
+class PathDiagramMixin:
+    """Notebooks show scikit-learn's diagram and, once there is a path, its curve."""
+
+    def _html_repr(self):
+        path = getattr(getattr(self, "classifier_", self), "path_", None)
+        diagram = estimator_html_repr(self)
+        if path is None:
+            return diagram
+        is_loss = path.score_name.startswith("neg_")
+        score = path.train_score if path.validation_score is None else path.validation_score.mean(axis=1)
+        name = path.score_name.removeprefix("neg_").replace("_", " ")
+        which = "train" if path.validation_score is None else "validation"
+        return diagram + sparkline(path.temperatures, -score if is_loss else score, path.best_index, f"{which} {name}")
+
+
+@dataclass
+class _Watch:
+    """Tells callbacks of every temperature, and the walk when one of them wants to stop.
+
+    context : scikit-learn's task of the whole fit
+    data : X, y and metadata, for the hooks that ask for them
+    fitted_so_far : attributes of the estimator as if the walk ended with these nodes
+    """
+
+    estimator: Any
+    context: Any
+    data: dict[str, Any]
+    fitted_so_far: Any = None
+    is_stopped: bool = False
+    _task: Any = None
+
+    def begin(self, temperature):
+        self._task = self.context.subcontext(task_name="temperature")
+        self._task.call_on_fit_task_begin(estimator=self.estimator, **self.data)
+
+    def end(self, nodes):
+        self.is_stopped = self._task.call_on_fit_task_end(
+            estimator=self.estimator,
+            **self.data,
+            reconstruction_attributes=lambda: self.fitted_so_far(nodes),
+        )
+        return self.is_stopped
+
+
+class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, BaseEstimator):
     """Annealed discriminant analysis with any family of discriminant functions.
 
     The scores g_j(x) of a family become a Gibbs posterior (eq. 7) at a temperature T; the free energy (eq. 9) is
@@ -214,6 +260,7 @@ class AnnealedClassifier(LogitsMixin, BaseEstimator):
 
     # -- fitting ---------------------------------------------------------------------------------------------
 
+    @with_callbacks
     def fit(self, X, y, sample_weight=None, *, X_val=None, y_val=None, sample_weight_val=None, **params):
         """Fit the whole path and choose its temperature.
 
@@ -251,25 +298,39 @@ class AnnealedClassifier(LogitsMixin, BaseEstimator):
         validation_set = self._validation_set(X_val, y_val, sample_weight_val, classes)
         self.classes_ = classes
         max_iter, is_intended = self._iteration_bound()
+        watch = self._watch(X, y, sample_weight)
         try:
-            walk = self._anneal(rows, self.selection, validation_set, routed, max_iter)
+            walk = self._anneal(rows, self.selection, validation_set, routed, max_iter, watch)
         except NotTrusted as reason:
-            warnings.warn(f"{reason} {DEFAULT_FOLDS} folds are used instead.", UserWarning, stacklevel=2)
-            walk = self._anneal(rows, "cv", validation_set, routed, max_iter)
+            warnings.warn(f"{reason} {DEFAULT_FOLDS} folds are used instead.", UserWarning, stacklevel=3)
+            walk = self._anneal(rows, "cv", validation_set, routed, max_iter, watch)
 
         self._form = walk.problem.form
         for name, setting in walk.settings.items():
             setattr(self, f"{name}_", setting)
-        chosen = self._choose(walk.steps, walk.judge)
-        score_name = "neg_log_loss" if self._is_log_loss() else _score_name(self.scoring)
-        self.path_ = AnnealingPath.from_steps(walk.steps, walk.problem, chosen, score_name, X.dtype)
-        self.n_iter_ = max(1, int(self.path_.n_iter.sum()))
-        self._speak_at(self.path_.temperatures[chosen])
+        self._keep(walk.steps, walk.problem, walk.judge, X.dtype)
         if not is_intended:
             self._warn_unconverged()
+        watch.context.call_on_fit_task_end(estimator=self, **watch.data, reconstruction_attributes=dict)
         return self
 
-    def _anneal(self, rows: _Rows, selection, validation_set, routed, max_iter) -> _Walk:
+    def _keep(self, steps, problem, judge, dtype):
+        """Record the path and speak at its chosen temperature."""
+        chosen = self._choose(steps, judge)
+        score_name = "neg_log_loss" if self._is_log_loss() else _score_name(self.scoring)
+        self.path_ = AnnealingPath.from_steps(steps, problem, chosen, score_name, dtype)
+        self.n_iter_ = max(1, int(self.path_.n_iter.sum()))
+        self._speak_at(self.path_.temperatures[chosen])
+
+    def _watch(self, X, y, sample_weight) -> _Watch:
+        """The fit as scikit-learn's callbacks see it: a task with one subtask a temperature, how many nobody knows."""
+        context = self._init_callback_context(max_subtasks=None)
+        metadata = {} if sample_weight is None else {"sample_weight": sample_weight}
+        data = {"X": X, "y": y, "metadata": metadata}
+        context.call_on_fit_task_begin(estimator=self, **data)
+        return _Watch(self, context, data)
+
+    def _anneal(self, rows: _Rows, selection, validation_set, routed, max_iter, watch: _Watch) -> _Walk:
         """The path of the family, or of whichever of its alternatives validates best."""
         splits = [] if validation_set else self._splits(rows, selection, routed["split"])
         stack = fold_weights(splits, rows.weight)
@@ -281,23 +342,32 @@ class AnnealedClassifier(LogitsMixin, BaseEstimator):
 
         def walk(problem):
             judge = self._judge(rows, selection, splits, validation_set, routed["score"])
-            return self._walk(problem, judge, max_iter)
+            return self._walk(problem, judge, max_iter, watch)
 
         with threads_over_blocks():
             problem = self._make_objective().prepare(design, check_random_state(self.random_state))
             first = best = walk(problem)
             for other in problem.alternatives() if not isinstance(first.judge, NoValidation) else ():
+                if watch.is_stopped:
+                    break
                 rival = walk(other)
                 scores = self._fold_scores(rival)
                 if scores.mean() > self._fold_scores(best).mean() and clearly_exceeds(scores, self._fold_scores(first)):
                     best = rival
         return best
 
-    def _walk(self, problem, judge, max_iter) -> _Walk:
+    def _walk(self, problem, judge, max_iter, watch: _Watch) -> _Walk:
         self._form = problem.form  # what a scorer of points needs
         solver, settings = make_solver(self.solver, problem), problem.chosen()
         problem = solver.adapt(problem, self.tol)
-        steps = anneal(problem, self._schedule(), solver, judge, tol=self.tol, max_iter=max_iter)
+
+        def fitted_so_far(nodes):
+            other = copy(self)
+            other._keep(nodes, problem, judge, watch.data["X"].dtype)
+            return other.__dict__
+
+        watch.fitted_so_far = fitted_so_far
+        steps = anneal(problem, self._schedule(), solver, judge, tol=self.tol, max_iter=max_iter, watch=watch)
         return _Walk(problem, judge, steps, settings)
 
     def _fold_scores(self, walk: _Walk) -> np.ndarray:
@@ -455,7 +525,7 @@ class AnnealedClassifier(LogitsMixin, BaseEstimator):
                 f"tol {self.tol:.2g}). "
                 f"Raise max_iter (now {self.max_iter}), raise tol, or end the schedule at a hotter temperature.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     # -- one temperature of the path ---------------------------------------------------------------------------

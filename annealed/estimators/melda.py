@@ -21,7 +21,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeatures
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from annealed.estimators.base import DTYPES, AnnealedClassifier, check_weight
+from annealed.callbacks import CallbackSupportMixin, hand_over, take_back
+from annealed.estimators.base import DTYPES, AnnealedClassifier, PathDiagramMixin, check_weight
 from annealed.objectives import InnerProduct
 from annealed.schedules import check_temperature
 
@@ -62,7 +63,14 @@ class _Directions:
     information: np.ndarray
 
 
-class MELDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):
+class MELDA(
+    PathDiagramMixin,
+    CallbackSupportMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    ClassifierMixin,
+    BaseEstimator,
+):
     """Maximum-entropy linear discriminant analysis: a supervised linear reduction that works where LDA breaks.
 
     A log-linear posterior is fitted by annealing, its temperature chosen by validation; the reduction keeps exactly the
@@ -174,7 +182,8 @@ class MELDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, 
         if self.temperature is not None:
             check_temperature(self.temperature)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=DTYPES)
-        classifier = self._log_linear().fit(X, y, sample_weight)
+        classifier = hand_over(self, self._log_linear()).fit(X, y, sample_weight)
+        take_back(classifier)
         n_components = self._checked_components(len(classifier.classes_), X.shape[1])
         coef, intercept = class_weights_of(classifier)
         labels = np.searchsorted(classifier.classes_, y)

@@ -1,0 +1,157 @@
+"""scikit-learn's callbacks during a fit, one task a temperature, and a small stand-in where scikit-learn has none yet.
+
+scikit-learn 1.9 calls every callback of ``estimator.set_callbacks(...)`` at the beginning and the end of each task; one
+that returns True at the end of a task stops the cooling there. Before 1.9 the classes below do the same for a single
+estimator, without scikit-learn's own callbacks and without propagation from a Pipeline or a search.
+"""
+
+from __future__ import annotations
+
+import signal
+from functools import wraps
+from inspect import Parameter, signature
+from threading import current_thread, main_thread
+from typing import Any
+
+__all__ = ["CallbackSupportMixin", "StopOnInterrupt", "hand_over", "with_callbacks"]
+
+
+def hand_over(estimator, inner):
+    """Let the callbacks of an estimator, its own and propagated ones, follow the fit of the one that works for it."""
+    for name in ("_skl_callbacks", "_parent_callback_ctx"):
+        if hasattr(estimator, name):
+            setattr(inner, name, getattr(estimator, name))
+    return inner
+
+
+def take_back(inner):
+    """Forget what `hand_over` gave: a fitted model keeps no callback."""
+    for name in ("_skl_callbacks", "_parent_callback_ctx"):
+        inner.__dict__.pop(name, None)
+
+
+class StopOnInterrupt:
+    """A callback for ``set_callbacks``: Ctrl-C ends the cooling at the next temperature and keeps the path so far.
+
+    A second Ctrl-C interrupts as usual. Outside the main thread, where signals cannot be caught, it does nothing.
+
+    Attributes
+    ----------
+    is_interrupted : bool
+        Whether Ctrl-C was pressed.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from annealed import InnerProductADA
+    >>> from annealed.callbacks import StopOnInterrupt
+    >>> model = InnerProductADA().set_callbacks(StopOnInterrupt())
+    >>> len(model.fit(*load_iris(return_X_y=True)).path_) > 5
+    True
+    """
+
+    def __init__(self):
+        self.is_interrupted = False
+        self._usual = None
+
+    def setup(self, estimator, context):
+        if current_thread() is main_thread():
+            self._usual = signal.signal(signal.SIGINT, self._interrupt)
+
+    def teardown(self, estimator, context):
+        if self._usual is not None:
+            signal.signal(signal.SIGINT, self._usual)
+            self._usual = None
+
+    def _interrupt(self, number, frame):
+        self.is_interrupted = True
+        signal.signal(signal.SIGINT, self._usual)
+
+    def on_fit_task_begin(self, estimator, context):
+        pass
+
+    def on_fit_task_end(self, estimator, context):
+        return self.is_interrupted
+
+
+# --- before scikit-learn 1.9 --------------------------------------------------------------------------
+
+
+class _Context:
+    """One task of a fit: calls the hooks with the keyword arguments that each names."""
+
+    def __init__(self, callbacks, task_name, parent=None):
+        self._callbacks, self.task_name, self.parent = callbacks, task_name, parent
+
+    def subcontext(self, task_name=""):
+        return _Context(self._callbacks, task_name, self)
+
+    def call_on_fit_task_begin(self, *, estimator, **known):
+        self._call("on_fit_task_begin", estimator, known)
+        return self
+
+    def call_on_fit_task_end(self, *, estimator, reconstruction_attributes=None, **known):
+        def fitted():
+            return _with_attributes(estimator, reconstruction_attributes)
+
+        return self._call("on_fit_task_end", estimator, {**known, "fitted_estimator": fitted})
+
+    def _call(self, hook_name, estimator, known):
+        hooks = [getattr(callback, hook_name) for callback in self._callbacks]
+        return any([bool(hook(estimator, self, **_wanted(hook, known))) for hook in hooks])
+
+
+def _wanted(hook, known):
+    """The keyword-only arguments of a hook, made only when one asks for them."""
+    names = [name for name, own in signature(hook).parameters.items() if own.kind is Parameter.KEYWORD_ONLY]
+    values = {name: known.get(name) for name in names}
+    return {name: value() if callable(value) else value for name, value in values.items()}
+
+
+def _with_attributes(estimator, attributes):
+    if attributes is None:
+        return None
+    other = estimator.__new__(type(estimator))
+    other.__dict__.update(estimator.__dict__)
+    other.__dict__.update(attributes() if callable(attributes) else attributes)
+    return other
+
+
+class _CallbackSupport:
+    def set_callbacks(self, *callbacks):
+        """Set the callbacks that follow `fit`; none at all removes them."""
+        self.__dict__.pop("_skl_callbacks", None)
+        if callbacks:
+            self._skl_callbacks = list(callbacks)
+        return self
+
+    def _init_callback_context(self, task_name="fit", max_subtasks=0):
+        self._callback_fit_ctx = _Context(getattr(self, "_skl_callbacks", []), task_name)
+        for callback in self._callback_fit_ctx._callbacks:
+            callback.setup(estimator=self, context=self._callback_fit_ctx)
+        return self._callback_fit_ctx
+
+
+def _with_callbacks(method):
+    """Tear the callbacks down after `method`, however it ends."""
+
+    @wraps(method)
+    def managed(estimator, *args, **kwargs):
+        try:
+            return method(estimator, *args, **kwargs)
+        finally:
+            context = estimator.__dict__.pop("_callback_fit_ctx", None)
+            for callback in context._callbacks if context else ():
+                callback.teardown(estimator=estimator, context=context)
+
+    return managed
+
+
+CallbackSupportMixin: Any = _CallbackSupport
+with_callbacks: Any = _with_callbacks
+try:
+    from sklearn import callback as _scikit_learns
+except ImportError:
+    pass
+else:
+    CallbackSupportMixin, with_callbacks = _scikit_learns.CallbackSupportMixin, _scikit_learns.with_callbacks

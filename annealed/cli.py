@@ -1,0 +1,299 @@
+"""The command `annealed`: tables in, comparisons, models, predictions and reports out."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from functools import wraps
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from annealed import __version__
+from annealed.callbacks import StopOnInterrupt
+from annealed.comparison import CANDIDATES, OURS, compare, fit_table, standard_error
+from annealed.export import load_model, save_model, write_report, write_then_rename
+from annealed.progress import CoolingBar
+from annealed.tables import InputError, default_table, label_table, read_table
+
+INTERRUPTED = 130
+DETAILS = ("validation_spread", "posterior_scale", "seconds", "gradient_norm", "converged")  # of a path, left to --json
+
+app = typer.Typer(
+    name="annealed",
+    help="Discriminant analysis by annealing, for tables: CSV or Parquet, numbers and categories mixed, cells missing.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+messages = Console(stderr=True)
+answers = Console()
+
+Data = Annotated[Path, typer.Argument(help="The table: CSV (also compressed) or Parquet.", show_default=False)]
+MaybeData = Annotated[
+    Path | None, typer.Argument(help="The table; without one, the embedded default.", show_default=False)
+]
+Target = Annotated[str, typer.Option("--target", "-t", help="Column with the classes.", show_default=False)]
+MaybeTarget = Annotated[str | None, typer.Option("--target", "-t", help="Column with the classes.")]
+Separator = Annotated[str | None, typer.Option(help="Between the cells of a CSV; found from the file if not given.")]
+Encoding = Annotated[str | None, typer.Option(help="Of a CSV; found from the file if not given.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+ModelFile = Annotated[Path, typer.Argument(help="A file that `annealed fit` wrote.", show_default=False)]
+
+
+def one_sentence(command):
+    """Say what is wrong with the input in one sentence, and exit with 1."""
+
+    @wraps(command)
+    def guarded(*args, **kwargs):
+        try:
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning  # type: ignore[assignment]
+                return command(*args, **kwargs)
+        except (InputError, ImportError) as error:
+            messages.print(f"[bold red]annealed:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            messages.print("[bold]annealed:[/] interrupted; nothing was written.", highlight=False)
+            raise typer.Exit(INTERRUPTED) from None
+
+    return guarded
+
+
+def _show_warning(message, category, filename, line, file=None, text=None):
+    messages.print(f"[yellow]note:[/] {escape(str(message))}", highlight=False, soft_wrap=True)
+
+
+def _version(is_asked: bool):
+    if is_asked:
+        print(f"annealed {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+):
+    pass
+
+
+# --- the commands -------------------------------------------------------------------------------------
+
+
+@app.command("compare", epilog="Example: annealed compare flowers.csv --target species --save best.skops")
+@one_sentence
+def compare_command(
+    data: MaybeData = None,
+    target: MaybeTarget = None,
+    folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation.")] = 5,
+    save: Annotated[Path | None, typer.Option(help="Fit the best annealed model on all rows and write it.")] = None,
+    as_json: AsJson = False,
+    separator: Separator = None,
+    encoding: Encoding = None,
+):
+    """Cross-validate our estimators and their usual peers on a table, and name the best."""
+    table = _labelled(data, target, separator, encoding)
+    results = _compared(table, folds)
+    ranked = sorted(results, key=lambda result: result.log_loss)
+    best = [result for result in ranked if result.is_ours][:1]
+    if as_json:
+        print(json.dumps({"best": ranked[0].name, "models": [result.as_dict() for result in ranked]}, indent=2))
+    else:
+        _print_comparison(ranked, table, folds)
+    if save is not None and best:
+        _fit_and_save(table, best[0].name, save)
+    if len(results) < len(CANDIDATES):
+        raise typer.Exit(INTERRUPTED)
+
+
+@app.command(epilog="Example: annealed fit flowers.csv --target species --model inner-product -o model.skops")
+@one_sentence
+def fit(
+    data: Data,
+    target: Target,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write.")] = Path("model.skops"),
+    model: Annotated[
+        str, typer.Option("--model", "-m", help=f"One of {', '.join(OURS)}.", autocompletion=lambda: list(OURS))
+    ] = "inner-product",
+    as_json: AsJson = False,
+    separator: Separator = None,
+    encoding: Encoding = None,
+):
+    """Fit one of our estimators and write it to a file; Ctrl-C ends the cooling and keeps the path so far."""
+    if model not in OURS:
+        raise InputError(f"There is no model {model!r}. Choose one of {', '.join(OURS)}.")
+    table = _labelled(data, target, separator, encoding)
+    fitted = _fit_and_save(table, model, output)
+    if as_json:
+        print(json.dumps({"model": model, "file": str(output), **_chosen(fitted)}, indent=2))
+
+
+@app.command(epilog="Example: annealed predict model.skops new.csv -o out.csv")
+@one_sentence
+def predict(
+    model: ModelFile,
+    data: Data,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV to write; none prints it.")] = None,
+    as_json: AsJson = False,
+    separator: Separator = None,
+    encoding: Encoding = None,
+):
+    """Labels and probabilities for new rows; columns are found by name, others are ignored."""
+    predictions = load_model(model).predict(read_table(data, separator=separator, encoding=encoding))
+    text = predictions.to_json(orient="records", indent=2) + "\n" if as_json else predictions.to_csv(index=False)
+    if output is None:
+        sys.stdout.write(text)
+        return
+    write_then_rename(output, text.encode())
+    _say(f"{len(predictions)} rows predicted, in {output}")
+
+
+@app.command(epilog="Example: annealed report model.skops flowers.csv -o report.html")
+@one_sentence
+def report(
+    model: ModelFile,
+    data: Data,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
+    separator: Separator = None,
+    encoding: Encoding = None,
+):
+    """One HTML file that opens offline: the path with a temperature slider, and what the model says at each."""
+    fitted = load_model(model)
+    write_report(fitted, read_table(data, separator=separator, encoding=encoding), output)
+    _say(f"The report is in {output.resolve()}")
+
+
+@app.command(epilog="Example: annealed path model.skops --json")
+@one_sentence
+def path(model: ModelFile, as_json: AsJson = False):
+    """The annealing path of a model as a table, hot to cold."""
+    record = load_model(model).path
+    if as_json:
+        print(record.to_frame().to_json(orient="records", indent=2))
+    else:
+        _print_path(record)
+
+
+@app.command(epilog="Example: annealed demo")
+@one_sentence
+def demo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The report to write.")] = Path("report.html"),
+):
+    """Compare on the embedded default, and write the report of the best annealed model."""
+    table = default_table()
+    results = _compared(table, 5)
+    ranked = sorted(results, key=lambda result: result.log_loss)
+    _print_comparison(ranked, table, 5)
+    name = next((result.name for result in ranked if hasattr(OURS.get(result.name), "at")), "inner-product")
+    fitted = _fitted(table, name)
+    write_report(fitted, table.features.assign(**{table.target: table.labels}), output)
+    _say(f"The report of {name} is in {output.resolve()}: open it in a browser and move the slider.")
+
+
+# --- what they share ----------------------------------------------------------------------------------
+
+
+def _labelled(data, target, separator, encoding):
+    if data is None:
+        if target is not None:
+            raise InputError("A target was given without a table: annealed compare TABLE --target COLUMN.")
+        _say("No table given, so the embedded default is used: breast-cancer cells, 569 rows.")
+        return default_table()
+    frame = read_table(data, separator=separator, encoding=encoding)
+    if target is None:
+        raise InputError(
+            f"Say which column holds the classes: --target, one of {', '.join(map(repr, frame.columns[-5:]))} ..."
+        )
+    table = label_table(frame, target)
+    for name, reason in table.columns.left_out.items():
+        _say(f"note: column {name!r} is left out, {reason}.")
+    return table
+
+
+def _compared(table, folds):
+    """Results of all candidates, or of those that were done when Ctrl-C was pressed."""
+    results = []
+    with CoolingBar(messages, n_fits=folds * len(CANDIDATES)) as bar:
+        try:
+            for result in compare(table, folds, bar):
+                results.append(result)
+        except KeyboardInterrupt:
+            pass
+    if not results:
+        raise KeyboardInterrupt
+    if len(results) < len(CANDIDATES):
+        _say(f"Interrupted: {len(results)} of {len(CANDIDATES)} models were compared.")
+    return results
+
+
+def _fitted(table, name):
+    guard = StopOnInterrupt()
+    with CoolingBar(messages) as bar:
+        bar.begin(name)
+        fitted = fit_table(table, name, (guard, bar))
+        bar.end()
+    if guard.is_interrupted:
+        coldest = fitted.path.temperatures[-1]
+        _say(f"Interrupted at temperature {coldest:.3g}: the path walked so far is kept.")
+    return fitted
+
+
+def _fit_and_save(table, name, output):
+    fitted = _fitted(table, name)
+    save_model(fitted, output)
+    chosen = _chosen(fitted)
+    loss = f", validation log-loss {chosen['validation_log_loss']:.4f}" if "validation_log_loss" in chosen else ""
+    _say(f"{name} fitted at temperature {chosen['temperature']:.4g}{loss}; the model is in {output}")
+    return fitted
+
+
+def _chosen(fitted):
+    record = fitted.path
+    chosen = {"temperature": float(fitted.classifier.temperature_), "n_temperatures": len(record)}
+    if getattr(record, "validation_score", None) is not None:
+        chosen["validation_log_loss"] = -float(record.validation_score[record.best_index].mean())
+    return chosen
+
+
+def _say(text):
+    messages.print(escape(text), highlight=False, soft_wrap=True)
+
+
+def _print_comparison(ranked, table, folds):
+    shown = Table(title=f"{len(table.labels)} rows, {len(table.classes)} classes, {folds} folds; best first")
+    shown.add_column("model")
+    for heading in ("error", "log-loss", "seconds"):
+        shown.add_column(heading, justify="right")
+    for result in ranked:
+        name = f"[bold]{result.name}[/]" if result.is_ours else f"[dim]{result.name}[/]"
+        if result.failure:
+            shown.add_row(name, "", escape(result.failure), "")
+            continue
+        error = f"{result.errors.mean():.2%} ± {standard_error(result.errors):.2%}"
+        loss = f"{result.log_loss:.4f} ± {standard_error(result.log_losses):.4f}"
+        shown.add_row(name, error, loss, f"{result.seconds:.2f}")
+    answers.print(shown)
+    answers.print(f"Best by log-loss: [bold]{ranked[0].name}[/]. ± is one standard error over the folds.")
+
+
+def _print_path(record):
+    """Losses without the minus that scikit-learn gives them."""
+    frame = record.to_frame().drop(columns=list(DETAILS), errors="ignore")
+    chosen = frame.pop("chosen") if "chosen" in frame else [False] * len(frame)
+    if getattr(record, "score_name", "").startswith("neg_"):
+        score = record.score_name.removeprefix("neg_")
+        losses = {name: f"{name.removesuffix('score')}{score}" for name in frame if name.endswith("_score")}
+        frame = frame.assign(**{name: -frame[name] for name in losses}).rename(columns=losses)
+    shown = Table(title=f"{len(frame)} temperatures" + (", hot to cold; -> is the chosen one" if any(chosen) else ""))
+    for name in ["", *frame.columns]:
+        shown.add_column(name.replace("_", " "), justify="right")
+    for cells, is_chosen in zip(frame.itertuples(index=False), chosen, strict=True):
+        mark, style = ("->", "bold") if is_chosen else ("", None)
+        shown.add_row(mark, *[f"{cell:.4g}" for cell in cells], style=style)
+    answers.print(shown)

@@ -1,0 +1,187 @@
+"""Which classifier suits a table: ours and their usual peers, cross-validated on the same folds.
+
+A further estimator of ours is one line in CANDIDATES.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import Pipeline
+from threadpoolctl import threadpool_limits
+
+from annealed.estimators import MELDA, DistanceADA, InnerProductADA, PottsDA
+from annealed.optional import require
+from annealed.selection import stratified_splits
+from annealed.tables import InputError, LabelledTable, TableModel, make_vectorizer, nearest
+
+MANY_CELLS = 2_000_000  # below which threads only get into each other's way
+RECORDED = ("annealed", "scikit-learn", "numpy", "scipy")  # packages whose versions a model keeps
+SMALLEST_PROBABILITY = 1e-15  # a class given none costs 35 nats, not infinitely many
+
+
+OURS: dict[str, Callable[[], Any]] = {
+    "inner-product": InnerProductADA,
+    "distance": DistanceADA,
+    "melda": MELDA,
+    "potts": PottsDA,
+}
+PEERS: dict[str, Callable[[], Any]] = {
+    "logistic-regression": lambda: LogisticRegression(max_iter=1000),
+    "lda": lambda: LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"),
+    "nearest-neighbours": KNeighborsClassifier,
+    "random-forest": lambda: RandomForestClassifier(random_state=0),
+    "gradient-boosting": lambda: HistGradientBoostingClassifier(random_state=0),
+    "class-shares": DummyClassifier,
+}
+CANDIDATES = {**OURS, **PEERS}
+
+
+@dataclass(frozen=True)
+class Result:
+    """One candidate on every fold: shares of wrong rows, log-losses, seconds of fitting; `failure` says why none."""
+
+    name: str
+    errors: np.ndarray
+    log_losses: np.ndarray
+    seconds: float
+    failure: str = ""
+
+    @property
+    def is_ours(self) -> bool:
+        return self.name in OURS
+
+    @property
+    def log_loss(self) -> float:
+        return float(self.log_losses.mean()) if not self.failure else np.inf
+
+    def as_dict(self) -> dict[str, Any]:
+        scores = {"error": self.errors, "log_loss": self.log_losses}
+        columns = {name: None if self.failure else float(values.mean()) for name, values in scores.items()}
+        columns |= {f"{name}_standard_error": None if self.failure else standard_error(v) for name, v in scores.items()}
+        return {
+            "model": self.name,
+            "is_ours": self.is_ours,
+            **columns,
+            "seconds": self.seconds,
+            "failure": self.failure,
+        }
+
+
+class Follower(Protocol):
+    """Sees every fit of a comparison."""
+
+    def begin(self, name: str, fold: int) -> None: ...
+
+    def end(self) -> None: ...
+
+    def callbacks(self) -> tuple: ...
+
+
+def standard_error(values: np.ndarray) -> float:
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+
+
+def make_candidate(name: str):
+    if name not in CANDIDATES:
+        raise InputError(f"There is no model {name!r}. {nearest(name, list(CANDIDATES))}")
+    return CANDIDATES[name]()
+
+
+def fit_table(table: LabelledTable, name: str, callbacks=()) -> TableModel:
+    """One of the candidates on a whole table."""
+    pipeline = _pipeline(table, name, callbacks)
+    rows = table.conformed()
+    began = perf_counter()
+    pipeline.fit(rows, table.labels)
+    if hasattr(pipeline[-1], "set_callbacks"):
+        pipeline[-1].set_callbacks()  # a fitted model keeps no callback
+    facts = {
+        "rows": len(rows),
+        "class_counts": {str(label): int((table.labels == label).sum()) for label in table.classes},
+        "left_out": table.columns.left_out,
+        "seconds": perf_counter() - began,
+        "fingerprint": fingerprint(rows, table.labels),
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in RECORDED}},
+    }
+    return TableModel(pipeline, table.columns, table.target, name, facts)
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # of a checkout that is not installed
+        return "unknown"
+
+
+def fingerprint(rows, labels) -> str:
+    """Tells whether rows are the very ones that a model was fitted on."""
+    hashes = require("pandas", extra="cli").util.hash_pandas_object(rows, index=False).to_numpy()
+    return hashlib.sha256(hashes.tobytes() + "\n".join(map(str, labels)).encode()).hexdigest()
+
+
+def table_splits(labels, n_folds):
+    """The folds of a comparison: stratified, shuffled in the same way every time."""
+    classes, codes = np.unique(labels, return_inverse=True)
+    with warnings.catch_warnings():  # rare classes are met by keeping their rows for training
+        warnings.simplefilter("ignore")
+        splits = stratified_splits(n_folds, codes, classes, 0)
+    if not splits:
+        raise InputError("Every class has a single row, so nothing can be held out to compare on.")
+    return splits
+
+
+def compare(table: LabelledTable, n_folds: int = 5, follower: Follower | None = None) -> Iterator[Result]:
+    """A result for each candidate, as it is there."""
+    rows, splits = table.conformed(), table_splits(table.labels, n_folds)
+    for name in CANDIDATES:
+        began = perf_counter()
+        scores = []
+        try:
+            for fold, (train, test) in enumerate(splits):
+                scores.append(_score_fold(table, rows, name, train, test, fold, follower))
+        except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
+            nothing = np.array([])
+            yield Result(name, nothing, nothing, perf_counter() - began, str(error).splitlines()[0])
+            continue
+        errors, losses, seconds = (np.array(column) for column in zip(*scores, strict=True))
+        yield Result(name, errors, losses, float(seconds.sum()))
+
+
+def _score_fold(table, rows, name, train, test, fold, follower):
+    """Error, log-loss and seconds of one fit."""
+    if follower is not None:
+        follower.begin(name, fold)
+    pipeline = _pipeline(table, name, follower.callbacks() if follower is not None else ())
+    began = perf_counter()
+    n_threads = 1 if rows.size < MANY_CELLS else None
+    with warnings.catch_warnings(), threadpool_limits(n_threads):
+        warnings.simplefilter("ignore")
+        pipeline.fit(rows.iloc[train], table.labels[train])
+        seconds = perf_counter() - began
+        posterior = pipeline.predict_proba(rows.iloc[test])
+    if follower is not None:
+        follower.end()
+    truth = np.searchsorted(pipeline.classes_, table.labels[test])
+    given = np.maximum(posterior[np.arange(len(test)), truth], SMALLEST_PROBABILITY)
+    return np.mean(posterior.argmax(axis=1) != truth), -np.log(given).mean(), seconds
+
+
+def _pipeline(table, name, callbacks):
+    estimator = make_candidate(name)
+    if callbacks and name in OURS and hasattr(estimator, "set_callbacks"):
+        estimator.set_callbacks(*callbacks)
+    return Pipeline([("table", make_vectorizer(table.columns)), ("model", estimator)])

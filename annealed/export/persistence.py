@@ -1,0 +1,75 @@
+"""Models as .skops files: arrays and plain settings, never a pickle.
+
+A file names the types it wants built; only those of TRUSTED, and the ones that skops itself knows to be harmless, are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from annealed.export.base import write_then_rename
+from annealed.optional import require
+from annealed.tables import InputError, TableColumns, TableModel
+
+FORMAT = "annealed table model, 1"
+TRUSTED = [
+    "annealed.estimators.base.AnnealedClassifier",
+    "annealed.estimators.distance_ada.DistanceADA",
+    "annealed.estimators.inner_product_ada.InnerProductADA",
+    "annealed.estimators.melda.MELDA",
+    "annealed.estimators.potts_da.PottsDA",
+    "annealed.objectives.inner_product.InnerProduct",
+    "annealed.objectives.linear.LinearForm",
+    "annealed.path.AnnealingPath",
+    "annealed.prototypes.columns.Columns",
+    "annealed.prototypes.record.PrototypePath",
+    "annealed.prototypes.refinement.Spoken",
+    "numpy.dtype",
+]
+
+
+def save_model(model: TableModel, path: Path) -> None:
+    """Write a model, whole or not at all."""
+    skops = require("skops.io", extra="cli")
+    content = {
+        "format": FORMAT,
+        "pipeline": model.pipeline,
+        "columns": asdict(model.columns),
+        "target": model.target,
+        "name": model.name,
+        "facts": model.facts,
+    }
+    write_then_rename(path, skops.dumps(content))
+
+
+def load_model(path: Path) -> TableModel:
+    """Read a model that `save_model` wrote; anything else is refused."""
+    if not path.is_file():
+        raise InputError(f"There is no model file '{path}'.")
+    content = _loaded(path)
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise InputError(f"'{path}' is no model that `annealed fit` of this version wrote.")
+    try:
+        columns = TableColumns(**content["columns"])
+        return TableModel(content["pipeline"], columns, content["target"], content["name"], content["facts"])
+    except (KeyError, TypeError) as error:
+        raise InputError(f"'{path}' is damaged: fit the model again.") from error
+
+
+def _loaded(path):
+    skops = require("skops.io", extra="cli")
+    data = path.read_bytes()
+    try:
+        foreign = [name for name in skops.get_untrusted_types(data=data) if name not in TRUSTED]
+    except Exception as error:  # whatever a strange file does to the reader, it is no model of ours
+        raise InputError(f"'{path}' is not a model file, or it is damaged: fit the model again.") from error
+    if foreign:
+        raise InputError(
+            f"'{path}' was not written by annealed, or it was tampered with: it asks for {foreign[0]}, "
+            "which is not loaded."
+        )
+    try:
+        return skops.loads(data, trusted=TRUSTED)
+    except Exception as error:
+        raise InputError(f"'{path}' is damaged: fit the model again.") from error

@@ -1,0 +1,76 @@
+"""What a report shows, as arrays: computed in one place, drawn in another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Rows in two directions, and what the model says at places between them.
+
+    points : (n_rows, 2)
+    axes : places along each direction, two vectors
+    regions : class predicted at each place, (n_temperatures, len(axes[1]), len(axes[0]))
+    certainty : its posterior, of the same shape
+    """
+
+    points: np.ndarray
+    axes: tuple[np.ndarray, np.ndarray]
+    regions: np.ndarray
+    certainty: np.ndarray
+
+
+@dataclass(frozen=True)
+class OneTemperature:
+    """Stands for the path of a model that speaks at a single temperature."""
+
+    temperatures: np.ndarray
+    best_index: int = 0
+
+
+@dataclass(frozen=True)
+class Prototypes:
+    """Places that a model compares rows with: in standard deviations of the features, and whom they speak for."""
+
+    places: np.ndarray
+    labels: np.ndarray
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """The numbers of a report.
+
+    shown : positions on the path of the temperatures that the slider visits
+    posterior : of every row at those, (n_shown, n_rows, n_classes)
+    is_held_out : whether each row was judged by a fit that did not see it
+    strength : of each feature for each class, (n_classes, n_features), in standard deviations; None if not linear
+    prototypes : None where the model has none
+    """
+
+    path: Any
+    shown: np.ndarray
+    classes: list[str]
+    labels: np.ndarray
+    posterior: np.ndarray
+    is_held_out: bool
+    plane: Plane
+    feature_names: list[str]
+    strength: np.ndarray | None
+    prototypes: Prototypes | None
+
+    @property
+    def temperatures(self) -> np.ndarray:
+        return self.path.temperatures[self.shown]
+
+    @property
+    def chosen(self) -> int:
+        """Position among the shown temperatures of the one that validation chose."""
+        return int(np.flatnonzero(self.shown == self.path.best_index)[0])
+
+    @property
+    def predicted(self) -> np.ndarray:
+        return self.posterior.argmax(axis=2)

@@ -1,0 +1,105 @@
+"""The model card: data, settings, versions, and scores with their intervals, as rows of text."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from scipy.stats import norm
+
+from annealed.export.report.base import ReportData
+from annealed.tables import TableModel
+
+QUANTILE = float(norm.ppf(0.975))
+LEAST = 1e-15  # probability, so that a certain mistake costs a finite loss
+MOST_LISTED = 12
+
+
+def live_numbers(data: ReportData) -> list[dict[str, str]]:
+    """What stands beside the slider at each temperature."""
+    return [
+        {
+            "temperature": f"{temperature:.3g}",
+            "note": "chosen by validation" if place == data.chosen and len(data.shown) > 1 else "",
+            **_scores(data, place),
+        }
+        for place, temperature in enumerate(data.temperatures)
+    ]
+
+
+def card(model: TableModel, data: ReportData) -> dict[str, list[tuple[str, str]]]:
+    """Sections of (what, text), the texts as they are."""
+    facts, columns = model.facts, model.columns
+    judged = (
+        "each by a fit that did not see it (the temperature was chosen with all rows)"
+        if data.is_held_out
+        else "all by the model"
+    )
+    counts = list(facts.get("class_counts", {}).items())
+    more = f" and {len(counts) - MOST_LISTED} more" if len(counts) > MOST_LISTED else ""
+    left_out = "; ".join(f"{name}: {reason}" for name, reason in columns.left_out.items())
+    return {
+        "Data": [
+            ("target", model.target),
+            ("fitted on", f"{facts.get('rows')} rows"),
+            (
+                "columns",
+                f"{len(columns.numbers)} numbers, {len(columns.categories)} categories, {len(columns.dates)} dates",
+            ),
+            ("features", f"{len(data.feature_names)} after coding"),
+            ("classes", ", ".join(f"{name} ({count})" for name, count in counts[:MOST_LISTED]) + more),
+            ("left out", left_out or "none"),
+        ],
+        "Scores at the chosen temperature": [
+            ("error", _error_interval(data)),
+            ("log-loss", _loss_interval(data)),
+            ("judged", f"{len(data.labels)} rows, {judged}"),
+        ],
+        "Model": [
+            ("estimator", f"{type(model.pipeline[-1]).__name__} ({model.name})"),
+            ("temperature", f"{model.classifier.temperature_:.4g}, {len(model.path)} visited"),
+            ("posterior scale", f"{model.classifier.posterior_scale_:.3g}"),
+            *_settings(model.pipeline[-1]),
+        ],
+        "Made with": [
+            *((name, version) for name, version in facts.get("versions", {}).items()),
+            ("this report", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")),
+        ],
+    }
+
+
+def _settings(estimator) -> list[tuple[str, str]]:
+    plain: dict[str, Any] = {
+        name: value for name, value in estimator.get_params(deep=False).items() if value is not None
+    }
+    return [(name, str(value)) for name, value in plain.items()]
+
+
+def _losses(data, place):
+    given = data.posterior[place, np.arange(len(data.labels)), data.labels]
+    return -np.log(np.maximum(given, LEAST))
+
+
+def _scores(data, place):
+    return {
+        "error": f"{np.mean(data.predicted[place] != data.labels):.2%}",
+        "loss": f"{_losses(data, place).mean():.4f}",
+        "certainty": f"{data.posterior[place].max(axis=1).mean():.1%}",
+    }
+
+
+def _error_interval(data) -> str:
+    """Wilson's interval, which does not leave [0, 1] and is honest about zero mistakes."""
+    n_rows = len(data.labels)
+    error = float(np.mean(data.predicted[data.chosen] != data.labels))
+    shrink = 1 + QUANTILE**2 / n_rows
+    centre = (error + QUANTILE**2 / (2 * n_rows)) / shrink
+    half = QUANTILE / shrink * np.sqrt(error * (1 - error) / n_rows + QUANTILE**2 / (4 * n_rows**2))
+    return f"{error:.2%} (95 % interval {max(centre - half, 0):.2%} to {centre + half:.2%})"
+
+
+def _loss_interval(data) -> str:
+    losses = _losses(data, data.chosen)
+    half = QUANTILE * losses.std() / np.sqrt(len(losses))
+    return f"{losses.mean():.4f} (95 % interval {max(losses.mean() - half, 0):.4f} to {losses.mean() + half:.4f})"

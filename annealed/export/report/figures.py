@@ -1,0 +1,308 @@
+"""The pictures of a report, made with plotly: one frame a temperature, named by its position on the slider.
+
+Everything that comes from the data is escaped: plotly reads a little HTML in labels.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from annealed.displays.projection import CLASS_COLOURS
+from annealed.export.report.base import ReportData
+from annealed.optional import require
+
+VALIDATION, TRAIN, CHOSEN = "#0072B2", "#E69F00", "#D55E00"  # of Okabe and Ito, as in the displays
+GRID = "rgba(128,128,128,0.25)"
+MOST_WRITTEN = 12  # classes of a confusion matrix whose cells hold numbers
+N_BINS = 10
+N_FEATURES = 10
+MOST_DRAWN = 2_000  # rows in the plane
+LONGEST = 18  # characters of a name beside an axis
+SIGNIFICANT = 4  # digits that a picture needs
+
+
+def figures(data: ReportData) -> dict[str, Any]:
+    """Every figure of the report by its name."""
+    made = {"path": _path(data)} if len(data.shown) > 1 else {}
+    made |= {
+        "confusion": _confusion(data),
+        "reliability": _reliability(data),
+        "plane": _plane(data),
+    }
+    if data.strength is not None:
+        made["features"] = _features(data)
+    if data.prototypes is not None:
+        made["prototypes"] = _prototypes(data)
+    return made
+
+
+def _figure(traces, frames=(), **layout):
+    objects = require("plotly.graph_objects", extra="cli")
+    axis = {"gridcolor": GRID, "zeroline": False, "automargin": True}
+    return objects.Figure(
+        data=traces,
+        frames=[objects.Frame(data=own, name=str(place), traces=moved) for place, (own, moved) in enumerate(frames)],
+        layout={
+            "template": "none",
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "margin": {"l": 10, "r": 20, "t": 10, "b": 10},
+            "font": {"family": "system-ui, sans-serif", "size": 13},
+            "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+            **layout,
+            "xaxis": axis | layout.get("xaxis", {}),
+            "yaxis": axis | layout.get("yaxis", {}),
+        },
+    )
+
+
+def _path(data):
+    objects = require("plotly.graph_objects", extra="cli")
+    path = data.path
+    sign = -1 if path.score_name.startswith("neg_") else 1
+    traces, curve = [], sign * path.train_score
+    if path.validation_score is not None:
+        mean, spread = sign * path.validation_score.mean(axis=1), path.validation_score.std(axis=1)
+        traces += _band(objects, path.temperatures, mean, spread)
+        curve = mean
+    train = {"color": TRAIN, "dash": "dash"}
+    traces.append(
+        objects.Scatter(x=path.temperatures, y=sign * path.train_score, mode="lines", name="train", line=train)
+    )
+    chosen, place = path.temperatures[path.best_index], len(traces)
+    marker = {"color": CHOSEN, "size": 13, "line": {"color": "white", "width": 2}}
+    here = {"mode": "markers", "name": "temperature shown", "marker": marker}
+    traces.append(objects.Scatter(x=[chosen], y=[curve[path.best_index]], **here))
+    step = max(1, int(np.log10(path.temperatures[0] / path.temperatures[-1]) // 5))  # decades between ticks
+    frames = [([objects.Scatter(x=[path.temperatures[own]], y=[curve[own]])], [place]) for own in data.shown]
+    return _figure(
+        traces,
+        frames,
+        xaxis={
+            "type": "log",
+            "autorange": "reversed",
+            "title": "temperature (cooling to the right)",
+            "dtick": step,
+            "exponentformat": "power",
+        },
+        yaxis={"title": path.score_name.removeprefix("neg_").replace("_", " ")},
+        shapes=[
+            {"type": "line", "x0": chosen, "x1": chosen, "yref": "paper", "y0": 0, "y1": 1, "line": {"color": CHOSEN}}
+        ],
+    )
+
+
+def _band(objects, temperatures, mean, spread):
+    around = np.concatenate([temperatures, temperatures[::-1]])
+    edge = np.concatenate([mean + spread, (mean - spread)[::-1]])
+    quiet = {"hoverinfo": "skip", "showlegend": False, "line": {"width": 0}, "mode": "lines"}
+    return [
+        objects.Scatter(x=around, y=edge, fill="toself", fillcolor="rgba(0,114,178,0.2)", **quiet),
+        objects.Scatter(
+            x=temperatures,
+            y=mean,
+            mode="lines",
+            name="validation, spread of folds",
+            line={"color": VALIDATION, "width": 3},
+        ),
+    ]
+
+
+def _confusion(data):
+    objects = require("plotly.graph_objects", extra="cli")
+    names = _names(data.classes)
+    n_classes = len(names)
+    hover = "true: %{customdata[0]}<br>predicted: %{customdata[1]}<br>%{text} rows, %{z:.1%} of the true class"
+    pairs = [[(true, predicted) for predicted in names] for true in names]
+
+    def matrix(predicted):
+        counts = np.zeros((n_classes, n_classes), dtype=int)
+        np.add.at(counts, (data.labels, predicted), 1)
+        share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        return objects.Heatmap(z=_rounded(share), text=counts)
+
+    first = matrix(data.predicted[data.chosen]).update(
+        customdata=pairs,
+        zmin=0,
+        zmax=1,
+        colorscale=[[0, "#E8F1F8"], [1, VALIDATION]],
+        showscale=False,
+        hovertemplate=f"{hover}<extra></extra>",
+        texttemplate="%{text}" if n_classes <= MOST_WRITTEN else None,
+        xgap=2,
+        ygap=2,
+    )
+    frames = [([matrix(own)], [0]) for own in data.predicted]
+    return _figure(
+        [first],
+        frames,
+        xaxis={"title": "predicted", "autotickangles": [0, 90], **_ticks(data.classes)},
+        yaxis={"title": "true", "autorange": "reversed", **_ticks(data.classes)},
+    )
+
+
+def _reliability(data):
+    objects = require("plotly.graph_objects", extra="cli")
+
+    def curve(posterior, predicted):
+        certainty = posterior.max(axis=1)
+        bins = np.minimum((certainty * N_BINS).astype(int), N_BINS - 1)
+        counts = np.bincount(bins, minlength=N_BINS)
+        kept = counts > 0
+        said = np.bincount(bins, certainty, N_BINS)[kept] / counts[kept]
+        true = np.bincount(bins, predicted == data.labels, N_BINS)[kept] / counts[kept]
+        size = 8 + 22 * np.sqrt(counts[kept] / counts.sum())
+        return objects.Scatter(x=_rounded(said), y=_rounded(true), customdata=counts[kept], marker={"size": size})
+
+    first = curve(data.posterior[data.chosen], data.predicted[data.chosen]).update(
+        mode="lines+markers",
+        name="rows by certainty",
+        cliponaxis=False,
+        marker_color=VALIDATION,
+        line={"color": VALIDATION},
+        hovertemplate="said: %{x:.1%}<br>right: %{y:.1%}<br>%{customdata} rows<extra></extra>",
+    )
+    ideal = objects.Scatter(x=[0, 1], y=[0, 1], mode="lines", name="as it says", line={"color": "gray", "dash": "dot"})
+    frames = [([curve(*own)], [1]) for own in zip(data.posterior, data.predicted, strict=True)]
+    share = {"range": [0, 1], "tickformat": ".0%"}
+    return _figure(
+        [ideal, first],
+        frames,
+        xaxis={"title": "certainty of the prediction", **share},
+        yaxis={"title": "share that is right", **share},
+    )
+
+
+def _plane(data):
+    objects = require("plotly.graph_objects", extra="cli")
+    plane, names = data.plane, _names(data.classes)
+    n_classes = len(names)
+    shade = np.round(plane.regions + np.clip(plane.certainty, 0, 0.99), 2)
+    drawn = np.random.RandomState(0).permutation(len(data.labels))[:MOST_DRAWN]
+    points, labels = _rounded(plane.points[drawn]), data.labels[drawn]
+    wrong = [points[own[drawn] != labels] for own in data.predicted]
+    regions = objects.Heatmap(
+        x=_rounded(plane.axes[0]),
+        y=_rounded(plane.axes[1]),
+        z=shade[data.chosen],
+        zmin=0,
+        zmax=n_classes,
+        colorscale=_class_scale(n_classes),
+        showscale=False,
+        hoverinfo="skip",
+    )
+    rows = [
+        objects.Scatter(
+            x=points[labels == code, 0],
+            y=points[labels == code, 1],
+            mode="markers",
+            name=names[code],
+            marker={"color": _colour(code), "size": 7, "line": {"color": "white", "width": 0.7}},
+            hovertemplate="%{fullData.name}<extra></extra>",
+        )
+        for code in range(n_classes)
+    ]
+    mark = {"symbol": "circle-open", "size": 11, "opacity": 0.7, "color": "#000000", "line": {"width": 1.5}}
+    errors = objects.Scatter(mode="markers", name="predicted wrongly", marker=mark, hoverinfo="skip")
+    frames = [
+        ([objects.Heatmap(z=own), objects.Scatter(x=off[:, 0], y=off[:, 1])], [0, n_classes + 1])
+        for own, off in zip(shade, wrong, strict=True)
+    ]
+    off = wrong[data.chosen]
+    errors.update(x=off[:, 0], y=off[:, 1])
+    hidden = {"showticklabels": False, "showgrid": False}
+    return _figure(
+        [regions, *rows, errors],
+        frames,
+        xaxis={"title": "first direction", **hidden},
+        yaxis={"title": "second direction", **hidden},
+    )
+
+
+def _features(data):
+    """One trace a class, of which the page shows one."""
+    objects = require("plotly.graph_objects", extra="cli")
+    bars = []
+    for code, strength in enumerate(data.strength):
+        order = np.argsort(-np.abs(strength))[:N_FEATURES][::-1]
+        names = [data.feature_names[own] for own in order]
+        bars.append(
+            objects.Bar(
+                x=_rounded(strength[order]),
+                y=[f"{place}" for place in range(len(order))],
+                text=[_short(name) for name in names],
+                customdata=_names(names),
+                orientation="h",
+                marker={"color": [VALIDATION if own > 0 else CHOSEN for own in strength[order]]},
+                visible=code == 0,
+                textposition="none",
+                hovertemplate="%{customdata}: %{x:+.3f}<extra></extra>",
+            )
+        )
+    ticks = {"type": "category", "tickmode": "array", "tickvals": bars[0].y, "ticktext": bars[0].text}
+    return _figure(bars, showlegend=False, xaxis={"title": "effect on the logit"}, yaxis=ticks)
+
+
+def _prototypes(data):
+    """The features in which prototypes differ most, as shades; whom each speaks for, as its name."""
+    objects = require("plotly.graph_objects", extra="cli")
+    places, labels = data.prototypes.places, data.prototypes.labels
+    features = np.argsort(-places.std(axis=0), kind="stable")[:N_FEATURES]
+    order = np.lexsort([-labels.max(axis=1), labels.argmax(axis=1)])
+    whose = [f"{data.classes[labels[own].argmax()]}, {labels[own].max():.0%}" for own in order]
+    widest = float(np.abs(places[:, features]).max()) or 1.0
+    names = [data.feature_names[own] for own in features]
+    shades = objects.Heatmap(
+        z=_rounded(places[np.ix_(order, features)]),
+        customdata=[[_names([own, name]) for name in names] for own in whose],
+        zmin=-widest,
+        zmax=widest,
+        colorscale=[[0, CHOSEN], [0.5, "#F4F6F8"], [1, VALIDATION]],
+        showscale=False,
+        xgap=1,
+        ygap=1,
+        hovertemplate="%{customdata[0]}<br>%{customdata[1]}: %{z:+.2f} standard deviations<extra></extra>",
+    )
+    return _figure(
+        [shades],
+        xaxis={"tickangle": 90, **_ticks(names)},
+        yaxis={"autorange": "reversed", **_ticks(whose)},
+    )
+
+
+def _names(texts):
+    """Texts of the data as plotly shall show them: as they are."""
+    return [escape(str(own), quote=False) for own in texts]
+
+
+def _short(text):
+    text = str(text)
+    return escape(text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…", quote=False)
+
+
+def _ticks(classes):
+    places = list(range(len(classes)))
+    return {"tickmode": "array", "tickvals": places, "ticktext": [_short(name) for name in classes], "showgrid": False}
+
+
+def _rounded(values):
+    """Floats of few digits: a report is read by eyes, and sent by mail."""
+    values = np.asarray(values, dtype=float)
+    return np.round(values, SIGNIFICANT)
+
+
+def _colour(code):
+    return CLASS_COLOURS[code % len(CLASS_COLOURS)]
+
+
+def _class_scale(n_classes):
+    """From pale to the full colour of each class in turn: the part after the point of a value is the certainty."""
+    scale = []
+    for code in range(n_classes):
+        red, green, blue = (int(_colour(code)[own : own + 2], 16) for own in (1, 3, 5))
+        scale.append([code / n_classes, f"rgba({red},{green},{blue},0.0)"])
+        scale.append([(code + 1) / n_classes, f"rgba({red},{green},{blue},0.55)"])
+    return scale

@@ -1,0 +1,84 @@
+"""A progress bar for the terminal: the model and fold at work, the temperature, its validation score, the time left."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from annealed.optional import require
+
+SHORTEST_COOLING = 4.0  # of log temperature, before the adaptive schedule may stop
+PAST_BEST = 1.8  # of log temperature, which it cools on past the best
+
+
+class CoolingBar:
+    """Follows fits as a scikit-learn callback, and a comparison from fit to fit.
+
+    Parameters
+    ----------
+    console : rich Console
+    n_fits : int
+        How many fits the job consists of.
+    """
+
+    def __init__(self, console, n_fits=1):
+        progress = require("rich.progress", extra="cli")
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(bar_width=24),
+            progress.TimeRemainingColumn(compact=True),
+            progress.TextColumn("[dim]{task.fields[state]}"),
+            console=console,
+            transient=True,
+        )
+        self._task = self._bar.add_task("", total=float(n_fits), state="")
+        self._n_done = 0
+
+    def __enter__(self):
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error):
+        self._bar.stop()
+
+    # -- from fit to fit -----------------------------------------------------------------------------------
+
+    def begin(self, name, fold=None):
+        label = name if fold is None else f"{name}, fold {fold + 1}"
+        self._bar.update(self._task, description=label, state="")
+
+    def end(self):
+        self._n_done += 1
+        self._bar.update(self._task, completed=self._n_done)
+
+    def callbacks(self):
+        return (self,)
+
+    # -- scikit-learn's callback -----------------------------------------------------------------------------
+
+    def setup(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context):
+        pass
+
+    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+        if context.task_name != "temperature" or fitted_estimator is None:
+            return
+        path = fitted_estimator.path_
+        state = f"temperature {path.temperatures[-1]:.3g}"
+        if path.validation_score is not None:
+            name = path.score_name.removeprefix("neg_").replace("_", " ")
+            sign = -1 if path.score_name.startswith("neg_") else 1
+            state += f", validation {name} {sign * path.validation_score[-1].mean():.4f}"
+        share = cooled_share(path.temperatures, path.best_index)
+        self._bar.update(self._task, completed=self._n_done + share, state=state)
+
+
+def cooled_share(temperatures, best_index) -> float:
+    """How much of the cooling is done: the adaptive schedule goes on for a while past the best temperature so far."""
+    cooled = np.log(temperatures[0] / np.asarray(temperatures))
+    expected = max(SHORTEST_COOLING, cooled[best_index] + PAST_BEST)
+    return float(min(cooled[-1] / expected, 0.99))

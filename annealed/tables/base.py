@@ -1,0 +1,153 @@
+"""What the columns of a table are, and how a table is brought to the form that a model was fitted on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+import numpy as np
+
+from annealed.optional import require
+
+MISSING = "missing"  # the category of a missing cell
+SHOWN_NAMES = 12
+MOST_IDENTIFIERS = 20  # a text column with more values than this, all different, names rows and tells nothing of others
+MOST_CLASSES = 200  # of a numeric target; beyond them it is a quantity
+SECONDS_OF_A_DAY = 86_400.0
+ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
+
+
+class InputError(ValueError):
+    """Something the user gave cannot be used; the text is one sentence for them."""
+
+
+@dataclass(frozen=True)
+class TableColumns:
+    """Columns by kind; `left_out` are those with nothing to learn from, each with the reason."""
+
+    numbers: list[str]
+    dates: list[str]
+    categories: list[str]
+    left_out: dict[str, str]
+
+    @classmethod
+    def of(cls, frame) -> TableColumns:
+        kinds: dict[str, list[str]] = {"number": [], "date": [], "category": []}
+        left_out = {}
+        for name in frame.columns:
+            reason = _reason_to_leave_out(frame[name])
+            if reason:
+                left_out[name] = reason
+            else:
+                kinds[_kind(frame[name])].append(name)
+        if not any(kinds.values()):
+            raise InputError(f"The table has no column to learn from besides the target. Got {_listed(left_out)}.")
+        return cls(kinds["number"], kinds["date"], kinds["category"], left_out)
+
+    @property
+    def used(self) -> list[str]:
+        return [*self.numbers, *self.dates, *self.categories]
+
+    def conform(self, frame):
+        """The used columns as floats and texts; an error that names what is missing or is no number."""
+        check_columns(self.used, frame)
+        columns = {name: _as_numbers(frame[name]) for name in self.numbers}
+        columns |= {name: _as_days(frame[name]) for name in self.dates}
+        columns |= {name: _as_texts(frame[name]) for name in self.categories}
+        return require("pandas", extra="cli").DataFrame(columns, index=frame.index)
+
+
+def check_columns(wanted, frame):
+    """Refuse a table that lacks a column, with the nearest names it has."""
+    present = [str(name) for name in frame.columns]
+    lacking = [name for name in wanted if name not in present]
+    if not lacking:
+        return
+    if len(lacking) == 1:
+        raise InputError(f"The table has no column {lacking[0]!r}. {nearest(lacking[0], present)}")
+    raise InputError(f"The table lacks {len(lacking)} columns: {_listed(lacking)}. It has: {_listed(present)}.")
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """A sentence with the names most like `name`, or all of them where none is."""
+    lower = {own.lower(): own for own in reversed(known)}
+    close = [lower[own] for own in get_close_matches(name.lower(), lower, n=3, cutoff=0.5)]
+    return f"Nearest: {_listed(close)}." if close else f"It has: {_listed(known)}."
+
+
+def labels_of(column) -> np.ndarray:
+    """Labels of a target: whole numbers as they are, all else as text; missing cells and quantities are refused."""
+    missing = column.isna()
+    if missing.any():
+        raise InputError(
+            f"The target {column.name!r} is missing in {int(missing.sum())} of {len(column)} rows, first in row "
+            f"{int(np.argmax(missing)) + 1}: fill these cells or delete their rows."
+        )
+    types = require("pandas", extra="cli").api.types
+    if types.is_bool_dtype(column) or not types.is_numeric_dtype(column):
+        return np.array([str(label) for label in column], dtype=str)
+    numbers = column.to_numpy()
+    n_classes = len(np.unique(numbers))
+    if n_classes > min(MOST_CLASSES, len(numbers) // 2) or not np.all(numbers == np.round(numbers)):
+        raise InputError(
+            f"The target {str(column.name)!r} is a quantity, with {n_classes} different numbers in {len(numbers)} "
+            "rows; annealed tells classes apart."
+        )
+    return numbers.astype(np.int64)
+
+
+def _listed(names) -> str:
+    names = [repr(str(name)) for name in names]
+    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
+    return ", ".join(names[:SHOWN_NAMES]) + more
+
+
+def _kind(column):
+    types = require("pandas", extra="cli").api.types
+    if types.is_datetime64_any_dtype(column) or _holds_iso_dates(column, types):
+        return "date"
+    return "number" if types.is_numeric_dtype(column) and not types.is_bool_dtype(column) else "category"
+
+
+def _holds_iso_dates(column, types):
+    if types.is_numeric_dtype(column):
+        return False
+    cells = column.dropna()
+    return len(cells) > 0 and all(ISO_DATE.fullmatch(str(cell)) for cell in cells)
+
+
+def _reason_to_leave_out(column):
+    count, n_values = column.notna().sum(), column.nunique()
+    if not count:
+        return "every cell is missing"
+    if n_values == 1 and count == len(column):
+        return "every cell is the same"
+    if _kind(column) == "category" and n_values == count > MOST_IDENTIFIERS:
+        return "every text is different"
+    return None
+
+
+def _as_numbers(column):
+    pandas = require("pandas", extra="cli")
+    numbers = pandas.to_numeric(column, errors="coerce").astype(float)
+    wrong = numbers.isna() & column.notna()
+    if wrong.any():
+        raise InputError(
+            f"Column {column.name!r} must hold numbers, as it did when the model was fitted. "
+            f"Got {column[wrong].iloc[0]!r} in row {int(np.argmax(wrong)) + 1}."
+        )
+    return numbers.where(np.isfinite(numbers))
+
+
+def _as_days(column):
+    pandas = require("pandas", extra="cli")
+    try:
+        dates = pandas.to_datetime(column, utc=True, format="ISO8601")
+    except (ValueError, TypeError) as error:
+        raise InputError(f"Column {column.name!r} must hold dates. {str(error).splitlines()[0]}") from error
+    return (dates - pandas.Timestamp(0, tz="UTC")).dt.total_seconds() / SECONDS_OF_A_DAY
+
+
+def _as_texts(column):
+    return column.astype(object).where(column.notna(), MISSING).map(str).astype(object)

@@ -1,0 +1,70 @@
+"""A model fitted on a table: the pipeline, and the columns by which it knows a table again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from annealed.optional import require
+from annealed.tables.base import InputError, TableColumns, labels_of
+
+
+@dataclass(frozen=True)
+class TableModel:
+    """What `annealed fit` writes and the other commands read.
+
+    name : of the estimator, as `--model` takes it
+    facts : what the model card tells of the data it was fitted on
+    """
+
+    pipeline: Any
+    columns: TableColumns
+    target: str
+    name: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def classes(self) -> np.ndarray:
+        return self.pipeline.classes_
+
+    @property
+    def classifier(self):
+        """The last step, or the one that works inside it."""
+        last = self.pipeline[-1]
+        return getattr(last, "classifier_", last)
+
+    @property
+    def path(self):
+        """What was seen while cooling."""
+        if not hasattr(self.classifier, "path_"):
+            raise InputError(f"This needs a model with an annealing path, which {self.name!r} has not.")
+        return self.classifier.path_
+
+    @property
+    def feature_names(self) -> list[str]:
+        return [str(name) for name in self.pipeline[0].get_feature_names_out()]
+
+    def predict(self, frame):
+        """A DataFrame with a prediction and a probability for each class."""
+        rows = self.columns.conform(frame)
+        posterior = self.pipeline.predict_proba(rows)
+        best = self.classes[np.argmax(posterior, axis=1)]
+        columns = {f"probability of {label}": posterior[:, place] for place, label in enumerate(self.classes)}
+        pandas = require("pandas", extra="cli")
+        return pandas.DataFrame({f"predicted {self.target}": best, **columns}, index=frame.index)
+
+    def label_codes(self, frame) -> np.ndarray:
+        """Position in `classes` of each row's true label."""
+        if self.target not in frame.columns:
+            raise InputError(f"The table has no column {self.target!r}, the target of the model.")
+        known = {str(label): code for code, label in enumerate(self.classes)}
+        labels = [str(label) for label in labels_of(frame[self.target])]
+        unknown = sorted({label for label in labels if label not in known})
+        if unknown:
+            raise InputError(
+                f"The target {self.target!r} holds a class that the model does not know: {unknown[0]!r}. "
+                f"Known: {', '.join(list(known)[:12])}."
+            )
+        return np.array([known[label] for label in labels])

@@ -1,0 +1,214 @@
+"""The command line as a user meets it: exit codes, files, and one sentence where something is wrong."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+
+pandas = pytest.importorskip("pandas")
+pytest.importorskip("skops")
+typer_testing = pytest.importorskip("typer.testing")
+from annealed.cli import app  # noqa: E402 - it needs typer
+from annealed.comparison import fit_table  # noqa: E402
+from annealed.export import save_model  # noqa: E402
+from annealed.tables import label_table  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[1]
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def frame():
+    """Irises with a hostile class name, a category with missing cells, and missing numbers."""
+    table = load_iris(as_frame=True).frame.rename(columns={"target": "species"})
+    table["species"] = np.array(["setosa", HOSTILE, "virginica"])[table["species"]]
+    table["colour"] = np.where(np.arange(150) % 7 == 0, None, np.where(table["species"] == "setosa", "blue", "red"))
+    table.loc[::11, "sepal width (cm)"] = np.nan
+    return table
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, frame):
+    monkeypatch.chdir(tmp_path)
+    frame.to_csv("flowers.csv", index=False)
+    return tmp_path
+
+
+def run(*arguments):
+    return typer_testing.CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def refused(*arguments):
+    """One sentence on standard error, exit code 1, and no traceback."""
+    answer = run(*arguments)
+    assert answer.exit_code == 1, answer.output
+    assert answer.stdout == ""
+    assert answer.stderr.startswith("annealed: ")
+    assert len(answer.stderr.strip().splitlines()) == 1
+    return answer.stderr
+
+
+@pytest.fixture
+def model(folder):
+    assert run("fit", "flowers.csv", "-t", "species", "-o", "model.skops").exit_code == 0
+    return folder / "model.skops"
+
+
+def test_fit_predict_and_path(model, frame):
+    assert run("predict", model, "flowers.csv", "-o", "out.csv").exit_code == 0
+    predicted = pandas.read_csv("out.csv")
+    assert (predicted["predicted species"] == frame["species"]).mean() > 0.95
+    assert np.allclose(predicted.iloc[:, 1:].sum(axis=1), 1)
+    assert f"probability of {HOSTILE}" in predicted.columns
+    records = json.loads(run("path", model, "--json").stdout)
+    assert sum(record["chosen"] for record in records) == 1
+    assert "validation" in run("path", model).stdout
+
+
+def test_predict_prints_without_an_output(model):
+    printed = pandas.read_csv(io.StringIO(run("predict", model, "flowers.csv").stdout))
+    records = json.loads(run("predict", model, "flowers.csv", "--json").stdout)
+    assert len(printed) == len(records) == 150
+
+
+def test_fit_as_json(folder):
+    answer = run("fit", "flowers.csv", "-t", "species", "--model", "distance", "--json")
+    assert json.loads(answer.stdout)["model"] == "distance"
+    assert (folder / "model.skops").exists()
+
+
+def test_prototypes_have_a_path_of_their_own(folder):
+    assert run("fit", "flowers.csv", "-t", "species", "-m", "potts", "-o", "potts.skops").exit_code == 0
+    assert json.loads(run("path", "potts.skops", "--json").stdout)[-1]["n_prototypes"] >= 3
+    assert "temperatures" in run("path", "potts.skops").stdout
+
+
+def test_compare_names_the_best_and_saves_ours(folder):
+    answer = run("compare", "flowers.csv", "-t", "species", "--folds", "2", "--save", "best.skops", "--json")
+    compared = json.loads(answer.stdout)
+    losses = [row["log_loss"] for row in compared["models"]]
+    assert losses == sorted(losses)
+    assert compared["best"] == compared["models"][0]["model"]
+    assert {"inner-product", "distance", "melda", "lda"} <= {row["model"] for row in compared["models"]}
+    assert run("path", "best.skops").exit_code == 0
+
+
+def test_compare_prints_a_readable_table(folder):
+    text = run("compare", "flowers.csv", "-t", "species", "--folds", "2").stdout
+    assert "error" in text and "log-loss" in text and "seconds" in text and "Best by log-loss:" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "target", "sentence"),
+    [
+        ("", "b", "is empty"),
+        ("a,b\n", "b", "has no rows"),
+        ("a,b\n1,x\n2,x\n", "b", "at least two classes. Got only 'x'"),
+        ("a,b\n1,x\n2,\n3,y\n", "b", "is missing in 1 of 3 rows, first in row 2"),
+        ("a,b\n1,x\n2,y\n", "bb", "has no column 'bb'. Nearest: 'b'"),
+        ("b\nx\ny\n", "b", "no column besides the target"),
+        ("a,b\n1,2,3\n1,2,3,4,5,6\n", "b", "cannot be read as a table"),
+    ],
+)
+@pytest.mark.parametrize("command", ["fit", "compare"])
+def test_tables_that_cannot_be_used(folder, command, content, target, sentence):
+    (folder / "table.csv").write_text(content)
+    assert sentence in refused(command, "table.csv", "--target", target)
+    assert not (folder / "model.skops").exists()
+
+
+def test_models_that_cannot_be_used(folder):
+    (folder / "model.skops").write_text("hello")
+    for arguments in (["predict", "model.skops", "flowers.csv"], ["path", "model.skops"]):
+        assert "is not a model file" in refused(*arguments)
+    assert "There is no model file" in refused("report", "absent.skops", "flowers.csv")
+
+
+def test_a_model_without_a_path(folder, frame):
+    save_model(fit_table(label_table(frame, "species"), "lda"), folder / "peer.skops")
+    assert "needs a model with an annealing path, which 'lda' has not" in refused("path", "peer.skops")
+    assert "needs a model with an annealing path" in refused("report", "peer.skops", "flowers.csv")
+    assert run("predict", "peer.skops", "flowers.csv").exit_code == 0
+
+
+def test_new_rows_without_a_column(model, frame):
+    frame.rename(columns={"colour": "color"}).to_csv("new.csv", index=False)
+    assert "has no column 'colour'. Nearest: 'color'." in refused("predict", model, "new.csv", "-o", "out.csv")
+    assert not os.path.exists("out.csv")
+
+
+def test_other_mistakes(folder, model):
+    assert "There is no file" in refused("fit", "absent.csv", "-t", "species")
+    assert "Choose one of inner-product" in refused("fit", "flowers.csv", "-t", "species", "-m", "lda")
+    assert "Say which column" in refused("compare", "flowers.csv")
+    assert "without a table" in refused("compare", "-t", "species")
+    assert "There is no folder" in refused("predict", model, "flowers.csv", "-o", "absent/out.csv")
+    assert run("predict", model).exit_code == 2
+    assert run("compare", "--folds", "1").exit_code == 2
+
+
+def test_help_has_examples_and_completion():
+    assert "--install-completion" in run("--help").stdout
+    for command in ("compare", "fit", "predict", "report", "path", "demo"):
+        assert f"Example: annealed {command}" in run(command, "--help").stdout
+    assert run("--version").stdout.startswith("annealed ")
+
+
+def test_missing_extra_is_one_sentence_with_the_pip_line():
+    code = "import sys; sys.modules['typer'] = None; from annealed.__main__ import main; main()"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert answer.returncode == 1
+    assert 'pip install "annealed[cli]"' in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+SLOW_FIT = """
+import sys, time
+import annealed.path
+visit = annealed.path._Walk.visit
+def slowly(self, *arguments):
+    print("visiting", file=sys.stderr, flush=True)
+    time.sleep(0.3)
+    return visit(self, *arguments)
+annealed.path._Walk.visit = slowly
+from annealed.__main__ import main
+main()
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are sent in the POSIX way")
+def test_ctrl_c_keeps_the_path_walked_so_far(folder):
+    command = [sys.executable, "-c", SLOW_FIT, "fit", "flowers.csv", "-t", "species"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    for _ in range(3):
+        process.stderr.readline()
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert "the path walked so far is kept" in errors
+    records = json.loads(run("path", "model.skops", "--json").stdout)
+    assert 2 <= len(records) <= 8
+
+
+def documented_commands():
+    page = (ROOT / "docs" / "command_line.md").read_text()
+    return [line.split()[1:] for line in page.splitlines() if line.startswith("    annealed ")]
+
+
+@pytest.mark.slow
+def test_documented_commands_run(folder, frame):
+    """In the order of the page, as a reader would try them."""
+    frame.drop(columns="species").to_csv("new.csv", index=False)
+    for command in documented_commands():
+        answer = run(*command)
+        assert answer.exit_code == 0, (command, answer.output)
+    assert {"model.skops", "out.csv", "best.skops", "report.html"} <= set(os.listdir())
