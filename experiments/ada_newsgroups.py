@@ -16,6 +16,7 @@ RANGE = Range(
     per_penalty=1,
     standing=1e3,
     standing_steps=750,
+    regression_steps=1500,
 )
 FIGURE = ada_figure.Figure("ada_newsgroups", "Newsgroups", load_newsgroups, n_columns=1000, span=RANGE)
 

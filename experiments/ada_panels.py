@@ -39,7 +39,6 @@ SLOWEST = 0.9
 RATES = (SLOWEST, 0.7, 0.4, 0.1)  # the paper's text names 0.9, 0.7 and 0.1
 INNER_STEPS = 15
 STANDS_STILL = 1 - 1e-6  # a cooling rate that does not cool
-MOST_STEPS_OF_REGRESSION = 300
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,7 @@ class Range:
 
     penalties : each `per_penalty` temperatures of pADA weaker than the one before, so that curves lie on each other
     standing : the temperature of panel `steps`
+    regression_steps : the most of logistic regression without a penalty
 
     dADA's begin so hot that posteriors are uniform and the start is forgotten, and fall by a factor of 1000: the paper
     cools from 1 to 0.001 in a unit that it does not say.
@@ -61,6 +61,7 @@ class Range:
     per_penalty: int = 10
     standing: float = 1e2
     standing_steps: int = 1500
+    regression_steps: int = 300
 
     @property
     def product_temperatures(self) -> np.ndarray:
@@ -82,20 +83,25 @@ def measure(texts: Collection, n_columns: int, representation: str, span: Range,
     """Every point of one split."""
     counts = split_counts(texts, n_columns, split)
     corpus = REPRESENTATIONS[representation](counts)
-    points = [*baselines(counts), *coolings(corpus, span, split), *standing(corpus, span), *penalties(corpus, span)]
+    points = [
+        *baselines(counts, span),
+        *coolings(corpus, span, split),
+        *standing(corpus, span),
+        *penalties(corpus, span),
+    ]
     return [Point(split, *point) for point in points]
 
 
 # --- baselines --------------------------------------------------------------------------------------
 
 
-def baselines(counts: Corpus) -> Iterator[tuple]:
+def baselines(counts: Corpus, span: Range) -> Iterator[tuple]:
     """LDA with the diagonal and with the whole covariance, and logistic regression, for each representation."""
     for name, represent in REPRESENTATIONS.items():
         corpus = represent(counts)
         yield "LDA, diagonal", name, 0.0, accuracy(PooledGaussian(priors="equal"), corpus)
         yield "LDA, whole", name, 0.0, accuracy(whole_lda(corpus), corpus.mapped(sparse.csr_array.toarray))
-        regression = logistic_regression(corpus)
+        regression = logistic_regression(corpus, span.regression_steps)
         yield "logistic regression", name, 0.0, percent(regression.predict(corpus.X_test), corpus)
         yield "its training loss", name, 0.0, log_loss(corpus.y_train, regression.predict_proba(corpus.X_train))
 
@@ -106,9 +112,9 @@ def whole_lda(corpus: Corpus) -> LinearDiscriminantAnalysis:
     return LinearDiscriminantAnalysis(solver="lsqr", priors=np.full(n_classes, 1 / n_classes))
 
 
-def logistic_regression(corpus: Corpus) -> LogisticRegression:
+def logistic_regression(corpus: Corpus, most_steps: int) -> LogisticRegression:
     """Eq. 16: no penalty, no intercept. The classes are nearly separable, so that it has no end: steps are bounded."""
-    model = LogisticRegression(C=np.inf, fit_intercept=False, max_iter=MOST_STEPS_OF_REGRESSION)
+    model = LogisticRegression(C=np.inf, fit_intercept=False, max_iter=most_steps)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(corpus.X_train, corpus.y_train)
