@@ -166,6 +166,8 @@ def test_in_a_browser(report, browser, tmp_path, width, scheme):
     page.select_option("#class", "1")
     assert HOSTILE in page.inner_text("#plane")
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    sizes = "[...document.querySelectorAll('.js-plotly-plot')].map(own => own._fullLayout.width - own.clientWidth)"
+    assert max(page.evaluate(sizes)) <= 1
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == (
         "rgb(244, 246, 248)" if scheme == "light" else "rgb(20, 24, 28)"
     )

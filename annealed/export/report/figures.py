@@ -15,6 +15,8 @@ from annealed.export.report.base import ReportData
 from annealed.optional import require
 
 VALIDATION, TRAIN, CHOSEN = "#0072B2", "#E69F00", "#D55E00"  # of Okabe and Ito, as in the displays
+SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x")
+MOST_LISTED = 12  # classes in a legend; of more, the pointer tells
 GRID = "rgba(128,128,128,0.25)"
 MOST_WRITTEN = 12  # classes of a confusion matrix whose cells hold numbers
 N_BINS = 10
@@ -200,7 +202,12 @@ def _plane(data):
             y=points[labels == code, 1],
             mode="markers",
             name=names[code],
-            marker={"color": _colour(code), "size": 7, "line": {"color": "white", "width": 0.7}},
+            marker={
+                "color": _colour(code),
+                "symbol": _symbol(code),
+                "size": 7,
+                "line": {"color": "white", "width": 0.7},
+            },
             hovertemplate="%{fullData.name}<extra></extra>",
         )
         for code in range(n_classes)
@@ -217,6 +224,7 @@ def _plane(data):
     return _figure(
         [regions, *rows, errors],
         frames,
+        showlegend=n_classes <= MOST_LISTED,
         xaxis={"title": "first direction", **hidden},
         yaxis={"title": "second direction", **hidden},
     )
@@ -252,7 +260,7 @@ def _prototypes(data):
     places, labels = data.prototypes.places, data.prototypes.labels
     features = np.argsort(-places.std(axis=0), kind="stable")[:N_FEATURES]
     order = np.lexsort([-labels.max(axis=1), labels.argmax(axis=1)])
-    whose = [f"{data.classes[labels[own].argmax()]}, {labels[own].max():.0%}" for own in order]
+    whose = [f"{labels[own].max():.0%} {data.classes[labels[own].argmax()]}" for own in order]
     widest = float(np.abs(places[:, features]).max()) or 1.0
     names = [data.feature_names[own] for own in features]
     shades = objects.Heatmap(
@@ -296,6 +304,11 @@ def _rounded(values):
 
 def _colour(code):
     return CLASS_COLOURS[code % len(CLASS_COLOURS)]
+
+
+def _symbol(code):
+    """Beyond the colours the symbols change."""
+    return SYMBOLS[code // len(CLASS_COLOURS) % len(SYMBOLS)]
 
 
 def _class_scale(n_classes):
