@@ -223,6 +223,7 @@ def draw(points: pd.DataFrame, path: Path) -> Path:
         axes[panel].axhline(regression, color="black", linestyle="--", linewidth=1, label="logistic regression")
     for panel, ax in axes.items():
         ax.set_xscale("log")
+        ax.xaxis.set_minor_formatter("")  # of an axis of few decades they would lie on each other
         ax.set_ylabel("seconds" if panel == "c" else "accuracy on test rows, %")
         ax.spines[["top", "right"]].set_visible(False)
         ax.legend(edgecolor="none", fontsize=7)
