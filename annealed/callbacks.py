@@ -8,12 +8,13 @@ estimator, without scikit-learn's own callbacks and without propagation from a P
 from __future__ import annotations
 
 import signal
+from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, signature
 from threading import current_thread, main_thread
 from typing import Any
 
-__all__ = ["CallbackSupportMixin", "StopOnInterrupt", "hand_over", "with_callbacks"]
+__all__ = ["CallbackSupportMixin", "FitWatch", "StopOnInterrupt", "hand_over", "with_callbacks"]
 
 
 def hand_over(estimator, inner):
@@ -72,6 +73,35 @@ class StopOnInterrupt:
 
     def on_fit_task_end(self, estimator, context):
         return self.is_interrupted
+
+
+@dataclass
+class FitWatch:
+    """Tells callbacks of every temperature, and the walk when one of them wants to stop.
+
+    context : scikit-learn's task of the whole fit
+    data : X, y and metadata, for the hooks that ask for them
+    fitted_so_far : attributes of the estimator as if the walk ended with these nodes
+    """
+
+    estimator: Any
+    context: Any
+    data: dict[str, Any]
+    fitted_so_far: Any = None
+    is_stopped: bool = False
+    _task: Any = None
+
+    def begin(self, temperature):
+        self._task = self.context.subcontext(task_name="temperature")
+        self._task.call_on_fit_task_begin(estimator=self.estimator, **self.data)
+
+    def end(self, nodes):
+        self.is_stopped = self._task.call_on_fit_task_end(
+            estimator=self.estimator,
+            **self.data,
+            reconstruction_attributes=lambda: self.fitted_so_far(nodes),
+        )
+        return self.is_stopped
 
 
 # --- before scikit-learn 1.9 --------------------------------------------------------------------------

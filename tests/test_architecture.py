@@ -42,6 +42,7 @@ SHARED_IN_A_FOLDER = {
     "linear",
     "potts",
     "threads",
+    "weights",
 }
 SEES_EVERYTHING = {"annealed", "annealed.cli", "annealed.__main__"}
 

@@ -1,8 +1,9 @@
 """Reconstructions of the three artificial examples of Wu's slides on Potts discriminant analysis.
 
 The slides print the mixing matrix, the sizes (800 rows to train, 800 to test) and the errors of other methods, not the
-generators. These sets are of the same nature, and tuned so that RBF networks and a support vector machine err about as
-printed: long, thin clouds that only a metric of their own can tell apart, and two spirals.
+generators. These sets are of the same nature: long, thin clouds that only a metric of their own can tell apart, and two
+spirals. A support vector machine errs 16, 3.5 and 35 % on them, where 14, 6 and 46 are printed; the errors of RBF
+networks are not matched.
 
     x = H s,    s = (place along the cloud, place across it)
 """
@@ -11,6 +12,9 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 MIXING = np.array([[0.4384, -0.8988], [-0.8493, 0.5279]])
+STRIP_LENGTH, STRIP_SPREAD = 2.0, 0.13
+CLOUD_LENGTH, CLOUD_SPREAD, CLOUD_OFFSET = 1.2, 0.13, 2.0
+SPIRAL_START = 0.15  # share of the turns left free in the middle
 
 
 def make_mixed_strips(n_samples: int = 800, *, random_state=None):
@@ -104,11 +108,6 @@ def make_spirals(n_samples: int = 800, *, turns: float = 2.5, noise: float = 0.1
     angle = 2 * np.pi * turned + np.pi * arm
     rows = 2 * turned[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
     return rows + noise * generator.standard_normal((n_samples, 2)), arm
-
-
-STRIP_LENGTH, STRIP_SPREAD = 2.0, 0.13
-CLOUD_LENGTH, CLOUD_SPREAD, CLOUD_OFFSET = 1.2, 0.13, 2.0
-SPIRAL_START = 0.15  # share of the turns left free in the middle
 
 
 def _generator(n_samples, random_state):

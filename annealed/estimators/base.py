@@ -14,14 +14,15 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
-from sklearn.utils import check_random_state, compute_sample_weight, estimator_html_repr
+from sklearn.utils import check_random_state, estimator_html_repr
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from annealed.callbacks import CallbackSupportMixin, with_callbacks
+from annealed.callbacks import CallbackSupportMixin, FitWatch, with_callbacks
 from annealed.design import make_design
 from annealed.design.threads import threads_over_blocks
+from annealed.estimators.weights import check_weight, class_weights
 from annealed.objectives import InnerProduct, Objective, gibbs
 from annealed.path import AnnealingPath, Step, anneal
 from annealed.schedules import UntilSchedule, check_temperature, make_schedule
@@ -105,35 +106,6 @@ class PathDiagramMixin:
         name = path.score_name.removeprefix("neg_").replace("_", " ")
         which = "train" if path.validation_score is None else "validation"
         return diagram + sparkline(path.temperatures, -score if is_loss else score, path.best_index, f"{which} {name}")
-
-
-@dataclass
-class _Watch:
-    """Tells callbacks of every temperature, and the walk when one of them wants to stop.
-
-    context : scikit-learn's task of the whole fit
-    data : X, y and metadata, for the hooks that ask for them
-    fitted_so_far : attributes of the estimator as if the walk ended with these nodes
-    """
-
-    estimator: Any
-    context: Any
-    data: dict[str, Any]
-    fitted_so_far: Any = None
-    is_stopped: bool = False
-    _task: Any = None
-
-    def begin(self, temperature):
-        self._task = self.context.subcontext(task_name="temperature")
-        self._task.call_on_fit_task_begin(estimator=self.estimator, **self.data)
-
-    def end(self, nodes):
-        self.is_stopped = self._task.call_on_fit_task_end(
-            estimator=self.estimator,
-            **self.data,
-            reconstruction_attributes=lambda: self.fitted_so_far(nodes),
-        )
-        return self.is_stopped
 
 
 class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, BaseEstimator):
@@ -322,15 +294,15 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
         self.n_iter_ = max(1, int(self.path_.n_iter.sum()))
         self._speak_at(self.path_.temperatures[chosen])
 
-    def _watch(self, X, y, sample_weight) -> _Watch:
+    def _watch(self, X, y, sample_weight) -> FitWatch:
         """The fit as scikit-learn's callbacks see it: a task with one subtask a temperature, how many nobody knows."""
         context = self._init_callback_context(max_subtasks=None)
         metadata = {} if sample_weight is None else {"sample_weight": sample_weight}
         data = {"X": X, "y": y, "metadata": metadata}
         context.call_on_fit_task_begin(estimator=self, **data)
-        return _Watch(self, context, data)
+        return FitWatch(self, context, data)
 
-    def _anneal(self, rows: _Rows, selection, validation_set, routed, max_iter, watch: _Watch) -> _Walk:
+    def _anneal(self, rows: _Rows, selection, validation_set, routed, max_iter, watch: FitWatch) -> _Walk:
         """The path of the family, or of whichever of its alternatives validates best."""
         splits = [] if validation_set else self._splits(rows, selection, routed["split"])
         stack = fold_weights(splits, rows.weight)
@@ -356,7 +328,7 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
                     best = rival
         return best
 
-    def _walk(self, problem, judge, max_iter, watch: _Watch) -> _Walk:
+    def _walk(self, problem, judge, max_iter, watch: FitWatch) -> _Walk:
         self._form = problem.form  # what a scorer of points needs
         solver, settings = make_solver(self.solver, problem), problem.chosen()
         problem = solver.adapt(problem, self.tol)
@@ -467,7 +439,7 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
                 calibrate=self.calibrate,
                 X=X_val,
             )
-            parts = [(0, X_val, y_val, {}, slice(None))]
+            parts = [(0, X_val, y_val, {}, None)]
         elif selection == "loo":
             return LeaveOneOut(labels, weight, score_groups(len(labels)), calibrate=self.calibrate)
         elif splits:
@@ -477,13 +449,14 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
         else:
             return NoValidation()
         if not self._is_log_loss():
-            judge.score_point = self._point_scorer([(0, X, y, score_params, slice(None)), *parts])
+            judge.score_point = self._point_scorer([(0, X, y, score_params, None), *parts])
         return judge
 
     def _point_scorer(self, parts):
         """Scores of a path point by the user's scorer: on the validated parts, and on the training rows.
 
-        Parts are (fit, X, y, score_params, rows); rows are taken when scored, so that no copy of X is kept.
+        Parts are (fit, X, y, score_params, rows); rows are taken when scored, so that no copy of X is kept, and None is
+        all of them.
         """
         scorer = check_scoring(self, scoring=self.scoring)
 
@@ -492,9 +465,9 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
             scores = [
                 scorer(
                     self._point({name: array[fit] for name, array in reported.items()}, temperature, scale),
-                    X[rows],
-                    y[rows],
-                    **_rows_of(score_params, rows),
+                    _taken(X, rows),
+                    _taken(y, rows),
+                    **{name: _taken(value, rows) for name, value in score_params.items()},
                 )
                 for fit, X, y, score_params, rows in parts
             ]
@@ -581,42 +554,6 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
         return tags
 
 
-def check_weight(weight, n_rows, name="sample_weight"):
-    """Weights as float64, or an error that shows the offending value."""
-    if weight is None:
-        return np.ones(n_rows)
-    weight = np.asarray(weight, dtype=np.float64)
-    if weight.ndim == 0:
-        weight = np.full(n_rows, float(weight))
-    if weight.shape != (n_rows,):
-        raise ValueError(f"{name} must have one entry a row, shape ({n_rows},). Got shape {weight.shape}.")
-    finite = np.isfinite(weight)
-    if not finite.all():
-        row = int(np.argmin(finite))
-        raise ValueError(f"{name} must be finite. Got {weight[row]} at row {row}.")
-    if weight.min() < 0:
-        raise ValueError(f"{name} must not be negative. Got {weight.min()} at row {int(np.argmin(weight))}.")
-    if weight.max() == 0:
-        raise ValueError(f"{name} must hold a positive weight. Got zeros only.")
-    return weight
-
-
-def class_weights(class_weight, classes, y, sample_weight):
-    """Factor on each row's weight from its class; balanced weights count rows by their sample weight."""
-    if class_weight is None:
-        return 1.0
-    if isinstance(class_weight, dict):
-        unknown = set(class_weight) - set(classes.tolist())
-        if unknown:
-            raise ValueError(f"class_weight names classes that y does not hold: {sorted(map(str, unknown))}.")
-        return compute_sample_weight(class_weight, y)
-    if class_weight != "balanced":
-        raise ValueError(f'class_weight must be a dict, "balanced" or None. Got {class_weight!r}.')
-    labels = np.searchsorted(classes, y)
-    count = np.bincount(labels, sample_weight, len(classes))
-    return (count.sum() / (len(classes) * np.where(count > 0, count, 1)))[labels]
-
-
 def _score_name(scoring) -> str:
     """A scorer's name in scikit-learn's manner: losses begin with neg_."""
     if isinstance(scoring, str):
@@ -626,8 +563,8 @@ def _score_name(scoring) -> str:
     return f"neg_{name}" if getattr(scoring, "_sign", 1) < 0 else name
 
 
-def _rows_of(params, rows):
-    """Row-wise parameters restricted to some rows; a slice stands for all of them."""
-    if isinstance(rows, slice):
-        return params
-    return {name: value if value is None else np.asarray(value)[rows] for name, value in params.items()}
+def _taken(values, rows):
+    """Some rows, or all where either is None."""
+    if values is None or rows is None:
+        return values
+    return values[rows] if hasattr(values, "shape") else np.asarray(values)[rows]

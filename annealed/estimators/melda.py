@@ -22,7 +22,8 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from annealed.callbacks import CallbackSupportMixin, hand_over, take_back
-from annealed.estimators.base import DTYPES, AnnealedClassifier, PathDiagramMixin, check_weight
+from annealed.estimators.base import DTYPES, AnnealedClassifier, PathDiagramMixin
+from annealed.estimators.weights import check_weight
 from annealed.objectives import InnerProduct
 from annealed.schedules import check_temperature
 

@@ -11,7 +11,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from annealed.design.threads import one_thread, threads_over_blocks
-from annealed.estimators.base import DTYPES, check_weight
+from annealed.estimators.base import DTYPES
+from annealed.estimators.weights import check_weight
 from annealed.objectives import gibbs
 from annealed.objectives.potts import LabelledRows
 from annealed.prototype_search import STRENGTHS, Choice, Plan, fit_prototypes, search
