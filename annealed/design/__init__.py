@@ -2,12 +2,15 @@
 
 from scipy import sparse
 
+from annealed.arrays import Place, is_foreign
+from annealed.design.array_api import ArrayDesign
 from annealed.design.base import Block, Design
 from annealed.design.coordinates import Coordinates, RowSpan, principal_coordinates, row_span
 from annealed.design.csr import CsrDesign
 from annealed.design.dense import DenseDesign, SinglePrecisionRows
 
 __all__ = [
+    "ArrayDesign",
     "Block",
     "Coordinates",
     "CsrDesign",
@@ -21,7 +24,12 @@ __all__ = [
 ]
 
 
-def make_design(X, labels, weight, total_weight, n_classes) -> Design:
-    """The design that fits X's storage."""
+def make_design(X, labels, weight, total_weight, n_classes, place: Place | None = None) -> Design:
+    """The design that fits X's storage, and where labels and weight lie on a device, theirs."""
+    if is_foreign(weight):
+        if place is None:
+            place = Place.of(weight)
+            X = X if is_foreign(X) else place.row(X)
+        return ArrayDesign(X, labels, weight, total_weight, n_classes, place)
     backend = CsrDesign if sparse.issparse(X) else DenseDesign
     return backend(X, labels, weight, total_weight, n_classes)

@@ -4,7 +4,9 @@ from scipy import sparse
 
 from annealed.design.coordinates import WIDEST_EIGENPROBLEM
 from annealed.objectives import Problem
+from annealed.objectives.array_linear import ArrayProblem
 from annealed.objectives.linear import PenalizedLinearProblem
+from annealed.solvers.array_lbfgs import ArrayLBFGS
 from annealed.solvers.base import Solution, Solver
 from annealed.solvers.lbfgs import LBFGS
 from annealed.solvers.newton import Newton
@@ -14,11 +16,25 @@ from annealed.solvers.subspace import Subspace
 SOLVERS = {"lbfgs": LBFGS, "newton": Newton, "scg": ScaledConjugateGradient, "subspace": Subspace}
 MOST_NEWTON_WORK = 1e7  # multiplications for the Hessians of one pass; beyond it a learned one is cheaper
 
-__all__ = ["LBFGS", "SOLVERS", "Newton", "ScaledConjugateGradient", "Solution", "Solver", "Subspace", "make_solver"]
+__all__ = [
+    "ArrayLBFGS",
+    "LBFGS",
+    "Newton",
+    "SOLVERS",
+    "ScaledConjugateGradient",
+    "Solution",
+    "Solver",
+    "Subspace",
+    "make_solver",
+]
 
 
 def make_solver(solver, problem: Problem) -> Solver:
     """A solver from its name, or the solver itself; "auto" goes by the problem's shape."""
+    if isinstance(problem, ArrayProblem):
+        if solver not in ("auto", "lbfgs"):
+            raise ValueError(f'Rows on a device are solved by solver="lbfgs" (also "auto"). Got {solver!r}.')
+        return ArrayLBFGS()
     if isinstance(solver, Solver):
         return solver
     if solver == "auto":

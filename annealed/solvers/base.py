@@ -20,7 +20,8 @@ ROUNDING = 64 * np.finfo(np.float64).eps  # progress below this, relative to the
 class Solution:
     """Minima of a stack of fits at one temperature; every array has a leading axis of fits.
 
-    Fits that were not asked for stay where they started and count as converged.
+    Fits that were not asked for stay where they started and count as converged. `certificate` bounds the relative
+    suboptimality, where a solver says so.
     """
 
     parameters: np.ndarray
@@ -28,6 +29,7 @@ class Solution:
     gradient_norm: np.ndarray
     n_iter: np.ndarray
     converged: np.ndarray
+    certificate: np.ndarray | None = None
 
 
 class Solver(BaseEstimator, ABC):

@@ -1,0 +1,178 @@
+"""Arrays of any namespace (NumPy, torch, CuPy, array-api-strict) on their own device.
+
+NumPy arrays are met first and go the way they always went; everything else is written in the array-API standard, so that
+one text serves every library. No library is imported here that the user has not brought.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace, is_array_api_obj, is_numpy_array
+from array_api_compat import device as device_of_array
+from scipy import sparse
+from sklearn import get_config
+
+from annealed.optional import require
+
+PRECISIONS = ("tf32", "bf16")
+
+
+def is_foreign(array) -> bool:
+    """Whether an array is of another library than NumPy."""
+    return not is_numpy_array(array) and not sparse.issparse(array) and is_array_api_obj(array)
+
+
+def is_dispatched(X) -> bool:
+    """Whether scikit-learn's rules let X stay what it is: a foreign array with `array_api_dispatch` on."""
+    return bool(get_config()["array_api_dispatch"]) and is_foreign(X)
+
+
+def namespace_of(array):
+    """The namespace of an array."""
+    return np if isinstance(array, np.ndarray) else array_namespace(array)
+
+
+def to_host(array) -> np.ndarray:
+    """A copy in NumPy: for what is small."""
+    if not is_foreign(array):
+        return np.asarray(array)
+    if hasattr(array, "detach"):
+        return array.detach().cpu().numpy()
+    if hasattr(array, "get"):
+        return array.get()
+    home = array_namespace(array).__array_namespace_info__().default_device()
+    return np.asarray(array.to_device(home))
+
+
+def take_rows(array, rows):
+    """Some rows, by their numbers in NumPy or on the array's device."""
+    if not is_foreign(array):
+        return array[rows]
+    place = Place.of(array)
+    return place.xp.take(array, place.whole(rows), axis=0)
+
+
+def copied(array):
+    if isinstance(array, np.ndarray):
+        return array.copy()
+    return array_namespace(array).asarray(array, copy=True)
+
+
+def combined(weights, arrays):
+    """Sum of weights times arrays of one shape, of the arrays' type."""
+    if all(isinstance(array, np.ndarray) for array in arrays):
+        return np.tensordot(weights, arrays, axes=1)
+    total = float(weights[0]) * arrays[0]
+    for weight, array in zip(weights[1:], arrays[1:], strict=True):
+        if weight:
+            total = total + float(weight) * array
+    return total
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where arrays live: a namespace, a device of it, and the types of its rows and of parameters.
+
+    row_dtype : of X; wide_dtype : of parameters and of sums, float64 where the device has it
+    """
+
+    xp: Any
+    device: Any
+    row_dtype: Any
+    wide_dtype: Any
+
+    @classmethod
+    def of(cls, array) -> Place:
+        xp, device = array_namespace(array), device_of_array(array)
+        floats = xp.__array_namespace_info__().dtypes(kind="real floating", device=device)
+        wide = floats.get("float64", floats["float32"])
+        is_float = array.dtype in floats.values()
+        return cls(xp, device, array.dtype if is_float else wide, wide)
+
+    @property
+    def is_torch(self) -> bool:
+        return self.xp.__name__.endswith("torch")
+
+    @property
+    def is_accelerator(self) -> bool:
+        return "cuda" in str(self.device).lower() or "cupy" in self.xp.__name__
+
+    @property
+    def float_dtypes(self):
+        """Types of X that are taken as they are."""
+        floats = self.xp.__array_namespace_info__().dtypes(kind="real floating", device=self.device)
+        return [floats[name] for name in ("float64", "float32") if name in floats]
+
+    @property
+    def rounding(self) -> float:
+        """Of one number of a row."""
+        return float(self.xp.finfo(self.row_dtype).eps)
+
+    @property
+    def row_bytes(self) -> int:
+        return self.xp.finfo(self.row_dtype).bits // 8
+
+    def wide(self, values):
+        """Small numbers as parameters are, on the device; foreign arrays are only widened."""
+        if is_foreign(values):
+            return self.xp.astype(values, self.wide_dtype, copy=False)
+        return self.xp.asarray(np.array(values), dtype=self.wide_dtype, device=self.device)
+
+    def row(self, values):
+        """As `wide`, of the type of X."""
+        if is_foreign(values):
+            return self.xp.astype(values, self.row_dtype, copy=False)
+        return self.xp.asarray(np.array(values), dtype=self.row_dtype, device=self.device)
+
+    def whole(self, values):
+        """Whole numbers, such as rows' numbers, on the device."""
+        if is_foreign(values):
+            return values
+        return self.xp.asarray(np.array(values, dtype=np.int64), device=self.device)
+
+    def zeros(self, shape):
+        return self.xp.zeros(shape, dtype=self.wide_dtype, device=self.device)
+
+    def host(self, *arrays) -> list[np.ndarray]:
+        """Small float arrays in NumPy, in one transfer."""
+        flat = [self.xp.reshape(self.wide(array), (-1,)) for array in arrays]
+        numbers = np.asarray(to_host(self.xp.concat(flat)), dtype=np.float64)
+        ends = np.cumsum([array.shape[0] for array in flat])
+        parts = np.split(numbers, ends[:-1])
+        return [part.reshape(array.shape) for part, array in zip(parts, arrays, strict=True)]
+
+    @contextmanager
+    def products_in(self, precision: str | None):
+        """A context in which float32 products of torch are in full precision, or rounded to TF32 where so named."""
+        if not self.is_torch:
+            yield
+            return
+        before = self.xp.get_float32_matmul_precision()
+        self.xp.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+        try:
+            yield
+        finally:
+            self.xp.set_float32_matmul_precision(before)
+
+
+def on_named_device(X, device):
+    """NumPy rows as a torch tensor on `device`; rows that its memory has no room for stay where they are.
+
+    Returns (rows, place): the only call that imports torch.
+    """
+    torch = require("torch", extra="gpu")
+    device = torch.device(device)
+    sample = torch.empty((0,), dtype=getattr(torch, X.dtype.name), device=device)
+    place = Place.of(sample)
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        if X.nbytes > SHARE_OF_MEMORY * free:
+            return X, place
+    return torch.asarray(X, device=device), place
+
+
+SHARE_OF_MEMORY = 0.7  # of what is free, beyond which rows are streamed

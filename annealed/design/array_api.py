@@ -1,0 +1,206 @@
+"""Rows of a torch, CuPy or other array-API array, in blocks, on their own device.
+
+What a kernel returns is added up on the device in double precision and comes back as small NumPy arrays; X and
+everything as long as X stay where they are. Rows that the device has no room for are kept in NumPy and brought over
+block by block, each time they are asked for.
+
+Shapes: X (n_rows, n_features), labels (n_rows,), weight (n_rows, n_fits), coef (n_fits, n_classes, n_features).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from annealed.arrays import Place, is_foreign, to_host
+from annealed.design.base import BLOCK_BYTES, Block, Design
+
+DEVICE_BLOCK_BYTES = 1 << 28  # of a block's widest temporary: long products, small beside the device's memory
+FARTHEST_CENTER = 2.0  # mean distances of a column from it: products of rows as they lie then lose a bit or two
+SPREAD_ROWS = 1000  # rows that tell that distance well enough
+
+
+class ArrayBlock(Block):
+    """`raw` are rows on the device; `center`, where given, is still to be subtracted from them."""
+
+    def __init__(self, place: Place, raw, rows, labels, weight, center=None):
+        super().__init__(rows, labels, weight)
+        self.place, self.xp, self.raw, self.center = place, place.xp, raw, center
+
+    @cached_property
+    def values(self):
+        """The centred rows in double precision."""
+        values = self.place.wide(self.raw)
+        return values if self.center is None else values - self.place.wide(self.center)
+
+    def product(self, coef):
+        n_fits, n_classes, n_features = coef.shape
+        flat = self.xp.reshape(self.place.row(coef), (-1, n_features))
+        scores = self.scores(flat, self.xp.zeros(flat.shape[0], dtype=flat.dtype, device=self.place.device))
+        return self.xp.reshape(scores, (-1, n_fits, n_classes))
+
+    def transposed_product(self, residual):
+        n_rows, n_fits, n_classes = residual.shape
+        flat = self.xp.reshape(self.place.row(residual), (n_rows, -1))
+        return self.xp.reshape(self.pulled(flat), (n_fits, n_classes, -1))
+
+    def scores(self, flat, level):
+        """`rows @ flat.T + level`, (n_rows, n_columns); what the centre takes off is part of the level."""
+        if self.center is not None:
+            level = level - flat @ self.center
+        if self.place.is_torch:
+            return self.xp.addmm(level, self.raw, flat.T)
+        return self.raw @ flat.T + level
+
+    def pulled(self, flat, sums=None):
+        """`flat.T @ rows`, (n_columns, n_features); `sums` are those of the columns of `flat` where they are known."""
+        pulled = flat.T @ self.raw
+        if self.center is None:
+            return pulled
+        sums = self.xp.sum(flat, axis=0) if sums is None else sums
+        return pulled - sums[:, None] * self.center
+
+    def rows_as_array(self):
+        return self.values
+
+    def _weights(self, weight):
+        return self.place.wide(weight)
+
+    def gram(self, weight):
+        return (self.values * self._weights(weight)[:, None]).T @ self.values
+
+    def moments(self, weight):
+        flat = self.xp.reshape(self._weights(weight), (weight.shape[0], -1))
+        squares = self.xp.stack([self.gram(flat[:, column]) for column in range(flat.shape[1])])
+        shape = weight.shape[1:]
+        sums = flat.T @ self.values
+        return (
+            self.xp.reshape(squares, (*shape, *squares.shape[1:])),
+            self.xp.reshape(sums, (*shape, -1)),
+            self.xp.sum(self._weights(weight), axis=0),
+        )
+
+    def column_sums(self, weight):
+        return self._weights(weight) @ self.values
+
+    def column_squares(self, weight):
+        return self._weights(weight) @ self.values**2
+
+    def row_squares(self, scale):
+        return self.xp.sum((self.values * self.place.wide(scale)) ** 2, axis=1)
+
+    def features(self, scale):
+        return self.values * self.place.wide(scale)
+
+
+class ArrayDesign(Design):
+    """X is an array of the device, or rows of NumPy that are brought over block by block."""
+
+    def __init__(self, X, labels, weight, total_weight, n_classes, place: Place | None = None):
+        super().__init__(X, labels, weight, total_weight, n_classes)
+        self.place = Place.of(X) if place is None else place
+
+    @property
+    def is_streamed(self) -> bool:
+        return not is_foreign(self.X)
+
+    def block_rows(self, n_fits: int) -> int:
+        bytes_of_block = DEVICE_BLOCK_BYTES if self.place.is_accelerator else BLOCK_BYTES
+        width = max(self.n_features if self.is_streamed else 1, n_fits * self.n_classes)
+        return max(256, bytes_of_block // (self.place.row_bytes * width))
+
+    def centered(self, center):
+        other = super().centered(center)
+        for name in ("_center_is_near", "_device_center"):
+            other.__dict__.pop(name, None)
+        return other
+
+    @cached_property
+    def _device_center(self):
+        return self.place.row(self.center)
+
+    @cached_property
+    def _center_is_near(self) -> bool:
+        """Whether rows can be multiplied as they lie: the centre costs no digits."""
+        step = max(1, self.n_rows // SPREAD_ROWS)
+        sample = self.place.wide(self.X[::step, :])
+        (distance,) = self.place.host(
+            self.place.xp.mean(self.place.xp.abs(sample - self.place.wide(self.center)), axis=0)
+        )
+        return bool(np.all(np.abs(self.center) <= FARTHEST_CENTER * distance))
+
+    def rows_of(self, rows):
+        """Some rows on the device: a slice, or numbers on the device."""
+        if self.is_streamed:
+            return self.place.row(self.X[rows if isinstance(rows, slice) else to_host(rows)])
+        if isinstance(rows, slice):
+            return self.X[rows, :]
+        return self.place.xp.take(self.X, rows, axis=0)
+
+    def slices(self, n_fits):
+        step = self.block_rows(n_fits)
+        return [slice(first, min(first + step, self.n_rows)) for first in range(0, self.n_rows, step)]
+
+    def map_blocks(self, function, fits=slice(None), n_fits=None):
+        """Blocks with the weights of the named fits; `n_fits`, where fewer are looked at, makes them longer."""
+        weight = self.weight[:, fits]
+        for rows in self.slices(n_fits or weight.shape[1]):
+            yield function(self._block(rows, self.labels[rows], weight[rows, :]))
+
+    def map_rows(self, function, rows):
+        step = self.block_rows(1)
+        for first in range(0, rows.shape[0], step):
+            part = rows[first : first + step]
+            yield function(self._block(part, self.place.xp.take(self.labels, part), None))
+
+    def _block(self, rows, labels, weight):
+        raw = self.rows_of(rows)
+        if not np.any(self.center):
+            return ArrayBlock(self.place, raw, rows, labels, weight)
+        if self._center_is_near:
+            return ArrayBlock(self.place, raw, rows, labels, weight, self._device_center)
+        return ArrayBlock(self.place, raw - self._device_center, rows, labels, weight)
+
+    def sum_rows(self, kernel, fits=slice(None)):
+        """Sums over blocks, as small arrays of NumPy."""
+        return tuple(self.place.host(*self.sum_on_device(kernel, fits)))
+
+    def sum_on_device(self, kernel, fits=slice(None), n_fits=None):
+        totals: list = []
+        for terms in self.map_blocks(kernel, fits, n_fits):
+            wide = [self.place.wide(term) for term in terms]
+            totals = wide if not totals else [total + term for total, term in zip(totals, wide, strict=True)]
+        return totals
+
+    def targets(self, labels):
+        """Whether a row is of a class, (n, n_classes)."""
+        xp = self.place.xp
+        return labels[:, None] == xp.arange(self.n_classes, dtype=labels.dtype, device=self.place.device)[None, :]
+
+    def class_weight_sums(self):
+        def kernel(block):
+            return (block._weights(block.weight).T @ self.place.wide(self.targets(block.labels)),)
+
+        return self.sum_rows(kernel)[0]
+
+    def class_sums(self):
+        def kernel(block):
+            targets = self.place.row(self.targets(block.labels))
+            return (block.transposed_product(targets[:, None, :] * self.place.row(block.weight)[:, :, None]),)
+
+        return self.sum_rows(kernel)[0]
+
+    def combine_rows(self, weights):
+        columns = self.place.row(weights).T
+        (combined,) = self.sum_rows(lambda block: (block.pulled(columns[block.rows, :]),))
+        return combined
+
+    def product(self, coef):
+        """For as few rows as have a span of their own: in NumPy."""
+        return np.concatenate([to_host(part) for part in self.map_blocks(lambda block: block.product(coef))])
+
+    def row_gram(self, scale):
+        values = self.place.wide(self.rows_of(slice(0, self.n_rows)))
+        scaled = (values - self.place.wide(self.center)) * self.place.wide(scale)
+        return np.asarray(to_host(scaled @ scaled.T), dtype=np.float64)

@@ -1,0 +1,76 @@
+"""The Gibbs posterior (eq. 7) of rows on a device, in the array-API standard; torch takes the same steps in place.
+
+Shapes: logits (n_rows, n_fits, n_classes), labels (n_rows,).
+"""
+
+from __future__ import annotations
+
+from annealed.arrays import Place
+
+
+def loss_and_residual(place: Place, logits, labels):
+    """Negative log-likelihood (n_rows, n_fits) and `posterior - targets` (15); logits may be overwritten.
+
+    As in `annealed/objectives/gibbs.py`, the true class's residual is minus the sum of the others, and the loss of an all
+    but certain row comes from that sum, so that both keep their digits in single precision too.
+    """
+    true, residual, others = (_with_torch if place.is_torch else _in_the_standard)(place, logits, labels)
+    xp = place.xp
+    certain = others < 0.5
+    loss = xp.where(certain, -xp.log1p(-xp.where(certain, others, xp.zeros_like(others))), -true)
+    return loss, residual
+
+
+def _in_the_standard(place, logits, labels):
+    xp = place.xp
+    classes = xp.arange(logits.shape[-1], dtype=labels.dtype, device=place.device)
+    is_true = (labels[:, None] == classes[None, :])[:, None, :]
+    zero = xp.zeros_like(logits)
+    shifted = logits - xp.max(logits, axis=-1, keepdims=True)
+    weights = xp.exp(shifted)
+    total = xp.sum(weights, axis=-1, keepdims=True)
+    true = xp.sum(xp.where(is_true, shifted, zero), axis=-1) - xp.log(total[..., 0])
+    posterior = xp.where(is_true, zero, weights / total)
+    others = xp.sum(posterior, axis=-1)
+    return true, xp.where(is_true, -others[..., None], posterior), others
+
+
+def _with_torch(place, logits, labels):
+    index = labels[:, None, None].expand(-1, logits.shape[1], 1)
+    log_posterior = logits.log_softmax(-1)
+    true = log_posterior.gather(2, index)[..., 0]
+    posterior = log_posterior.exp_().scatter_(2, index, 0.0)
+    others = posterior.sum(-1)
+    return true, posterior.scatter_(2, index, -others[..., None]), others
+
+
+def class_variance(place: Place, residual):
+    """Sum over rows of posterior * (1 - posterior), (n_classes,), from the residual (n_rows, n_classes) of one fit."""
+    size = place.xp.abs(residual)
+    return place.xp.sum(size - size * size, axis=0)
+
+
+def deviations(place: Place, logits, labels):
+    """Logits (n_rows, n_classes) less the true class's own."""
+    return logits - place.xp.take_along_axis(logits, labels[:, None], axis=1)
+
+
+def scaled_moments(place: Place, scale, deviation):
+    """Loss, mean and variance of the logits' deviation from the true one under the posterior at a scale, by row."""
+    xp = place.xp
+    shifted = scale * deviation
+    top = xp.max(shifted, axis=1, keepdims=True)
+    weights = xp.exp(shifted - top)
+    total = xp.sum(weights, axis=1)
+    weighted = weights * deviation
+    mean = xp.sum(weighted, axis=1) / total
+    square = xp.sum(weighted * deviation, axis=1) / total
+    return xp.log(total) + top[:, 0], mean, square - mean * mean
+
+
+def scaled_losses(place: Place, scale, deviation):
+    """Minus the log posterior of the true class at a scale, by row."""
+    xp = place.xp
+    shifted = scale * deviation
+    top = xp.max(shifted, axis=1, keepdims=True)
+    return xp.log(xp.sum(xp.exp(shifted - top), axis=1)) + top[:, 0]

@@ -1,0 +1,352 @@
+"""Limited-memory BFGS whose vectors live on a device, preconditioned by the family's curvature.
+
+As `annealed/solvers/lbfgs.py`: the final fit goes first, the folds move with it and use its memory; pairs of the LOSS part
+are kept, the penalty is added exactly, so the memory stays true down the path. With S, Y the steps and changes of the
+gradient, oldest first, D the preconditioner, R = triu(S Y'), and u = R^-1 S g, the direction is
+
+    -[ D (g - Y'u) + S'R^-T ((diag(S Y') + Y D Y') u - Y D g) ]
+
+which needs products of vectors only. They are made on the device beside the value and the certificate, and all of them
+come to the host together: one transfer a pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from annealed.objectives.array_linear import ArrayProblem
+from annealed.solvers.base import FOLD_SUBOPTIMALITY_SHARE, SUBOPTIMALITY_SHARE, Solution, Solver
+
+ARMIJO = 1e-4
+SHORTEST_STEP = 1e-6
+VALUE_ROUNDING = {None: 2.0, "tf32": 30.0, "bf16": 1000.0}  # of a mean loss, in roundings of a row's number
+PAIR_ROUNDING = 10.0  # fall promised by a step whose change of gradient is kept, in roundings of the value
+QUICK_DECREMENT = {"tf32": 1e-6, "bf16": 1e-5}  # relative: what rounded products are trusted for
+
+
+class ArrayLBFGS(Solver):
+    """Preconditioned limited-memory BFGS for rows on a device.
+
+    Parameters
+    ----------
+    memory_size : int, default=10
+        Number of (step, gradient change) pairs kept per fit.
+    """
+
+    def __init__(self, *, memory_size=10):
+        self.memory_size = memory_size
+
+    def new_memory(self, problem: ArrayProblem):
+        return _Pairs(problem, self.memory_size)
+
+    def minimize(self, problem, start, temperature, *, tol, max_iter, memory, final_only=False) -> Solution:
+        if not problem.temperature_free:
+            memory.clear()
+        search = _Search(problem, start, temperature, tol, memory, quick=problem.has_quick_rows)
+        search.run(0, 1, max_iter)
+        if problem.n_fits > 1 and not final_only:
+            if problem.fits_are_alike:
+                search.follow(start)
+                memory.share()
+            search.run(1, problem.n_fits, max_iter)
+        return search.solution()
+
+    def polish(self, problem, start, temperature, *, tol, max_iter, memory) -> Solution:
+        """The final fit in full precision, from a solution found with rounded products."""
+        search = _Search(problem, start, temperature, tol, memory, quick=False)
+        search.run(0, 1, max_iter)
+        return search.solution()
+
+
+@dataclass
+class _Numbers:
+    """What one pass says, on the host: of each fit looked at."""
+
+    value: np.ndarray
+    loss: np.ndarray
+    slope_of_logits: np.ndarray
+    largest: np.ndarray
+    certificate: np.ndarray
+    new_slope: np.ndarray
+    own: np.ndarray  # g D g
+    steps_gradient: np.ndarray  # S g
+    changes_gradient: np.ndarray  # Y D g
+    steps_changes: np.ndarray  # S Y'
+    changes: np.ndarray  # Y D Y'
+
+
+class _Search:
+    """Line searches of a stack of fits, all stepping together. Numbers are per fit, on the host."""
+
+    def __init__(self, problem: ArrayProblem, start, temperature, tol, memory: _Pairs, quick):
+        self.problem, self.temperature, self.tol, self.pairs, self.quick = problem, temperature, tol, memory, quick
+        self.xp, self.place = problem.xp, problem.place
+        self.x = self.xp.asarray(start, copy=True)
+        n_fits = problem.n_fits
+        precision = problem.precision if quick else None
+        self.rounding = VALUE_ROUNDING[precision] * problem.place.rounding
+        self.quick_decrement = QUICK_DECREMENT.get(precision or "", 0.0)
+        self.value, self.certificate = np.full(n_fits, np.nan), np.full(n_fits, np.nan)
+        self.largest, self.n_iter = np.zeros(n_fits), np.zeros(n_fits, dtype=int)
+        self.converged = np.ones(n_fits, dtype=bool)
+
+    def solution(self) -> Solution:
+        return Solution(self.x, self.value, self.largest, self.n_iter, self.converged, self.certificate)
+
+    def follow(self, start):
+        """Move the folds as the final fit has moved."""
+        self.x[1:, ...] += self.x[:1, ...] - start[:1, ...]
+
+    def run(self, first, last, max_iter):
+        """Minimize the fits from `first` to `last`."""
+        active = list(range(first, last))
+        self.converged[active] = False
+        state = _Descent(self, active)
+        for _ in range(max_iter):
+            if not state.active:
+                break
+            state.step()
+        state.finish()
+
+    def is_solved(self, fits, numbers: _Numbers, decrement):
+        """As `annealed/solvers/base.py::is_solved`; with rounded products the promised fall alone is asked."""
+        scale = np.maximum(np.abs(numbers.value), np.finfo(float).tiny)
+        small = numbers.largest <= self.tol
+        if self.quick:
+            solved = small & (decrement <= self.quick_decrement * scale)
+        else:
+            certified = small & (numbers.certificate <= SUBOPTIMALITY_SHARE * self.tol * scale)
+            close = small & (decrement <= FOLD_SUBOPTIMALITY_SHARE * self.tol * scale)
+            solved = np.where(np.asarray(fits) == 0, certified, close)
+        noise = self.problem.host.gradient_noise() * self.place.rounding / np.finfo(float).eps
+        return solved | (numbers.largest <= noise)
+
+
+class _Descent:
+    """One run of `_Search.run`: points, gradients and directions of the unfinished fits, on the device."""
+
+    def __init__(self, search: _Search, fits):
+        self.search, self.active = search, list(fits)
+        self.problem, self.xp, self.place = search.problem, search.xp, search.place
+        self.x = self.problem.of_fits(search.x, _named(fits))
+        self.length = np.ones(len(fits))
+        found = self._look(self.x, learn=fits[0] == 0)
+        self.gradient, self.loss_gradient = found.gradient, found.loss_gradient
+        self.direction = self.gradient * 0.0
+        self.slope = np.zeros(len(fits))
+        self._arrive(np.ones(len(fits), dtype=bool), self._numbers(found))
+
+    def _look(self, points, learn=False):
+        search = self.search
+        return self.problem.objective(points, search.temperature, _named(self.active), search.quick, learn)
+
+    def _numbers(self, found) -> _Numbers:
+        """All that the host needs of a pass, in one transfer; pairs include the step just tried."""
+        xp, temperature, fits = self.xp, self.search.temperature, _named(self.active)
+        n = len(self.active)
+        gradient = found.gradient
+        direction = getattr(self, "direction", None)
+        solved = self.problem.precondition(gradient, temperature, fits)
+        strength, _ = self.problem.penalty(temperature, fits)
+        steps, changes = self.known = self.search.pairs.of_fits(fits, strength)
+        eased = self.problem.precondition(changes, temperature, fits)
+        flat = [xp.reshape(part, (n, -1, gradient.shape[1] * gradient.shape[2])) for part in (steps, changes, eased)]
+        own = xp.reshape(gradient, (n, -1, 1))
+        turned = xp.matrix_transpose
+        parts = (
+            found.value,
+            found.loss,
+            found.slope,
+            xp.max(xp.abs(gradient), axis=(1, 2)),
+            self.problem.certificate(gradient, temperature, fits),
+            found.value * 0.0 if direction is None else xp.sum(gradient * direction, axis=(1, 2)),
+            xp.sum(gradient * solved, axis=(1, 2)),
+            (flat[0] @ own)[..., 0],
+            (flat[2] @ own)[..., 0],
+            flat[0] @ turned(flat[1]),
+            flat[1] @ turned(flat[2]),
+        )
+        return _Numbers(*self.place.host(*parts))
+
+    def step(self):
+        """One pass: try every fit's point, accept or shorten, and aim again where accepted."""
+        length = self.place.wide(self.length)[:, None, None]
+        trial = self.x + length * self.direction
+        found = self._look(trial)
+        self.search.n_iter[self.active] += 1
+        tried = self.search.pairs.try_pair(
+            self.active, trial - self.x, found.loss_gradient - self.loss_gradient, self._is_worth_a_pair()
+        )
+        numbers = self._numbers(found)
+        accepted = self._accept(numbers)
+        tried.settle(accepted)
+        self._shorten(~accepted, numbers.value)
+        mask = self.xp.asarray(accepted, device=self.place.device)[:, None, None]
+        self.x = self.xp.where(mask, trial, self.x)
+        self.gradient = self.xp.where(mask, found.gradient, self.gradient)
+        self.loss_gradient = self.xp.where(mask, found.loss_gradient, self.loss_gradient)
+        self._arrive(accepted, numbers)
+
+    def _is_worth_a_pair(self):
+        value = np.abs(self.search.value[self.active])
+        return -self.slope * self.length > PAIR_ROUNDING * self.search.rounding * value
+
+    def _accept(self, numbers):
+        """Armijo's rule, or, where the value has no digits left to fall, a slope that did."""
+        old = self.search.value[self.active]
+        with np.errstate(invalid="ignore"):
+            falls = numbers.value <= old + ARMIJO * self.length * self.slope
+            level = numbers.value <= old + self.search.rounding * np.abs(old)
+            flatter = np.abs(numbers.new_slope) <= 0.9 * np.abs(self.slope)
+        return np.isfinite(numbers.value) & (falls | (level & flatter))
+
+    def _shorten(self, refused, value):
+        """Minimum of the parabola through both values and the slope, kept within [0.1, 0.5] of the step."""
+        with np.errstate(all="ignore"):
+            rise = value - self.search.value[self.active] - self.length * self.slope
+            parabola = -self.slope * self.length / (2 * rise)
+        factor = np.where(np.isfinite(parabola), np.clip(parabola, 0.1, 0.5), 0.1)
+        self.length = np.where(refused, self.length * factor, self.length)
+
+    def _arrive(self, accepted, numbers: _Numbers):
+        """Record the accepted points, aim from them, and retire what is solved or stuck."""
+        search, fits = self.search, np.asarray(self.active)
+        direction, slope = self._aim(numbers)
+        mask = self.xp.asarray(accepted, device=self.place.device)[:, None, None]
+        self.direction = self.xp.where(mask, direction, self.direction)
+        self.slope = np.where(accepted, slope, self.slope)
+        self.length = np.where(accepted, 1.0, self.length)
+        good = fits[accepted]
+        search.value[good], search.largest[good] = numbers.value[accepted], numbers.largest[accepted]
+        search.certificate[good] = (numbers.certificate / np.abs(numbers.value))[accepted]
+        if len(good) and good[0] == 0:
+            self.problem.note(search.temperature, float(numbers.loss[0]), float(numbers.slope_of_logits[0]))
+        solved = accepted & search.is_solved(self.active, numbers, -0.5 * slope)
+        stuck = ~accepted & (self.length < SHORTEST_STEP)
+        search.converged[fits[solved]] = True
+        self._keep(~(solved | stuck))
+
+    def _aim(self, numbers: _Numbers):
+        """Directions, and their slopes from numbers that are known already."""
+        gradient, temperature, fits = self.gradient, self.search.temperature, _named(self.active)
+        along, across, slope = self.search.pairs.weights(self.active, numbers)
+        steps, changes = self.known
+        along, across = (self.place.wide(part)[:, :, None, None] for part in (along, across))
+        eased = gradient - self.xp.sum(across * changes, axis=1)
+        direction = -self.problem.precondition(eased, temperature, fits) - self.xp.sum(along * steps, axis=1)
+        return direction, slope
+
+    def _keep(self, kept):
+        """Go on with some of the fits."""
+        if kept.all():
+            return
+        self._store(self.active)
+        left = np.flatnonzero(kept).tolist()
+        self.active = [self.active[own] for own in left]
+        self.length, self.slope = self.length[kept], self.slope[kept]
+        if left:
+            for name in ("x", "gradient", "loss_gradient", "direction"):
+                setattr(self, name, self.xp.take(getattr(self, name), self.place.whole(left), axis=0))
+
+    def _store(self, fits):
+        for number, fit in enumerate(fits):
+            self.search.x[fit, ...] = self.x[number, ...]
+
+    def finish(self):
+        self._store(self.active)
+
+
+def _named(fits):
+    """Consecutive fits as a slice, which costs no copy; others as they are."""
+    if fits == list(range(fits[0], fits[0] + len(fits))):
+        return slice(fits[0], fits[0] + len(fits))
+    return fits
+
+
+class _Tried:
+    """A pair that stands in the memory until its step is accepted."""
+
+    def __init__(self, pairs: _Pairs, fits, kept):
+        self.pairs, self.fits, self.kept = pairs, np.asarray(fits), kept
+
+    def settle(self, accepted):
+        """Advance where accepted; elsewhere the place is empty again."""
+        for number, fit in enumerate(self.fits):
+            if accepted[number] and self.kept[number]:
+                self.pairs.age[fit, self.pairs.slot(fit)] = self.pairs.count[fit]
+                self.pairs.count[fit] += 1
+            else:
+                self.pairs.age[fit, self.pairs.slot(fit)] = -1
+
+
+class _Pairs:
+    """Per fit, a ring of the last (step, change of the loss gradient) pairs, on the device.
+
+    age : (n_fits, size), the number of each pair, rising with time; -1 where a place is empty
+    """
+
+    def __init__(self, problem: ArrayProblem, size):
+        self.problem, self.size = problem, size
+        self.xp = problem.xp
+        shape = (problem.n_fits, size, problem.n_classes, problem.width)
+        self.steps, self.changes = problem.place.zeros(shape), problem.place.zeros(shape)
+        self.clear()
+
+    def clear(self):
+        self.count = np.zeros(self.problem.n_fits, dtype=int)
+        self.age = np.full((self.problem.n_fits, self.size), -1)
+
+    def slot(self, fit):
+        return int(self.count[fit] % self.size)
+
+    def share(self):
+        """Give every fold the final fit's pairs: their Hessians are much alike."""
+        self.count[1:], self.age[1:] = self.count[0], self.age[0]
+        self.steps[1:, ...], self.changes[1:, ...] = self.steps[:1, ...], self.changes[:1, ...]
+
+    def try_pair(self, fits, step, change, kept) -> _Tried:
+        for number, fit in enumerate(fits):
+            slot = self.slot(fit)
+            self.steps[fit, slot, ...] = step[number, ...]
+            self.changes[fit, slot, ...] = change[number, ...]
+            self.age[fit, slot] = self.count[fit] if kept[number] else -1
+        return _Tried(self, fits, kept)
+
+    def _filled(self):
+        """Places in use so far, the one being tried included."""
+        return int(min(self.size, max(1, self.count.max() + 1)))
+
+    def of_fits(self, fits, strength):
+        """Steps and changes of the whole gradient, (n_fits, n_places, n_classes, width)."""
+        filled = self._filled()
+        steps = self.problem.of_fits(self.steps[:, :filled, ...], fits)
+        changes = self.problem.of_fits(self.changes[:, :filled, ...], fits)
+        if getattr(strength, "ndim", 0) == 3:
+            strength = strength[:, None, ...]
+        return steps, changes + strength * steps
+
+    def weights(self, fits, numbers: _Numbers):
+        """Weights of steps and changes in the direction, and its slope; see the formula above."""
+        n_places = numbers.steps_gradient.shape[1]
+        along, across = np.zeros((len(fits), n_places)), np.zeros((len(fits), n_places))
+        slope = -numbers.own.copy()
+        for number, fit in enumerate(fits):
+            age = self.age[fit, :n_places]
+            curvature = np.diagonal(numbers.steps_changes[number])
+            known = (age >= 0) & (curvature > 0) & np.isfinite(curvature)
+            order = np.flatnonzero(known)[np.argsort(age[known])]
+            if not len(order):
+                continue
+            crossed = numbers.steps_changes[number][np.ix_(order, order)]
+            upper = np.triu(crossed)
+            inner = numbers.changes[number][np.ix_(order, order)] + np.diag(np.diag(crossed))
+            steps_gradient = numbers.steps_gradient[number][order]
+            changes_gradient = numbers.changes_gradient[number][order]
+            u = np.linalg.solve(upper, steps_gradient)
+            a = np.linalg.solve(upper.T, inner @ u - changes_gradient)
+            own = -(numbers.own[number] - u @ changes_gradient + a @ steps_gradient)
+            if own < 0:
+                across[number, order], along[number, order], slope[number] = u, a, own
+        return along, across, slope
