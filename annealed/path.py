@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from annealed.arrays import combined, copied, to_host
 from annealed.interpolation import N_POINTS, between, lagrange
 from annealed.objectives import Inspection, Picks, Problem
 from annealed.optional import require
@@ -71,6 +72,7 @@ class Step:
     parameters: np.ndarray
     seconds: float
     inspection: Inspection = NOT_INSPECTED
+    certificate: float = np.nan
 
 
 def anneal(
@@ -131,7 +133,7 @@ class _Walk:
     def inspected(self) -> list[Step]:
         """The steps with a look at each, all in one reading of the rows."""
         steps = self.steps()
-        looks = self.problem.inspect([(step.parameters[0], step.temperature, step.judgement.scale) for step in steps])
+        looks = self.problem.inspect([(step.parameters[0, ...], step.temperature, step.judgement.scale) for step in steps])
         return [replace(step, inspection=look) for step, look in zip(steps, looks, strict=True)]
 
     def visit(self, temperature, fills_gaps):
@@ -165,7 +167,7 @@ class _Walk:
 
     def _between(self, temperature) -> Solution:
         weights, window = between([node.temperature for node in self.nodes], temperature)
-        start = np.tensordot(weights, [node.parameters for node in self.nodes[window]], axes=1)
+        start = combined(weights, [node.parameters for node in self.nodes[window]])
         return self.solver.minimize(self.problem, start, temperature, final_only=True, **self.options)
 
     def _record(self, temperature, solution: Solution, judgement: Judgement, began, is_node) -> Step:
@@ -179,11 +181,12 @@ class _Walk:
             judgement=judgement,
             parameters=solution.parameters,
             seconds=perf_counter() - began,
+            certificate=np.nan if solution.certificate is None else float(solution.certificate[0]),
         )
 
 
 def _without_folds(step: Step) -> Step:
-    return replace(step, parameters=step.parameters[:1].copy())
+    return replace(step, parameters=copied(step.parameters[:1, ...]))
 
 
 def _predict(problem: Problem, recent: list[Step], temperature):
@@ -196,7 +199,7 @@ def _predict(problem: Problem, recent: list[Step], temperature):
     target = np.log(temperature)
     if len(known) < 3 or places[-1] - target > 2 * (places[-2] - places[-1]):
         return carried[-1]
-    return np.tensordot(lagrange(places, target), carried, axes=1)
+    return combined(lagrange(places, target), carried)
 
 
 @dataclass(frozen=True, repr=False)
@@ -229,6 +232,9 @@ class AnnealingPath:
     best_index : int
         The chosen temperature.
     score_name : str
+    certificate : ndarray of shape (n_temperatures,) or None
+        Bound on the relative suboptimality of the final fit's free energy, where the solver says so. With rounded
+        products it and `gradient_norm` are of full precision at the chosen temperature, of rounded ones elsewhere.
     """
 
     temperatures: np.ndarray
@@ -245,11 +251,15 @@ class AnnealingPath:
     is_node: np.ndarray
     best_index: int
     score_name: str
+    certificate: np.ndarray | None = None
 
     @classmethod
     def from_steps(cls, steps: list[Step], problem: Problem, best_index: int, score_name: str, dtype) -> AnnealingPath:
         scores = [step.judgement.scores for step in steps if step.judgement.scores is not None]
-        arrays = {name: array.astype(dtype, copy=False) for name, array in _reported(steps, problem).items()}
+        arrays = problem.reported([(step.parameters[0, ...], step.temperature) for step in steps])
+        if arrays is None:
+            arrays = {name: array.astype(dtype, copy=False) for name, array in _reported(steps, problem).items()}
+        certificate = np.array([step.certificate for step in steps])
         return cls(
             temperatures=np.array([step.temperature for step in steps]),
             arrays=arrays,
@@ -265,6 +275,7 @@ class AnnealingPath:
             is_node=np.array([step.is_node for step in steps]),
             best_index=best_index,
             score_name=score_name,
+            certificate=certificate if np.isfinite(certificate).any() else None,
         )
 
     def __getattr__(self, name):
@@ -284,10 +295,7 @@ class AnnealingPath:
                 "Refit with a schedule that reaches it."
             )
         weights, window = between(self.temperatures, temperature)
-        arrays = {
-            name: np.tensordot(weights, array[window], axes=1).astype(array.dtype)
-            for name, array in self.arrays.items()
-        }
+        arrays = {name: _between(weights, array, window) for name, array in self.arrays.items()}
         return arrays, float(np.exp(weights @ np.log(self.posterior_scale[window])))
 
     def to_frame(self):
@@ -362,7 +370,14 @@ def _train_score(step: Step) -> float:
     return -step.inspection.spoken_loss if score is None else score
 
 
+def _between(weights, array, window):
+    """Sum of weights times the entries of a window, of the array's type."""
+    if isinstance(array, np.ndarray):
+        return np.tensordot(weights, array[window], axes=1).astype(array.dtype)
+    return combined(weights, [array[index, ...] for index in range(window.start, window.start + len(weights))])
+
+
 def _same(left, right):
     if isinstance(left, dict):
-        return left.keys() == right.keys() and all(np.array_equal(left[key], right[key]) for key in left)
-    return np.array_equal(left, right)
+        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
+    return np.array_equal(to_host(left), to_host(right))

@@ -132,9 +132,18 @@ def posterior_log_scale(deviation, weight, start=0.0) -> float:
     share = weight / n_rows
     parts = [(deviation[rows], share[rows]) for rows in _parts(len(deviation))]
 
+    def moments(scale):
+        return np.sum(list(map_in_order(lambda part: _scaled_moments(scale, *part), parts)), axis=0)
+
+    return least_log_scale(moments, n_rows, start)
+
+
+def least_log_scale(moments: Callable, n_rows: float, start=0.0) -> float:
+    """The same from `moments(scale)`: mean loss, and mean and variance of the deviations under the posterior."""
+
     def terms(s):
         scale = np.exp(s)
-        loss, slope, variance = np.sum(list(map_in_order(lambda part: _scaled_moments(scale, *part), parts)), axis=0)
+        loss, slope, variance = moments(scale)
         value = loss + SCALE_PRIOR * s**2 / n_rows
         first = scale * slope + 2 * SCALE_PRIOR * s / n_rows
         convex = scale**2 * variance + 2 * SCALE_PRIOR / n_rows

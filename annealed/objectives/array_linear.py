@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from annealed.arrays import Place
+from annealed.arrays import Place, to_host
 from annealed.design import ArrayDesign
 from annealed.objectives import array_gibbs
 from annealed.objectives.base import HOT_LOGIT, NO_PICKS, Inspection, Problem
@@ -50,6 +50,7 @@ class ArrayProblem(Problem):
     """What the families share; `host` is the family's problem in NumPy's terms, bound to the same rows."""
 
     design: ArrayDesign
+    speaks_numpy = False  # whether what is reported goes back to NumPy, where the user's rows came from
 
     def __init__(self, host, precision: str | None = None):
         self.host, self.precision = host, precision
@@ -239,6 +240,10 @@ class ArrayProblem(Problem):
         return gain / total
 
     def report(self, parameters, temperature, fits=slice(None)):
+        arrays = self._on_device(parameters, temperature, fits)
+        return {name: to_host(array) for name, array in arrays.items()} if self.speaks_numpy else arrays
+
+    def _on_device(self, parameters, temperature, fits):
         if self.host.span:
             flat = self.place.host(parameters)[0].reshape(parameters.shape[0], -1)
             arrays = self.host.report(self._as_host(flat), temperature, fits)
@@ -254,16 +259,21 @@ class ArrayProblem(Problem):
 
     def reported(self, points):
         """The final fit's arrays at every (parameters, temperature), of the type of X, with a leading axis of points."""
-        reports = [self.report(own[None, ...], temperature, slice(0, 1)) for own, temperature in points]
-        return {
-            name: self.xp.concat([self.place.row(report[name]) for report in reports]) for name in reports[0]
-        }
+        parts: dict[str, list] = {}
+        for own, temperature in points:
+            for name, array in self._on_device(own[None, ...], temperature, slice(0, 1)).items():
+                parts.setdefault(name, []).append(self.place.row(array))
+        arrays = {name: self.xp.concat(own) for name, own in parts.items()}
+        return {name: to_host(array) for name, array in arrays.items()} if self.speaks_numpy else arrays
 
     def chosen(self):
         return self.host.chosen()
 
     def alternatives(self):
-        return (type(self)(other, self.precision) for other in self.host.alternatives())
+        for host in self.host.alternatives():
+            other = type(self)(host, self.precision)
+            other.speaks_numpy = self.speaks_numpy
+            yield other
 
     def leave_one_out(self, parameters, temperature):
         raise ValueError('selection="loo" needs rows of NumPy or SciPy. Use selection="cv" or "holdout".')
@@ -417,7 +427,7 @@ class ArrayDistanceProblem(ArrayProblem):
         variance = self.of_fits(self.class_variance, fits)
         curvature = variance[..., None] * self.of_fits(self.spectrum, fits)[:, None, :]
         diagonal = curvature + self.penalty(temperature, fits)[0]
-        diagonal = self.xp.maximum(diagonal, diagonal * 0.0 + np.finfo(np.float32).tiny)
+        diagonal = self.xp.maximum(diagonal, diagonal * 0.0 + float(np.finfo(np.float32).tiny))
         return vectors / self.xp.reshape(
             diagonal, (diagonal.shape[0], *(1,) * (vectors.ndim - 3), *diagonal.shape[1:])
         )

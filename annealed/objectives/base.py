@@ -119,6 +119,10 @@ class Problem(ABC):
     def report(self, parameters, temperature, fits=slice(None)) -> dict[str, np.ndarray]:
         """Named arrays in the user's units with a leading axis of fits, e.g. coef and intercept of the logits."""
 
+    def reported(self, points) -> dict[str, Any] | None:
+        """The final fit's arrays at every (parameters, temperature), of the type of X; None: `report` is asked for each."""
+        return None
+
     @abstractmethod
     def hot_temperature(self) -> float:
         """A temperature at which every posterior is near the prior."""

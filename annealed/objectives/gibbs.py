@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import numpy as np
 
+from annealed.arrays import namespace_of
+
 LARGEST_EXPONENT = {np.float32: 80.0, np.float64: 700.0}  # whose exponential, summed over classes, is still finite
 
 
 def log_posterior(logits):
     """Logarithm of (7) over the last axis."""
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    xp = namespace_of(logits)
+    shifted = logits - xp.max(logits, axis=-1, keepdims=True)
+    return shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
 
 
 def posterior(logits):
     """The Gibbs distribution (7) over the last axis."""
-    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    weights /= weights.sum(axis=-1, keepdims=True)
+    xp = namespace_of(logits)
+    weights = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
+    weights /= xp.sum(weights, axis=-1, keepdims=True)
     return weights
 
 
