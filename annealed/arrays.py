@@ -62,6 +62,11 @@ def copied(array):
     return array_namespace(array).asarray(array, copy=True)
 
 
+def stacked(arrays):
+    """Arrays of one shape, with a leading axis."""
+    return namespace_of(arrays[0]).stack(arrays)
+
+
 def combined(weights, arrays):
     """Sum of weights times arrays of one shape, of the arrays' type."""
     if all(isinstance(array, np.ndarray) for array in arrays):

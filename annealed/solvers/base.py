@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from annealed.arrays import namespace_of
 from annealed.objectives import Problem, SmoothProblem
 
 SUBOPTIMALITY_SHARE = 0.01  # the final fit's certified relative suboptimality is held under this share of `tol`
@@ -31,6 +32,25 @@ class Solution:
     converged: np.ndarray
     certificate: np.ndarray | None = None
 
+    def only(self, fit: int) -> Solution:
+        """One fit of the stack, alone."""
+        return Solution(*(_only(getattr(self, own.name), fit) for own in fields(self)))
+
+    @classmethod
+    def joined(cls, solutions: list[Solution]) -> Solution:
+        """The fits of several solutions in one stack."""
+        return cls(*(_joined([getattr(each, own.name) for each in solutions]) for own in fields(cls)))
+
+
+def _only(values, fit):
+    return None if values is None else values[fit : fit + 1, ...]
+
+
+def _joined(parts):
+    if any(part is None for part in parts):
+        return None
+    return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else namespace_of(parts[0]).concat(parts)
+
 
 class Solver(BaseEstimator, ABC):
     """One minimum at one temperature, for all fits of a stack side by side."""
@@ -41,6 +61,16 @@ class Solver(BaseEstimator, ABC):
 
         `memory` is what `new_memory` made, kept from one temperature to the next.
         """
+
+    filled_together = 1  # temperatures that `fill` is best given at a time
+
+    def fill(self, problem: Problem, starts, temperatures, **options) -> Solution:
+        """The final fit from `starts`, one for each of the temperatures, which take the place of fits in the answer."""
+        found = [
+            self.minimize(problem, start[None, ...], temperature, final_only=True, **options)
+            for start, temperature in zip(starts, temperatures, strict=True)
+        ]
+        return Solution.joined(found)
 
     def adapt(self, problem: Problem, tol) -> Problem:
         """The problem in the terms this solver works in; most take it as it is."""
@@ -55,7 +85,7 @@ def largest_entry(gradient):
     return np.abs(gradient).max(axis=1)
 
 
-def is_solved(problem: SmoothProblem, value, gradient, temperature, tol, fits, decrement):
+def is_solved(problem: SmoothProblem, value, gradient, temperature, fits, tol, decrement):
     """The final fit: gradient within `tol` entry by entry, and its certified relative suboptimality where a family
     has one. A fold: the fall that a (quasi-)Newton step promises, `decrement`, is small beside the value.
 

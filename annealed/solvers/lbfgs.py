@@ -111,7 +111,7 @@ class _Search:
         if not len(fits):
             return fits
         value = self.value[fits]
-        solved = is_solved(self.problem, value, self.gradient[fits], self.temperature, self.tol, fits, decrement)
+        solved = is_solved(self.problem, value, self.gradient[fits], self.temperature, fits, self.tol, decrement)
         if self.quick:
             solved |= decrement <= QUICK_DECREMENT * np.abs(value)
         self.solution.converged[fits[solved]] = True
