@@ -151,7 +151,7 @@ class ArrayDesign(Design):
     def map_rows(self, function, rows):
         step = self.block_rows(1)
         for first in range(0, rows.shape[0], step):
-            part = rows[first : first + step]
+            part = rows[first : min(first + step, rows.shape[0])]
             yield function(self._block(part, self.place.xp.take(self.labels, part), None))
 
     def _block(self, rows, labels, weight):

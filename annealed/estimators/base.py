@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -19,11 +20,27 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from annealed.arrays import is_dispatched, is_foreign, take_rows
 from annealed.callbacks import CallbackSupportMixin, FitWatch, with_callbacks
 from annealed.design import make_design
 from annealed.design.threads import threads_over_blocks
+from annealed.estimators.on_device import (
+    DeviceRows,
+    argmax,
+    check_foreign,
+    check_labels,
+    check_precision,
+    check_same_library,
+    classes_like,
+    device_design,
+    device_rows,
+    held_out,
+    named_classes,
+    validated,
+)
 from annealed.estimators.weights import check_weight, class_weights
 from annealed.objectives import InnerProduct, Objective, gibbs
+from annealed.objectives.array_linear import on_device
 from annealed.path import AnnealingPath, Step, anneal
 from annealed.schedules import UntilSchedule, check_temperature, make_schedule
 from annealed.selection import (
@@ -52,13 +69,17 @@ DTYPES = (np.float64, np.float32)
 
 @dataclass(frozen=True)
 class _Rows:
-    """What is fitted: rows, labels as given and as codes, weights, and the classes."""
+    """What is fitted: rows, labels as given and as codes, weights, and the classes.
+
+    device : the same on a device, where the fit takes place on one
+    """
 
     X: Any
     y: np.ndarray
     labels: np.ndarray
-    weight: np.ndarray
+    weight: Any
     classes: np.ndarray
+    device: DeviceRows | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +90,7 @@ class _Walk:
     judge: Any
     steps: list[Step]
     settings: dict[str, Any]
+    solver: Any
 
 
 class LogitsMixin(ClassifierMixin):
@@ -77,7 +99,7 @@ class LogitsMixin(ClassifierMixin):
     def decision_function(self, X):
         """Logits of the posterior: (n_samples, n_classes), or for two classes (n_samples,) of the second."""
         logits = self._logits(X)
-        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
+        return logits[:, 1] - logits[:, 0] if self.classes_.shape[0] == 2 else logits
 
     def predict_proba(self, X):
         """The Gibbs posterior (eq. 7), (n_samples, n_classes)."""
@@ -89,8 +111,7 @@ class LogitsMixin(ClassifierMixin):
 
     def predict(self, X):
         """The class of the largest score (eq. 1)."""
-        best = np.argmax(self._logits(X), axis=1)
-        return self.classes_[best]
+        return named_classes(self.classes_, argmax(self._logits(X)))
 
 
 class PathDiagramMixin:
@@ -147,6 +168,12 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
         The most iterations at one temperature.
     random_state : int, RandomState instance or None, default=None
         Shuffles the folds and draws random starts; None shuffles the same way every time.
+    device : str, default=None
+        Where NumPy rows are fitted, such as "cuda"; needs torch. What is fitted comes back in NumPy. Rows that are on a
+        device already (with scikit-learn's ``array_api_dispatch``) are fitted there, and so are coef_ and predictions.
+    precision : {"tf32", "bf16"}, default=None
+        Round the products of float32 rows on a device: several times as fast on recent GPUs. The chosen temperature is
+        solved once more in full precision, and ``path_`` says how near its optimum it is.
 
     Attributes
     ----------
@@ -198,6 +225,8 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
         tol=1e-4,
         max_iter=1000,
         random_state=None,
+        device=None,
+        precision=None,
     ):
         self.objective = objective
         self.schedule = schedule
@@ -211,6 +240,8 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
+        self.device = device
+        self.precision = precision
 
     # -- what a named estimator sets -------------------------------------------------------------------------
 
@@ -255,20 +286,20 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
         """
         self._check_parameters(X_val, y_val)
         routed = self._route(sample_weight, params)
-        X, y = validate_data(self, X, y, accept_sparse=self._accept_sparse(), dtype=DTYPES)
-        check_classification_targets(y)
+        given_y = y
+        if is_dispatched(X):
+            X = check_foreign(self, X)
+            y = check_labels(y, X.shape[0])
+        else:
+            X, y = validate_data(self, X, y, accept_sparse=self._accept_sparse(), dtype=DTYPES)
+            check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y must hold at least two classes. Got only one class: {classes[0]!r}.")
-        weight = check_weight(sample_weight, len(labels))
-        weight = weight * class_weights(self.class_weight, classes, y, sample_weight)
-        if (np.bincount(labels, weight) > 0).sum() < 2:
-            raise ValueError(
-                "y must hold at least two classes with positive weight. Got one class, the others weigh 0."
-            )
-        rows = _Rows(X, y, labels, weight, classes)
-        validation_set = self._validation_set(X_val, y_val, sample_weight_val, classes)
-        self.classes_ = classes
+        rows = self._rows(X, y, labels, classes, sample_weight)
+        check_precision(self.precision, rows.device.place if rows.device else None)
+        validation_set = self._validation_set(X_val, y_val, sample_weight_val, rows)
+        self.classes_ = classes_like(classes, given_y) if is_foreign(X) else classes
         max_iter, is_intended = self._iteration_bound()
         watch = self._watch(X, y, sample_weight)
         try:
@@ -278,6 +309,8 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
             walk = self._anneal(rows, "cv", validation_set, routed, max_iter, watch)
 
         self._form = walk.problem.form
+        if self.precision is not None:
+            walk = self._polished(walk, max_iter)
         for name, setting in walk.settings.items():
             setattr(self, f"{name}_", setting)
         self._keep(walk.steps, walk.problem, walk.judge, X.dtype)
@@ -285,6 +318,44 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
             self._warn_unconverged()
         watch.context.call_on_fit_task_end(estimator=self, **watch.data, reconstruction_attributes=dict)
         return self
+
+    def _rows(self, X, y, labels, classes, sample_weight) -> _Rows:
+        if is_foreign(X) or self.device is not None:
+            if not isinstance(X, np.ndarray) and not is_foreign(X):
+                raise ValueError(f"device={self.device!r} is for dense rows. Got sparse X.")
+            place = device_rows(X, labels, sample_weight, classes, self.class_weight, self.device)
+            return _Rows(X, y, labels, None, classes, place)
+        weight = check_weight(sample_weight, len(labels))
+        weight = weight * class_weights(self.class_weight, classes, y, sample_weight)
+        if (np.bincount(labels, weight) > 0).sum() < 2:
+            raise ValueError(
+                "y must hold at least two classes with positive weight. Got one class, the others weigh 0."
+            )
+        return _Rows(X, y, labels, weight, classes)
+
+    def _polished(self, walk: _Walk, max_iter) -> _Walk:
+        """The chosen temperature solved once more, with products in full precision."""
+        chosen = self._choose(walk.steps, walk.judge)
+        step, steps = walk.steps[chosen], list(walk.steps)
+        start = time.perf_counter()
+        solution = walk.solver.polish(
+            walk.problem,
+            step.parameters,
+            step.temperature,
+            tol=self.tol,
+            max_iter=max_iter,
+        )
+        steps[chosen] = replace(
+            step,
+            parameters=solution.parameters,
+            value=float(solution.value[0]),
+            gradient_norm=float(solution.gradient_norm[0]),
+            certificate=float(solution.certificate[0]),
+            n_iter=step.n_iter + int(solution.n_iter[0]),
+            converged=step.converged and bool(solution.converged[0]),
+            seconds=step.seconds + time.perf_counter() - start,
+        )
+        return replace(walk, steps=steps)
 
     def _keep(self, steps, problem, judge, dtype):
         """Record the path and speak at its chosen temperature."""
@@ -305,12 +376,7 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
     def _anneal(self, rows: _Rows, selection, validation_set, routed, max_iter, watch: FitWatch) -> _Walk:
         """The path of the family, or of whichever of its alternatives validates best."""
         splits = [] if validation_set else self._splits(rows, selection, routed["split"])
-        stack = fold_weights(splits, rows.weight)
-        total = stack.sum(axis=0)
-        if not (total > 0).all():
-            raise ValueError(f"Fold {int(np.argmin(total))} of cv has no training row of positive weight.")
-        stack /= total
-        design = make_design(rows.X, rows.labels, stack, total, len(rows.classes))
+        design = self._design(rows, splits)
 
         def walk(problem):
             judge = self._judge(rows, selection, splits, validation_set, routed["score"])
@@ -318,6 +384,9 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
 
         with threads_over_blocks():
             problem = self._make_objective().prepare(design, check_random_state(self.random_state))
+            if rows.device is not None:
+                problem = on_device(problem, self.precision)
+                problem.speaks_numpy = rows.device.speaks_numpy
             first = best = walk(problem)
             for other in problem.alternatives() if not isinstance(first.judge, NoValidation) else ():
                 if watch.is_stopped:
@@ -327,6 +396,16 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
                 if scores.mean() > self._fold_scores(best).mean() and clearly_exceeds(scores, self._fold_scores(first)):
                     best = rival
         return best
+
+    def _design(self, rows: _Rows, splits):
+        if rows.device is not None:
+            return device_design(rows.device, splits, len(rows.classes))
+        stack = fold_weights(splits, rows.weight)
+        total = stack.sum(axis=0)
+        if not (total > 0).all():
+            raise ValueError(f"Fold {int(np.argmin(total))} of cv has no training row of positive weight.")
+        stack /= total
+        return make_design(rows.X, rows.labels, stack, total, len(rows.classes))
 
     def _walk(self, problem, judge, max_iter, watch: FitWatch) -> _Walk:
         self._form = problem.form  # what a scorer of points needs
@@ -340,7 +419,7 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
 
         watch.fitted_so_far = fitted_so_far
         steps = anneal(problem, self._schedule(), solver, judge, tol=self.tol, max_iter=max_iter, watch=watch)
-        return _Walk(problem, judge, steps, settings)
+        return _Walk(problem, judge, steps, settings, solver)
 
     def _fold_scores(self, walk: _Walk) -> np.ndarray:
         """Of each fold at the best temperature, less the posterior scale's prior where they are log-losses."""
@@ -399,15 +478,24 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
         scorer = check_scoring(self, scoring=self.scoring)
         return router.add(scorer=scorer, method_mapping=MethodMapping().add(caller="fit", callee="score"))
 
-    def _validation_set(self, X_val, y_val, sample_weight_val, classes):
+    def _validation_set(self, X_val, y_val, sample_weight_val, rows: _Rows):
         """(X, y, labels, weight) of an explicit validation set, or None."""
         if X_val is None:
             return None
-        X_val, y_val = validate_data(self, X_val, y_val, accept_sparse=self._accept_sparse(), dtype=DTYPES, reset=False)
+        classes = rows.classes
+        if is_foreign(rows.X):
+            X_val = check_foreign(self, X_val, reset=False)
+            y_val = check_labels(y_val, X_val.shape[0])
+        else:
+            X_val, y_val = validate_data(
+                self, X_val, y_val, accept_sparse=self._accept_sparse(), dtype=DTYPES, reset=False
+            )
         unknown = np.setdiff1d(y_val, classes)
         if len(unknown):
             raise ValueError(f"y_val holds labels that y does not: {list(unknown[:5])}. Known: {list(classes[:20])}.")
-        weight = check_weight(sample_weight_val, len(y_val), "sample_weight_val")
+        weight = sample_weight_val
+        if rows.device is None:
+            weight = check_weight(sample_weight_val, len(y_val), "sample_weight_val")
         return X_val, y_val, np.searchsorted(classes, y_val), weight
 
     def _splits(self, rows: _Rows, selection, split_params):
@@ -432,25 +520,30 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
         parts: list
         if validation_set is not None:
             X_val, y_val, labels_val, weight_val = validation_set
-            judge = HeldOut(
-                labels_val,
-                weight_val,
-                np.zeros(len(labels_val), dtype=int),
-                calibrate=self.calibrate,
-                X=X_val,
-            )
+            judge = self._judge_of_set(rows, X_val, labels_val, weight_val)
             parts = [(0, X_val, y_val, {}, None)]
         elif selection == "loo":
             return LeaveOneOut(labels, weight, score_groups(len(labels)), calibrate=self.calibrate)
         elif splits:
             picks, folds = fold_picks(splits)
-            judge = HeldOut(labels[picks.rows], weight[picks.rows], folds, picks, self.calibrate)
+            if rows.device is not None:
+                judge = held_out(rows.device, picks, len(splits), self.calibrate)
+            else:
+                judge = HeldOut(labels[picks.rows], weight[picks.rows], folds, picks, self.calibrate)
             parts = [(fit, X, y, score_params, test) for fit, (_, test) in enumerate(splits, 1)]
         else:
             return NoValidation()
         if not self._is_log_loss():
             judge.score_point = self._point_scorer([(0, X, y, score_params, None), *parts])
         return judge
+
+    def _judge_of_set(self, rows: _Rows, X, labels, weight):
+        """Who validates by an explicit validation set."""
+        if rows.device is None:
+            return HeldOut(labels, weight, np.zeros(len(labels), dtype=int), calibrate=self.calibrate, X=X)
+        place = rows.device.place
+        on_place = X if is_foreign(X) else place.row(X)
+        return validated(on_place, labels, weight, place, self.calibrate)
 
     def _point_scorer(self, parts):
         """Scores of a path point by the user's scorer: on the validated parts, and on the training rows.
@@ -536,8 +629,8 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
         self._arrays = arrays
         if "coef" in arrays:
             coef, intercept = scale * arrays["coef"], scale * arrays["intercept"]
-            is_binary = len(self.classes_) == 2
-            self.coef_ = coef[1:] - coef[:1] if is_binary else coef
+            is_binary = self.classes_.shape[0] == 2
+            self.coef_ = coef[1:, ...] - coef[:1, ...] if is_binary else coef
             self.intercept_ = intercept[1:] - intercept[:1] if is_binary else intercept
 
     # -- prediction --------------------------------------------------------------------------------------------
@@ -545,12 +638,17 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
     def _logits(self, X):
         """Logits (n_samples, n_classes) at the posterior's own scale."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse=self._accept_sparse(), dtype=DTYPES, reset=False)
+        if is_dispatched(X):
+            X = check_foreign(self, X, reset=False)
+        else:
+            X = validate_data(self, X, accept_sparse=self._accept_sparse(), dtype=DTYPES, reset=False)
+        check_same_library(X, self._arrays, self)
         return self.posterior_scale_ * self._form.logits(X, self._arrays, self.temperature_)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self._make_objective().accepts_sparse
+        tags.array_api_support = True
         return tags
 
 
@@ -567,4 +665,4 @@ def _taken(values, rows):
     """Some rows, or all where either is None."""
     if values is None or rows is None:
         return values
-    return values[rows] if hasattr(values, "shape") else np.asarray(values)[rows]
+    return take_rows(values, rows) if hasattr(values, "shape") else np.asarray(values)[rows]

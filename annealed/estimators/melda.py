@@ -21,8 +21,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeatures
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from annealed.arrays import Place, is_dispatched, is_foreign, to_host
 from annealed.callbacks import CallbackSupportMixin, hand_over, take_back
+from annealed.design import ArrayDesign
 from annealed.estimators.base import DTYPES, AnnealedClassifier, PathDiagramMixin
+from annealed.estimators.on_device import check_device_weight, check_foreign, check_labels
 from annealed.estimators.weights import check_weight
 from annealed.objectives import InnerProduct
 from annealed.schedules import check_temperature
@@ -96,7 +99,7 @@ class MELDA(
     metric : {"auto", "validated", "euclidean", "diagonal", "halfway", "covariance"}, default="validated"
         Units of the penalty; see :class:`annealed.InnerProductADA`. Validation chooses among some, unless the
         temperature is fixed; "auto" takes two fifths of that time.
-    schedule, selection, cv, class_weight, tol, max_iter, random_state
+    schedule, selection, cv, class_weight, tol, max_iter, random_state, device, precision
         As in :class:`annealed.InnerProductADA`.
 
     Attributes
@@ -148,6 +151,8 @@ class MELDA(
         tol=1e-4,
         max_iter=1000,
         random_state=None,
+        device=None,
+        precision=None,
     ):
         self.n_components = n_components
         self.coordinates = coordinates
@@ -162,6 +167,8 @@ class MELDA(
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
+        self.device = device
+        self.precision = precision
 
     # -- fitting ---------------------------------------------------------------------------------------------
 
@@ -182,16 +189,17 @@ class MELDA(
             raise ValueError(f"coordinates must be one of {COORDINATES}. Got {self.coordinates!r}.")
         if self.temperature is not None:
             check_temperature(self.temperature)
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=DTYPES)
+        if is_dispatched(X):
+            X = check_foreign(self, X)
+        else:
+            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=DTYPES)
         classifier = hand_over(self, self._log_linear()).fit(X, y, sample_weight)
         take_back(classifier)
-        n_components = self._checked_components(len(classifier.classes_), X.shape[1])
+        n_components = self._checked_components(classifier.classes_.shape[0], X.shape[1])
         coef, intercept = class_weights_of(classifier)
-        labels = np.searchsorted(classifier.classes_, y)
-        scores = np.asarray(X @ coef.T, dtype=np.float64)
-        weight = check_weight(sample_weight, len(labels))
-        directions = _directions(scores, labels, weight)
-        counts = np.bincount(labels, weight, len(coef))
+        moments = _score_moments(X, y, sample_weight, coef, to_host(classifier.classes_))
+        directions = _directions(moments)
+        counts = moments.counts
         self._log_share = np.log(np.maximum(counts, 0.5) / counts.sum())
         rank = len(directions.information)
         self.classes_, self.classifier_, self.n_iter_ = classifier.classes_, classifier, classifier.n_iter_
@@ -202,6 +210,9 @@ class MELDA(
             n_components = min(n_components, rank)
             self._set_ordered(coef, intercept, directions, n_components)
         self.reduced_classifier_, self._whitened = classifier, None
+        if is_foreign(X):
+            place = Place.of(X)
+            self.scalings_, self.offset_ = place.row(self.scalings_), place.row(self.offset_)
         if n_components < rank:
             self._fit_reduced(X, y, sample_weight, coef, directions, n_components)
         return self
@@ -210,6 +221,8 @@ class MELDA(
         """A posterior of the kept directions alone, in whitened coordinates whatever `coordinates` says."""
         of_scores = directions.of_scores[:n_components]
         self._whitened = (of_scores @ coef).T, of_scores @ directions.score_mean
+        if is_foreign(X):
+            self._whitened = tuple(Place.of(X).row(part) for part in self._whitened)
         self.reduced_classifier_ = self._log_linear().fit(_project(X, *self._whitened), y, sample_weight)
         loadings, bias = class_weights_of(self.reduced_classifier_)
         self._loadings, self._bias = loadings @ self._from_reported, bias
@@ -224,6 +237,8 @@ class MELDA(
             tol=self.tol,
             max_iter=self.max_iter,
             random_state=self.random_state,
+            device=self.device,
+            precision=self.precision,
         )
 
     def _checked_components(self, n_classes, n_features):
@@ -254,11 +269,12 @@ class MELDA(
     def _reference(self):
         if self.reference_class is None:
             return 0
-        found = np.flatnonzero(self.classes_ == self.reference_class)
+        classes = to_host(self.classes_)
+        found = np.flatnonzero(classes == self.reference_class)
         if not len(found):
             raise ValueError(
                 f"reference_class must be a class of y. Got {self.reference_class!r}, known: "
-                f"{self.classes_[:20].tolist()}."
+                f"{classes[:20].tolist()}."
             )
         return int(found[0])
 
@@ -285,8 +301,12 @@ class MELDA(
     def transform(self, X):
         """Project rows to the kept directions, (n_samples, n_components)."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
-        return _project(X, self.scalings_, self.offset_)
+        return _project(self._checked(X), self.scalings_, self.offset_)
+
+    def _checked(self, X):
+        if is_dispatched(X):
+            return check_foreign(self, X, reset=False)
+        return validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
 
     def inverse_transform(self, X):
         """The shortest rows, in the features' own units, whose projections these are.
@@ -300,10 +320,11 @@ class MELDA(
         rows : ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        X = check_array(X, dtype=DTYPES)
+        X = check_array(X, dtype=Place.of(X).float_dtypes if is_dispatched(X) else DTYPES)
         if X.shape[1] != self._n_features_out:
             raise ValueError(f"X must have {self._n_features_out} columns, one a component. Got {X.shape[1]}.")
-        return (X + self.offset_) @ np.linalg.pinv(self.scalings_)
+        back = np.linalg.pinv(to_host(self.scalings_))
+        return (X + self.offset_) @ (Place.of(X).row(back) if is_foreign(X) else back)
 
     @property
     def _n_features_out(self):
@@ -333,7 +354,7 @@ class MELDA(
 
     def _ask(self, method, X):
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
+        X = self._checked(X)
         rows = X if self._whitened is None else _project(X, *self._whitened)
         return getattr(self.reduced_classifier_, method)(rows)
 
@@ -356,36 +377,89 @@ class MELDA(
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.array_api_support = True
         return tags
 
 
 def _project(X, scalings, offset):
+    if is_foreign(X):
+        return X @ scalings - offset
     return np.asarray(X @ scalings.astype(X.dtype, copy=False) - offset.astype(X.dtype, copy=False))
 
 
 def class_weights_of(classifier):
     """Weights and intercepts of each class, of mean zero over classes, (n_classes, n_features) and (n_classes,)."""
     coef, intercept = (
-        np.asarray(classifier.coef_, dtype=np.float64),
-        np.asarray(classifier.intercept_, dtype=np.float64),
+        np.asarray(to_host(classifier.coef_), dtype=np.float64),
+        np.asarray(to_host(classifier.intercept_), dtype=np.float64),
     )
-    if len(classifier.classes_) == 2:
+    if classifier.classes_.shape[0] == 2:
         coef, intercept = np.vstack([-coef, coef]) / 2, np.concatenate([-intercept, intercept]) / 2
     return coef - coef.mean(axis=0), intercept - intercept.mean()
 
 
-def _directions(scores, labels, weight) -> _Directions:
-    """Whiten the scores in total, turn to the axes of their within-class covariance, whiten that."""
+class _Moments(NamedTuple):
+    """Of the scores of all rows: mean, covariance, weights of the classes and their means about the whole one."""
+
+    mean: np.ndarray
+    covariance: np.ndarray
+    counts: np.ndarray
+    class_means: np.ndarray
+
+
+def _score_moments(X, y, sample_weight, coef, classes) -> _Moments:
+    """Moments of the scores `X @ coef.T`, found where X is."""
+    if is_foreign(X):
+        return _moments_on_device(X, np.searchsorted(classes, check_labels(y, X.shape[0])), sample_weight, coef)
+    labels, scores = np.searchsorted(classes, y), np.asarray(X @ coef.T, dtype=np.float64)
+    weight = check_weight(sample_weight, len(labels))
     share = weight / weight.sum()
     mean = share @ scores
     centred = scores - mean
     counts = np.bincount(labels, share, scores.shape[1])
     class_sums = np.stack([np.bincount(labels, share * column, scores.shape[1]) for column in centred.T], axis=1)
     class_means = class_sums / np.where(counts > 0, counts, 1)[:, None]
-    spread, axes = linalg.eigh((centred * share[:, None]).T @ centred)
+    covariance = (centred * share[:, None]).T @ centred
+    return _Moments(mean, covariance, np.bincount(labels, weight, len(coef)), class_means)
+
+
+def _moments_on_device(X, labels, sample_weight, coef) -> _Moments:
+    """The same in blocks of rows of a device; the scores of all rows are never held."""
+    place, n_classes = Place.of(X), len(coef)
+    weight = check_device_weight(sample_weight, len(labels), place)
+    design = ArrayDesign(X, place.whole(labels), weight[:, None], None, n_classes, place)
+    level = place.wide(np.zeros(n_classes))
+    wide_coef = place.wide(coef)
+
+    def scores_of(block):
+        return place.wide(block.raw) @ wide_coef.T - level
+
+    def sums(block):
+        own = place.wide(block.weight[:, 0])
+        return place.xp.sum(own), own @ scores_of(block)
+
+    total, mean = design.sum_rows(sums)
+    mean = mean / total
+    level = place.wide(mean)
+
+    def squares(block):
+        scores, own = scores_of(block), place.wide(block.weight[:, 0])
+        targets = place.wide(design.targets(block.labels)) * own[:, None]
+        return (scores * own[:, None]).T @ scores, targets.T @ scores, place.xp.sum(targets, axis=0)
+
+    covariance, class_sums, counts = design.sum_rows(squares)
+    return _Moments(mean, covariance / total, counts, class_sums / np.where(counts > 0, counts, 1)[:, None])
+
+
+def _directions(moments: _Moments) -> _Directions:
+    """Whiten the scores in total, turn to the axes of their within-class covariance, whiten that."""
+    mean, class_means = moments.mean, moments.class_means
+    counts = moments.counts / moments.counts.sum()
+    n_classes = len(mean)
+    spread, axes = linalg.eigh(moments.covariance)
     keep = spread > SMALLEST_SPREAD * max(spread[-1], np.finfo(float).tiny)
     if not spread[-1] > 0:  # no score moves: one direction of nothing keeps the shapes
-        zeros = np.zeros((1, scores.shape[1]))
+        zeros = np.zeros((1, n_classes))
         return _Directions(zeros, zeros.T, mean, np.zeros(1))
     spread, axes = np.sqrt(spread[keep]), axes[:, keep]
     whitened_means = class_means @ axes / spread

@@ -257,12 +257,17 @@ class ArrayProblem(Problem):
         coef, intercept = self.forward(parameters, temperature, fits)
         return {"coef": coef, "intercept": intercept - coef @ self.center}
 
+    def final_arrays(self, parameters, temperature):
+        """The final fit's arrays on the device, of the type of X, with a leading axis of one."""
+        arrays = self._on_device(parameters[:1, ...], temperature, slice(0, 1))
+        return {name: self.place.row(array) for name, array in arrays.items()}
+
     def reported(self, points):
         """The final fit's arrays at every (parameters, temperature), of the type of X, with a leading axis of points."""
         parts: dict[str, list] = {}
         for own, temperature in points:
-            for name, array in self._on_device(own[None, ...], temperature, slice(0, 1)).items():
-                parts.setdefault(name, []).append(self.place.row(array))
+            for name, array in self.final_arrays(own[None, ...], temperature).items():
+                parts.setdefault(name, []).append(array)
         arrays = {name: self.xp.concat(own) for name, own in parts.items()}
         return {name: to_host(array) for name, array in arrays.items()} if self.speaks_numpy else arrays
 
@@ -328,10 +333,19 @@ class ArrayPenalizedProblem(ArrayProblem):
         return loss, slope + xp.sum(evidence * intercept, axis=1), self._join(coef, own + evidence)
 
     def penalty(self, temperature, fits):
-        strength = np.full(self.width, self.l2_strength * temperature)
+        """Strengths have a leading axis where temperatures do."""
+        penalized = np.ones(self.width)
         if self.fit_intercept:
-            strength[-1] = 0
-        return self.place.wide(strength), 0.0
+            penalized[-1] = 0
+        strength = self.l2_strength * np.asarray(temperature)[..., None, None] * penalized
+        return self.place.wide(strength.reshape(-1, 1, self.width)), 0.0
+
+    def _strength(self, temperature, ndim):
+        """Of the coefficients, one number or one a temperature, to be divided by."""
+        if np.ndim(temperature) == 0:
+            return self.l2_strength * float(temperature)
+        strength = self.place.wide(self.l2_strength * np.asarray(temperature))
+        return self.xp.reshape(strength, (-1, *(1,) * (ndim - 1)))
 
     def _curvature(self, fits):
         """(n_fits, n_classes, width): each class's mean `p (1 - p)` times the spectrum."""
@@ -341,7 +355,6 @@ class ArrayPenalizedProblem(ArrayProblem):
 
     def precondition(self, vectors, temperature, fits):
         """A common shift of all classes moves no posterior: the penalty is all that it meets."""
-        strength = self.l2_strength * temperature
         diagonal = self._curvature(fits) + self.penalty(temperature, fits)[0]
         diagonal = self.xp.reshape(
             diagonal, (diagonal.shape[0], *(1,) * (vectors.ndim - 3), *diagonal.shape[1:])
@@ -349,7 +362,7 @@ class ArrayPenalizedProblem(ArrayProblem):
         solved = vectors / diagonal
         solved = solved - self.xp.mean(solved, axis=-2, keepdims=True)
         coef, _ = self._split(self.xp.mean(vectors, axis=-2, keepdims=True))
-        common = coef / strength
+        common = coef / self._strength(temperature, coef.ndim)
         return solved + (self._join(common, common[..., 0] * 0.0) if self.fit_intercept else common)
 
     def certificate(self, gradient, temperature, fits):
@@ -359,12 +372,12 @@ class ArrayPenalizedProblem(ArrayProblem):
         length = xp.sqrt(xp.sum(coef * coef, axis=(1, 2)))
         squares = intercept * intercept
         if not self.fit_intercept:
-            return length**2 / (2 * self.l2_strength * temperature)
+            return length**2 / (2 * self._strength(temperature, 1))
         size = xp.sum(self.of_fits(self.spectrum, fits), axis=1)
         length = length + xp.sqrt(size * xp.sum(squares, axis=1))
         variance = self.of_fits(self.class_variance, fits) + self.of_fits(self.missing, fits)
         own = xp.sum(squares / (2 * variance), axis=1)
-        return length**2 / (2 * self.l2_strength * temperature) + own
+        return length**2 / (2 * self._strength(temperature, 1)) + own
 
     def hot_temperature(self):
         """Hot, coef is -gradient / (l2_strength T): the temperature at which its logits are HOT_LOGIT in size."""

@@ -22,7 +22,9 @@ from annealed.solvers.base import FOLD_SUBOPTIMALITY_SHARE, SUBOPTIMALITY_SHARE,
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-6
 VALUE_ROUNDING = {None: 2.0, "tf32": 30.0, "bf16": 1000.0}  # of a mean loss, in roundings of a row's number
+DECREMENT_ROUNDING = 0.01  # of a row's number: a promised fall, relative, below which there is nothing left to gain
 PAIR_ROUNDING = 10.0  # fall promised by a step whose change of gradient is kept, in roundings of the value
+TOGETHER = 64  # columns of a product that cost about what one does, where the rows are all that is read
 QUICK_DECREMENT = {"tf32": 1e-6, "bf16": 1e-5}  # relative: what rounded products are trusted for
 
 
@@ -39,7 +41,8 @@ class ArrayLBFGS(Solver):
         self.memory_size = memory_size
 
     def new_memory(self, problem: ArrayProblem):
-        return _Pairs(problem, self.memory_size)
+        self._memory = _Pairs(problem, self.memory_size)
+        return self._memory
 
     def minimize(self, problem, start, temperature, *, tol, max_iter, memory, final_only=False) -> Solution:
         if not problem.temperature_free:
@@ -53,9 +56,47 @@ class ArrayLBFGS(Solver):
             search.run(1, problem.n_fits, max_iter)
         return search.solution()
 
-    def polish(self, problem, start, temperature, *, tol, max_iter, memory) -> Solution:
-        """The final fit in full precision, from a solution found with rounded products."""
-        search = _Search(problem, start, temperature, tol, memory, quick=False)
+    def adapt(self, problem, tol):
+        """Few columns leave the products waiting for the rows: then several temperatures are looked at together."""
+        if problem.temperature_free:
+            self.filled_together = max(1, TOGETHER // problem.n_classes)
+        return problem
+
+    def fill(self, problem, starts, temperatures, *, tol, max_iter, memory):
+        """One pass looks at all of them; those that it does not find solved are solved one by one."""
+        n = starts.shape[0]
+        found = [None] * n if n == 1 else self._look(problem, starts, temperatures, tol)
+        options = {"tol": tol, "max_iter": max_iter, "memory": memory, "final_only": True}
+        for number, temperature in enumerate(temperatures.tolist()):
+            if found[number] is None:
+                start = starts[number : number + 1, ...]
+                found[number] = self.minimize(problem, start, temperature, **options).only(0)
+        return Solution.joined(found)
+
+    def _look(self, problem, starts, temperatures, tol):
+        """The solution at each temperature whose start is one already, else None."""
+        fits, xp = [0] * len(temperatures), problem.xp
+        seen = problem.objective(starts, temperatures, fits, quick=problem.has_quick_rows)
+        promised = xp.sum(seen.gradient * problem.precondition(seen.gradient, temperatures, fits), axis=(1, 2))
+        largest = xp.max(xp.abs(seen.gradient), axis=(1, 2))
+        bound = problem.certificate(seen.gradient, temperatures, fits)
+        parts = (seen.value, largest, bound, promised, seen.loss, seen.slope)
+        value, largest, bound, promised, loss, slope = problem.place.host(*parts)
+        solved = _is_solved(problem, tol, problem.has_quick_rows, fits, value, largest, bound, 0.5 * promised)
+        found: list = [None] * len(fits)
+        for number in np.flatnonzero(solved):
+            own = slice(number, number + 1)
+            problem.note(float(temperatures[number]), float(loss[number]), float(slope[number]))
+            no_steps, yes = np.zeros(1, dtype=int), np.ones(1, dtype=bool)
+            point = starts[number : number + 1, ...]
+            found[number] = Solution(point, value[own], largest[own], no_steps, yes, bound[own] / np.abs(value[own]))
+        return found
+
+    def polish(self, problem, start, temperature, *, tol, max_iter) -> Solution:
+        """The final fit in full precision, from a solution found with rounded products, with what the walk has learnt."""
+        if not problem.temperature_free:
+            self._memory.clear()
+        search = _Search(problem, start, temperature, tol, self._memory, quick=False)
         search.run(0, 1, max_iter)
         return search.solution()
 
@@ -87,7 +128,6 @@ class _Search:
         n_fits = problem.n_fits
         precision = problem.precision if quick else None
         self.rounding = VALUE_ROUNDING[precision] * problem.place.rounding
-        self.quick_decrement = QUICK_DECREMENT.get(precision or "", 0.0)
         self.value, self.certificate = np.full(n_fits, np.nan), np.full(n_fits, np.nan)
         self.largest, self.n_iter = np.zeros(n_fits), np.zeros(n_fits, dtype=int)
         self.converged = np.ones(n_fits, dtype=bool)
@@ -110,18 +150,19 @@ class _Search:
             state.step()
         state.finish()
 
-    def is_solved(self, fits, numbers: _Numbers, decrement):
-        """As `annealed/solvers/base.py::is_solved`; with rounded products the promised fall alone is asked."""
-        scale = np.maximum(np.abs(numbers.value), np.finfo(float).tiny)
-        small = numbers.largest <= self.tol
-        if self.quick:
-            solved = small & (decrement <= self.quick_decrement * scale)
-        else:
-            certified = small & (numbers.certificate <= SUBOPTIMALITY_SHARE * self.tol * scale)
-            close = small & (decrement <= FOLD_SUBOPTIMALITY_SHARE * self.tol * scale)
-            solved = np.where(np.asarray(fits) == 0, certified, close)
-        noise = self.problem.host.gradient_noise() * self.place.rounding / np.finfo(float).eps
-        return solved | (numbers.largest <= noise)
+
+def _is_solved(problem: ArrayProblem, tol, quick, fits, value, largest, certificate, decrement):
+    """As `annealed/solvers/base.py::is_solved`; with rounded products the promised fall alone is asked."""
+    scale = np.maximum(np.abs(value), np.finfo(float).tiny)
+    small = largest <= tol
+    if quick:
+        solved = decrement <= QUICK_DECREMENT[problem.precision] * scale
+    else:
+        certified = small & (certificate <= SUBOPTIMALITY_SHARE * tol * scale)
+        close = small & (decrement <= FOLD_SUBOPTIMALITY_SHARE * tol * scale)
+        solved = np.where(np.asarray(fits) == 0, certified, close)
+    is_rounding = decrement <= DECREMENT_ROUNDING * problem.place.rounding * scale
+    return solved | is_rounding | (largest <= problem.host.gradient_noise())
 
 
 class _Descent:
@@ -219,13 +260,19 @@ class _Descent:
         self.slope = np.where(accepted, slope, self.slope)
         self.length = np.where(accepted, 1.0, self.length)
         good = fits[accepted]
+        fall = search.value[fits] - numbers.value
         search.value[good], search.largest[good] = numbers.value[accepted], numbers.largest[accepted]
         search.certificate[good] = (numbers.certificate / np.abs(numbers.value))[accepted]
         if len(good) and good[0] == 0:
             self.problem.note(search.temperature, float(numbers.loss[0]), float(numbers.slope_of_logits[0]))
-        solved = accepted & search.is_solved(self.active, numbers, -0.5 * slope)
+        looked = (numbers.value, numbers.largest, numbers.certificate, -0.5 * slope)
+        solved = accepted & _is_solved(self.problem, search.tol, search.quick, self.active, *looked)
         stuck = ~accepted & (self.length < SHORTEST_STEP)
-        search.converged[fits[solved]] = True
+        has_no_digits = -0.5 * self.slope <= search.rounding * np.abs(search.value[fits])  # left to fall by
+        if search.quick:  # rounded products have said all they can once the value does not fall
+            smallest = QUICK_DECREMENT[self.problem.precision] * np.abs(search.value[fits])
+            solved, has_no_digits = solved | (accepted & (fall <= smallest)), np.ones_like(stuck)
+        search.converged[fits[solved | (stuck & has_no_digits)]] = True
         self._keep(~(solved | stuck))
 
     def _aim(self, numbers: _Numbers):

@@ -1,0 +1,248 @@
+"""Fits on rows of a device: torch, CuPy or any array-API namespace under scikit-learn's `array_api_dispatch`, and NumPy
+rows that the user sends to a device.
+
+Everything follows X. X, the weights of rows, logits and held-out scores stay on its device; labels are brought to the host
+once, where folds are dealt as for NumPy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from annealed.arrays import PRECISIONS, Place, is_foreign, namespace_of, on_named_device, to_host
+from annealed.design import ArrayDesign
+from annealed.objectives.array_gibbs import deviations, scaled_losses, scaled_moments
+from annealed.objectives.array_linear import KEPT_BYTES, HeldOutPart
+from annealed.path import Judgement
+from annealed.selection import HeldOut, least_log_scale
+
+
+@dataclass(frozen=True)
+class DeviceRows:
+    """Rows on a device: X there (or streamed to it), labels as codes on both sides, and weights there.
+
+    speaks_numpy : whether the user brought NumPy, so that what is fitted goes back to it
+    """
+
+    X: Any
+    labels: Any
+    weight: Any
+    place: Place
+    speaks_numpy: bool = False
+
+
+def check_precision(precision, place: Place | None):
+    if precision is None:
+        return
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision must be one of {PRECISIONS} or None. Got {precision!r}.")
+    if place is None:
+        raise ValueError(
+            f"precision={precision!r} is for rows on a device: bring a torch array with array_api_dispatch, or set device."
+        )
+    if not place.is_torch or place.row_dtype != place.xp.float32:
+        raise ValueError(f"precision={precision!r} rounds products of float32 torch rows. Got {place.row_dtype}.")
+
+
+def check_foreign(estimator, X, reset=True):
+    """X of a foreign namespace, checked by scikit-learn where it is."""
+    return validate_data(estimator, X, dtype=Place.of(X).float_dtypes, reset=reset)
+
+
+def check_same_library(X, arrays, estimator):
+    """X must be of the library, and on the device, that the model was fitted with."""
+    fitted = next(iter(arrays.values()))
+    if not is_foreign(X) and not is_foreign(fitted):
+        return
+    here, there = (Place.of(own) if is_foreign(own) else None for own in (X, fitted))
+    if here is None or there is None or (here.xp, here.device) != (there.xp, there.device):
+        names = ["NumPy" if own is None else f"{own.xp.__name__} on {own.device}" for own in (there, here)]
+        raise ValueError(
+            f"{type(estimator).__name__} was fitted with {names[0]} and got X of {names[1]}. Bring X in the same library, "
+            "on the same device (with array_api_dispatch on)."
+        )
+
+
+def check_labels(y, n_rows):
+    """Labels as NumPy, wherever they came from."""
+    labels = column_or_1d(to_host(y) if is_foreign(y) else y, warn=True)
+    if len(labels) != n_rows:
+        raise ValueError(f"X and y must have the same number of rows. Got {n_rows} and {len(labels)}.")
+    check_classification_targets(labels)
+    return labels
+
+
+def classes_like(classes, y):
+    """Classes in the namespace of y, on its device."""
+    if not is_foreign(y):
+        return classes
+    place = Place.of(y)
+    return place.xp.asarray(classes, dtype=y.dtype, device=place.device)
+
+
+def named_classes(classes, best):
+    """`classes[best]` with `best` on a device: there where classes are numbers, in NumPy where they are not."""
+    if not is_foreign(best):
+        return classes[best]
+    place = Place.of(best)
+    if not is_foreign(classes):
+        if classes.dtype.kind not in "biuf":
+            return classes[to_host(best)]
+        classes = place.xp.asarray(classes, device=place.device)
+    return place.xp.take(classes, best)
+
+
+def check_device_weight(weight, n_rows, place: Place, name="sample_weight"):
+    """Weights (n_rows,) on the device, or an error that shows the offending value."""
+    xp = place.xp
+    if weight is None:
+        return xp.ones(n_rows, dtype=place.wide_dtype, device=place.device)
+    weight = place.wide(weight if is_foreign(weight) else np.asarray(weight, dtype=np.float64))
+    if weight.ndim == 0:
+        weight = xp.broadcast_to(weight, (n_rows,))
+    if weight.shape != (n_rows,):
+        raise ValueError(f"{name} must have one entry a row, shape ({n_rows},). Got shape {tuple(weight.shape)}.")
+    least, most = (float(own) for own in place.host(xp.min(weight), xp.max(weight)))
+    if not (np.isfinite(least) and np.isfinite(most)):
+        raise ValueError(f"{name} must be finite. Got values from {least} to {most}.")
+    if least < 0:
+        raise ValueError(f"{name} must not be negative. Got {least}.")
+    if most == 0:
+        raise ValueError(f"{name} must hold a positive weight. Got zeros only.")
+    return weight
+
+
+def class_factors(class_weight, classes, counts):
+    """Factor on the weight of each class's rows; `counts` are the weights of the classes."""
+    if isinstance(class_weight, dict):
+        unknown = set(class_weight) - set(classes.tolist())
+        if unknown:
+            raise ValueError(f"class_weight names classes that y does not hold: {sorted(map(str, unknown))}.")
+        return np.array([class_weight.get(own, 1.0) for own in classes.tolist()])
+    if class_weight != "balanced":
+        raise ValueError(f'class_weight must be a dict, "balanced" or None. Got {class_weight!r}.')
+    return counts.sum() / (len(classes) * np.where(counts > 0, counts, 1))
+
+
+def device_rows(X, codes, sample_weight, classes, class_weight, device=None) -> DeviceRows:
+    """Rows as they are fitted, from X of a foreign namespace, or from NumPy rows and the name of a device."""
+    speaks_numpy = not is_foreign(X)
+    X, place = on_named_device(X, device) if speaks_numpy else (X, Place.of(X))
+    labels = place.whole(codes)
+    weight = check_device_weight(sample_weight, len(codes), place)
+    counts = _class_weights(place, labels, weight, len(classes))
+    if class_weight is not None:
+        factors = class_factors(class_weight, classes, counts)
+        weight, counts = weight * place.xp.take(place.wide(factors), labels), counts * factors
+    if (counts > 0).sum() < 2:
+        raise ValueError("y must hold at least two classes with positive weight. Got one class, the others weigh 0.")
+    return DeviceRows(X, labels, weight, place, speaks_numpy)
+
+
+def _class_weights(place, labels, weight, n_classes):
+    design = ArrayDesign(labels[:, None], labels, weight[:, None], None, n_classes, place)
+    return design.class_weight_sums()[0]
+
+
+def device_design(rows: DeviceRows, splits, n_classes) -> ArrayDesign:
+    """The design of the final fit and its folds; weights of each add up to one."""
+    place, xp, n_rows = rows.place, rows.place.xp, rows.labels.shape[0]
+    columns = [rows.weight]
+    for train, _ in splits:
+        is_train = np.zeros(n_rows, dtype=bool)
+        is_train[train] = True
+        columns.append(rows.weight * place.wide(is_train))
+    stack = xp.stack(columns, axis=1)
+    (total,) = place.host(xp.sum(stack, axis=0))
+    if not (total > 0).all():
+        raise ValueError(f"Fold {int(np.argmin(total))} of cv has no training row of positive weight.")
+    weight = place.row(stack / place.wide(total))
+    return ArrayDesign(rows.X, rows.labels, weight, total, n_classes, place)
+
+
+@dataclass
+class DeviceHeldOut(HeldOut):
+    """Rows that a fit did not see, judged where they are. `labels` and `weight` are on the device: those of every row,
+    or of the validation set `X`; `n_folds` is how many folds there are.
+    """
+
+    n_folds: int = 1
+    total: float = field(default=0.0)
+
+    @property
+    def n_rows(self) -> float:
+        return self.total
+
+    def judge(self, problem, parameters, temperature):
+        place = problem.place
+        parts = self._kept(problem, lambda: self._parts(problem, parameters, temperature))
+        scale = 1.0
+        if self.calibrate:
+            near = float(np.log(temperature))
+
+            def moments(scale):
+                sums = place.zeros((3,))
+                for part in parts():
+                    rows = place.xp.stack([place.wide(own) for own in scaled_moments(place, float(scale), part.deviation)])
+                    sums = sums + rows @ part.weight
+                return place.host(sums)[0] / self.total
+
+            log_scale = least_log_scale(moments, self.total, self._likely_log_scale(near))
+            self._log_scales[near] = log_scale
+            scale = float(np.exp(log_scale))
+        if self.score_point is not None:
+            scores, train_score = self.score_point(problem, parameters, temperature, scale)
+            return Judgement(np.asarray(scores, dtype=float), scale, train_score)
+        losses, weights = place.zeros((self.n_folds,)), place.zeros((self.n_folds,))
+        for part in parts():
+            losses[part.fold] += part.weight @ place.wide(scaled_losses(place, scale, part.deviation))
+            weights[part.fold] += place.xp.sum(part.weight)
+        losses, weights = place.host(losses, weights)
+        return Judgement(-losses / np.where(weights > 0, weights, 1), scale)
+
+    def _kept(self, problem, make):
+        """Parts that are kept between looks where they are small, and else made again for each."""
+        rows = self.X.shape[0] if self.X is not None else len(self.picks.rows)
+        if rows * problem.n_classes * problem.place.row_bytes > KEPT_BYTES:
+            return make
+        parts = list(make())
+        return lambda: parts
+
+    def _parts(self, problem, parameters, temperature):
+        if self.X is None:
+            yield from problem.held_out_parts(parameters, temperature, self.weight)
+            return
+        place, xp = problem.place, problem.xp
+        design = ArrayDesign(self.X, self.labels, self.weight[:, None], None, problem.n_classes, place)
+        (coef,), (intercept,) = (problem.final_arrays(parameters, temperature)[name] for name in ("coef", "intercept"))
+
+        def part(block):
+            scores = block.scores(coef, intercept)
+            return HeldOutPart(deviations(place, scores, block.labels), place.wide(block.weight[:, 0]), 0)
+
+        with place.products_in(problem.precision):
+            yield from design.map_blocks(part)
+
+
+def held_out(rows: DeviceRows, picks, n_folds, calibrate) -> DeviceHeldOut:
+    """Who judges folds: weights are those of every row."""
+    picked = rows.place.xp.take(rows.weight, rows.place.whole(picks.rows))
+    (total,) = rows.place.host(rows.place.xp.sum(picked))
+    return DeviceHeldOut(rows.labels, rows.weight, np.empty(0), picks, calibrate, n_folds=n_folds, total=float(total))
+
+
+def validated(X, labels, weight, place: Place, calibrate) -> DeviceHeldOut:
+    """Who judges by a validation set."""
+    weight = check_device_weight(weight, len(labels), place, "sample_weight_val")
+    (total,) = place.host(place.xp.sum(weight))
+    return DeviceHeldOut(place.whole(labels), weight, np.empty(0), calibrate=calibrate, X=X, total=float(total))
+
+
+def argmax(logits):
+    return namespace_of(logits).argmax(logits, axis=1)
