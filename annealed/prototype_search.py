@@ -271,10 +271,10 @@ def fit_prototypes(rows: LabelledRows, plan: Plan, choice: Choice) -> tuple[list
 
 def subsample(rows: LabelledRows, most, seed) -> LabelledRows:
     """At most so many rows, the classes in their shares; every class keeps a row at least."""
-    if len(rows.X) <= most:
+    if rows.n_rows <= most:
         return rows
     generator = np.random.RandomState(seed)
-    order = generator.permutation(len(rows.X))
+    order = generator.permutation(rows.n_rows)
     first = np.unique(rows.labels[order], return_index=True)[1]
     kept = np.union1d(order[:most], order[first])
     return rows.take(kept)

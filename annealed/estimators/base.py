@@ -111,7 +111,8 @@ class LogitsMixin(ClassifierMixin):
 
     def predict(self, X):
         """The class of the largest score (eq. 1)."""
-        return named_classes(self.classes_, argmax(self._logits(X)))
+        best = argmax(self._logits(X))
+        return named_classes(self.classes_, best)
 
 
 class PathDiagramMixin:

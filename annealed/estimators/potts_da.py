@@ -10,12 +10,23 @@ from sklearn.utils import gen_batches
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from annealed.arrays import Place, is_dispatched, is_foreign, namespace_of, on_named_device, take_rows, to_host
 from annealed.design.threads import one_thread, threads_over_blocks
 from annealed.estimators.base import DTYPES
+from annealed.estimators.on_device import (
+    argmax,
+    check_device_weight,
+    check_foreign,
+    check_labels,
+    check_same_library,
+    classes_like,
+    named_classes,
+)
 from annealed.estimators.weights import check_weight
 from annealed.objectives import gibbs
+from annealed.objectives.array_potts import ArrayLabelledRows
 from annealed.objectives.potts import LabelledRows
-from annealed.prototype_search import STRENGTHS, Choice, Plan, fit_prototypes, search
+from annealed.prototype_search import FIT_ROWS, STRENGTHS, Choice, Plan, fit_prototypes, search
 from annealed.prototypes import (
     RELAXATIONS,
     SHRINKAGES,
@@ -33,6 +44,7 @@ DECISIONS = ("posterior", "nearest")
 SEARCHED_SHRINKAGES = ("oas", 0.3, 0.9)
 BETA_GROWTH = 1.5  # of the default schedule
 BLOCK_ROWS = 10_000  # read at once
+DEVICE_BLOCK_ROWS = 100_000  # and on a device
 MANY_ROWS = 50_000  # from here on blocks of rows go to threads
 
 
@@ -76,6 +88,10 @@ class PottsDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin
         Most sweeps at one temperature.
     random_state : int, RandomState instance or None, default=None
         Seed of the starts and of the held-out rows; None is always the same.
+    device : str, default=None
+        Where NumPy rows are swept, such as "cuda"; needs torch. What is fitted comes back in NumPy. Rows that are on a
+        device already (with scikit-learn's ``array_api_dispatch``) are swept there, and predictions stay there. The
+        search and the growth look at a sample of at most 50,000 rows, on the host.
 
     Attributes
     ----------
@@ -129,6 +145,7 @@ class PottsDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin
         saturation=0.98,
         max_sweeps=5,
         random_state=None,
+        device=None,
     ):
         self.n_prototypes = n_prototypes
         self.label_coupling = label_coupling
@@ -142,6 +159,7 @@ class PottsDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin
         self.saturation = saturation
         self.max_sweeps = max_sweeps
         self.random_state = random_state
+        self.device = device
 
     # -- fitting ---------------------------------------------------------------------------------------------
 
@@ -159,22 +177,58 @@ class PottsDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin
         -------
         self : object
         """
-        X, y = validate_data(self, X, y, dtype=DTYPES)
-        check_classification_targets(y)
-        weight = check_weight(sample_weight, len(y))
+        given_y = y
+        if is_dispatched(X):
+            X = check_foreign(self, X)
+            y = check_labels(y, X.shape[0])
+        else:
+            X, y = validate_data(self, X, y, dtype=DTYPES)
+            check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         self._check_parameters()
-        distinct, labels, weight = distinct_rows(X, labels, weight)
-        weight = weight * max(1.0, len(weight) / weight.sum())
-        self._columns = Columns.of_rows(distinct, weight)
-        rows = LabelledRows(self._columns.rows(distinct), labels, weight, len(self.classes_))
-        with threads_over_blocks() if len(labels) >= MANY_ROWS else one_thread():
+        rows = self._rows(X, labels, sample_weight)
+        with threads_over_blocks() if len(rows.labels) >= MANY_ROWS else one_thread():
             plan = self._plan(rows)
             choice = search(rows, plan)
             rounds, posterior = fit_prototypes(rows, plan, choice)
         self.path_ = PrototypePath.of_rounds(rounds, choice.validation_loss)
-        self._set_fitted(rounds[-1], posterior, choice, X.dtype)
+        self._set_fitted(rounds[-1], posterior, choice, to_host(X[:1, ...]).dtype)
+        if is_foreign(X):
+            place = Place.of(X)
+            self.prototypes_, self.prototype_labels_ = place.row(self.prototypes_), place.row(self.prototype_labels_)
+            self.classes_ = classes_like(self.classes_, given_y)
         return self
+
+    def _rows(self, X, labels, sample_weight) -> LabelledRows:
+        """Rows in standardized columns: on a device where they are too many for the host to look at them all."""
+        n_rows, n_classes = X.shape[0], len(self.classes_)
+        is_many = n_rows > FIT_ROWS
+        if is_many and (is_foreign(X) or self.device is not None):
+            return self._device_rows(X, labels, sample_weight)
+        if is_foreign(X):
+            X = to_host(X)
+            sample_weight = to_host(sample_weight) if is_foreign(sample_weight) else sample_weight
+        weight = check_weight(sample_weight, n_rows)
+        distinct, labels, weight = distinct_rows(X, labels, weight)
+        weight = weight * max(1.0, len(weight) / weight.sum())
+        self._columns = Columns.of_rows(distinct, weight)
+        return LabelledRows(self._columns.rows(distinct), labels, weight, n_classes)
+
+    def _device_rows(self, X, labels, sample_weight) -> ArrayLabelledRows:
+        if self.relaxation != "multilinear" or self.shrinkage == "ledoit_wolf":
+            raise ValueError(
+                f"More than {FIT_ROWS} rows on a device need relaxation='multilinear' and another shrinkage than "
+                f"'ledoit_wolf'. Got {self.relaxation!r} and {self.shrinkage!r}."
+            )
+        if not is_foreign(X):
+            X, place = on_named_device(X, self.device)
+            X = X if is_foreign(X) else place.row(X)
+        place = Place.of(X)
+        weight = check_device_weight(sample_weight, X.shape[0], place)
+        (total,) = place.host(place.xp.sum(weight))
+        self._columns = Columns.on_device(X, weight)
+        weight = weight * max(1.0, X.shape[0] / float(total))
+        return ArrayLabelledRows(self._columns.rows(X), labels, weight, len(self.classes_))
 
     def _set_fitted(self, cooled, posterior: Spoken, choice: Choice, dtype):
         self._posterior = Spoken(*(part.astype(dtype) for part in posterior))
@@ -271,14 +325,21 @@ class PottsDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin
     def _read(self, X, reader):
         """`reader(scores)` of blocks of rows: minus half the squared distances over the temperature, (n_rows, K)."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=DTYPES, reset=False)
+        if is_dispatched(X):
+            X = check_foreign(self, X, reset=False)
+        else:
+            X = validate_data(self, X, dtype=DTYPES, reset=False)
+        check_same_library(X, {"prototypes": self.prototypes_}, self)
         prototypes, metric, _ = self._posterior
-        blocks = gen_batches(len(X), BLOCK_ROWS)
-        return np.concatenate([reader(scores_of(self._columns.rows(X[own]), prototypes, metric)) for own in blocks])
+        size = DEVICE_BLOCK_ROWS if is_foreign(X) else BLOCK_ROWS
+        parts = [
+            reader(scores_of(self._columns.rows(X[own, :]), prototypes, metric)) for own in gen_batches(X.shape[0], size)
+        ]
+        return namespace_of(parts[0]).concat(parts) if is_foreign(X) else np.concatenate(parts)
 
     def apply(self, X):
         """Number of the nearest prototype of each row, (n_samples,)."""
-        return self._read(X, lambda scores: scores.argmax(axis=1))
+        return self._read(X, argmax)
 
     def transform(self, X):
         """Memberships of rows in prototypes, (n_samples, n_prototypes)."""
@@ -288,18 +349,25 @@ class PottsDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin
         """The class of the largest posterior, or the label of the nearest prototype, as `decision` says."""
         check_is_fitted(self)
         if self.decision == "nearest":
-            return self.classes_[self.prototype_labels_.argmax(axis=1)[self.apply(X)]]
-        return self.classes_[self.predict_log_proba(X).argmax(axis=1)]
+            return named_classes(self.classes_, take_rows(argmax(self.prototype_labels_), self.apply(X)))
+        return named_classes(self.classes_, argmax(self.predict_log_proba(X)))
 
     def predict_log_proba(self, X):
         """Logarithm of the posterior, (n_samples, n_classes)."""
         joint = self._read(X, lambda scores: gibbs.posterior(scores) @ self.prototype_labels_)
-        tiny = np.finfo(joint.dtype).tiny
-        return gibbs.log_posterior(self.posterior_scale_ * np.log(np.maximum(joint, tiny)))
+        xp = namespace_of(joint)
+        tiny = float(xp.finfo(joint.dtype).smallest_normal)
+        return gibbs.log_posterior(self.posterior_scale_ * xp.log(xp.clip(joint, tiny, None)))
 
     def predict_proba(self, X):
         """The posterior: the memberships' share of each label, at the scale that suits held-out rows."""
-        return np.exp(self.predict_log_proba(X))
+        logs = self.predict_log_proba(X)
+        return namespace_of(logs).exp(logs)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.array_api_support = True
+        return tags
 
 
 def _is(value, word):

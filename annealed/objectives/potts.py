@@ -68,6 +68,14 @@ class LabelledRows:
         """Some of the rows, by their numbers here."""
         return LabelledRows(self.X[rows], self.labels[rows], self.weight[rows], self.n_classes)
 
+    @property
+    def n_rows(self) -> int:
+        return len(self.X)
+
+    def sums(self, state: PottsState, beta: float, coupling: float) -> Sums:
+        """What a pass over the rows leaves."""
+        return sum_over_rows(self, state, beta, coupling)
+
     @cached_property
     def second_moment(self) -> np.ndarray:
         """S, the weighted mean of x x'."""
@@ -281,7 +289,7 @@ class Multilinear:
     def sweep(self, state: PottsState, temperature: float, prior: MetricPrior) -> Swept:
         """Memberships, labels, prototypes, metric, in this order."""
         rows = self.rows
-        sums = sum_over_rows(rows, state, 1 / temperature, self.coupling)
+        sums = rows.sums(state, 1 / temperature, self.coupling)
         value = least_free_energy(rows, state, sums, temperature, self.coupling, prior)
         labels = updated_labels(sums.class_counts, 1 / temperature, self.coupling)
         new = moved(rows, state, sums, prior)

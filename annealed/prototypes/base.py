@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from annealed.arrays import Place, is_foreign
 from annealed.objectives.potts import (
     LabelledRows,
     MetricPrior,
@@ -146,6 +147,9 @@ def scores_of(X, prototypes, metric):
     """-d2 / 2 of rows and prototypes less the rows' own share, which no comparison needs, (n_rows, K)."""
     directions = prototypes @ metric
     level = -0.5 * np.sum(directions * prototypes, axis=1)
+    if is_foreign(X):
+        place = Place.of(X)
+        return X @ place.row(directions).T + place.row(level)
     return X @ directions.T.astype(X.dtype) + level.astype(X.dtype)
 
 

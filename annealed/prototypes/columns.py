@@ -7,7 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
+from annealed.arrays import Place, is_foreign
+
 ROUNDING = 1e-14  # spread of a column, as a share of its size, that is rounding: the column is constant
+DEVICE_ROWS = 1 << 18  # read at once on a device
 SMALLEST_DIRECTION = 1e-10  # singular value, of the largest, below which a direction of the span is rounding
 
 
@@ -37,8 +40,31 @@ class Columns:
         _, sizes, directions = linalg.svd(columns.rows(X.astype(np.float64)), full_matrices=False)
         return cls(center, kept, spread[kept], directions[sizes > SMALLEST_DIRECTION * sizes[0]].T)
 
+    @classmethod
+    def on_device(cls, X, weight) -> Columns:
+        """The same of rows on a device, more of them than columns; weight (n_rows,) is there too."""
+        place, xp = Place.of(X), Place.of(X).xp
+        share = weight / xp.sum(weight)
+        center, square = place.zeros((X.shape[1],)), place.zeros((X.shape[1],))
+        parts = [slice(first, min(first + DEVICE_ROWS, X.shape[0])) for first in range(0, X.shape[0], DEVICE_ROWS)]
+        for rows in parts:
+            center = center + share[rows] @ place.wide(X[rows, :])
+        for rows in parts:
+            square = square + share[rows] @ (place.wide(X[rows, :]) - center) ** 2
+        center, square = place.host(center, square)
+        spread = np.sqrt(square)
+        kept = np.flatnonzero(spread > ROUNDING * np.maximum(np.abs(center), np.finfo(float).tiny))
+        if not len(kept):
+            kept, spread = np.array([0]), np.ones_like(spread)
+        return cls(center, kept, spread[kept], None)
+
     def rows(self, X):
         """Rows in these coordinates, of the type of X."""
+        if is_foreign(X):
+            place = Place.of(X)
+            kept = X if len(self.kept) == X.shape[1] else place.xp.take(X, place.whole(self.kept), axis=1)
+            rows = (kept - place.row(self.center[self.kept])) / place.row(self.scale)
+            return rows if self.turn is None else rows @ place.row(self.turn)
         rows = (X[:, self.kept] - self.center[self.kept]) / self.scale
         rows = rows if self.turn is None else rows @ self.turn
         return np.ascontiguousarray(rows, dtype=X.dtype)

@@ -1,0 +1,122 @@
+"""What the GPU can do, measured, and what a fit costs beside it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+
+from annealed.objectives.array_linear import ArrayProblem
+from annealed.schedules import Schedule
+
+PRODUCT_SIZE = 8192
+TRIES = 10
+
+
+class Ladder(Schedule):
+    """So many temperatures from the hot end that the data suggest, down to a share of it."""
+
+    def __init__(self, n_temperatures=50, coldest=1e-4):
+        self.n_temperatures = n_temperatures
+        self.coldest = coldest
+
+    def temperatures(self, hot):
+        start = hot()
+        last = max(1, self.n_temperatures - 1)
+        yield from (start * self.coldest ** (step / last) for step in range(self.n_temperatures))
+
+
+def seconds_of(function, tries=TRIES, device="cuda") -> float:
+    """Median seconds of a call, with the device waited for."""
+    function()
+    found = []
+    for _ in range(tries):
+        wait(device)
+        began = time.perf_counter()
+        function()
+        wait(device)
+        found.append(time.perf_counter() - began)
+    return sorted(found)[len(found) // 2]
+
+
+def wait(device="cuda"):
+    if str(device).startswith("cuda"):
+        torch.cuda.synchronize()
+
+
+def gemm_rate(dtype, precision=None, size=PRODUCT_SIZE, device="cuda") -> float:
+    """Floating-point operations a second of a large product of random matrices."""
+    kind = torch.bfloat16 if precision == "bf16" else dtype
+    left, right = (torch.randn(size, size, device=device).to(kind) for _ in range(2))
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    try:
+        return 2 * size**3 / seconds_of(lambda: left @ right, device=device)
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def bandwidth(n_bytes=1 << 32, device="cuda") -> float:
+    """Bytes read plus bytes written a second, in a copy on the device."""
+    source = torch.ones(n_bytes // 4, device=device)
+    target = torch.empty_like(source)
+    return 2 * n_bytes / seconds_of(lambda: target.copy_(source), device=device)
+
+
+@dataclass
+class Counted:
+    """What a fit did: passes over the rows, their operations, and the bytes of X that they must read once."""
+
+    passes: int = 0
+    operations: dict = field(default_factory=dict)
+    bytes_read: float = 0.0
+    seconds: float = 0.0
+    peak_bytes: int = 0
+
+    def floor(self, rates, bandwidth) -> float:
+        """Seconds below which these passes cannot be: operations at the products' rate, or bytes at the memory's."""
+        return max(sum(count / rates[own] for own, count in self.operations.items()), self.bytes_read / bandwidth)
+
+
+@contextmanager
+def counted(device="cuda"):
+    """Count the passes of the fits made inside, and time them."""
+    found, original = Counted(), ArrayProblem._loss
+
+    def loss(problem, parameters, temperature, fits, quick, learn):
+        design, precision = problem.design, problem.precision if quick else None
+        size = design.n_rows * design.n_features
+        found.passes += 1
+        own = 4.0 * size * parameters.shape[0] * parameters.shape[1]
+        found.operations[precision] = found.operations.get(precision, 0.0) + own
+        found.bytes_read += size * problem.place.row_bytes
+        return original(problem, parameters, temperature, fits, quick, learn)
+
+    ArrayProblem._loss = loss
+    is_cuda = str(device).startswith("cuda")
+    if is_cuda:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    wait(device)
+    began = time.perf_counter()
+    try:
+        yield found
+    finally:
+        wait(device)
+        found.seconds = time.perf_counter() - began
+        found.peak_bytes = torch.cuda.max_memory_allocated() if is_cuda else 0
+        ArrayProblem._loss = original
+
+
+def table(rows: list[dict]) -> str:
+    """A markdown table, its columns those of the first row."""
+    names = list(rows[0])
+    lines = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
+    lines += ["| " + " | ".join(_shown(row.get(name, "")) for name in names) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def _shown(value):
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

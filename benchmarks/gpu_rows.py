@@ -1,0 +1,67 @@
+"""Rows for the GPU benchmarks, made on the device: embeddings with a falling spectrum and classes that overlap.
+
+A row is `mean of its class + loudness * noise`, both with the variances `spectrum`, turned by a random rotation and moved
+off the origin. Classes come in families that share half of their mean; `loudness` is log-normal, so that some rows are hard.
+How far classes lie apart is set so that the rule that knows the means is right on `accuracy` of the rows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+SAMPLE = 20_000  # rows by which the distance of the classes is set
+FAMILY = 20  # classes that share half of their mean
+
+
+class Embeddings(NamedTuple):
+    """Training and held-out rows with their labels."""
+
+    X: torch.Tensor
+    y: torch.Tensor
+    X_val: torch.Tensor
+    y_val: torch.Tensor
+
+
+def make_embeddings(n_rows, n_columns, n_classes, n_val, *, accuracy=0.8, decay=1.0, dtype=torch.float32, device="cuda"):
+    """Embeddings whose k-th variance falls as `(k + 1) ** -decay`."""
+    generator = torch.Generator(device=device).manual_seed(0)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator, device=device, dtype=dtype)
+
+    spread = torch.arange(1, n_columns + 1, device=device, dtype=dtype) ** (-decay / 2)
+    rotation = torch.linalg.qr(normal(n_columns, n_columns)).Q
+    families = normal(1 + (n_classes - 1) // FAMILY, n_columns)
+    owner = torch.arange(n_classes, device=device) // FAMILY
+    means = (families[owner] + normal(n_classes, n_columns)) / 2**0.5
+    apart = _apart(means, n_classes, accuracy, normal, generator, device)
+    offset = normal(n_columns) * spread.mean()
+
+    def draw(n):
+        y = torch.randint(n_classes, (n,), generator=generator, device=device)
+        X = torch.empty(n, n_columns, device=device, dtype=dtype)
+        for rows in torch.arange(n, device=device).split(1 << 17):
+            X[rows] = ((apart * means[y[rows]] + _noise(normal, len(rows), n_columns)) * spread) @ rotation + offset
+        return X, y
+
+    return Embeddings(*draw(n_rows), *draw(n_val))
+
+
+def _noise(normal, n, n_columns):
+    return normal(n, n_columns) * torch.exp(0.3 * normal(n, 1))
+
+
+def _apart(means, n_classes, accuracy, normal, generator, device):
+    """The factor on the means at which the nearest one, in units of the noise, is a row's own on so many rows."""
+    y = torch.randint(n_classes, (SAMPLE,), generator=generator, device=device)
+    noise = _noise(normal, SAMPLE, means.shape[1])
+    low, high = 0.0, 4.0
+    for _ in range(20):
+        middle = (low + high) / 2
+        points = middle * means[y] + noise
+        scores = points @ (middle * means).T - 0.5 * middle**2 * (means**2).sum(1)
+        right = (scores.argmax(1) == y).double().mean().item()
+        low, high = (middle, high) if right < accuracy else (low, middle)
+    return (low + high) / 2
