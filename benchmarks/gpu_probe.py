@@ -65,7 +65,9 @@ def main(arguments=None):
     print(f"memory: {copied / 1e12:.2f} TB/s", flush=True)
     small = make_embeddings(4096, own.columns, min(own.classes, 100), 1000, device=own.device)
     fitted(small, None, own.device, n_temperatures=3)  # libraries are loaded and warm
-    rows = make_embeddings(own.rows, own.columns, own.classes, own.held_out, device=own.device)
+    rows = make_embeddings(
+        own.rows, own.columns, own.classes, own.held_out, accuracy=0.85, device=own.device
+    )
     found = []
     for name in own.precisions:
         found.append(row_of(rows, None if name == "full" else name, rates, copied, own.device))

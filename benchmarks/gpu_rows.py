@@ -1,7 +1,8 @@
 """Rows for the GPU benchmarks, made on the device: embeddings with a falling spectrum and classes that overlap.
 
 A row is `mean of its class + loudness * noise`, both with the variances `spectrum`, turned by a random rotation and moved
-off the origin. Classes come in families that share half of their mean; `loudness` is log-normal, so that some rows are hard.
+off the origin. Classes come in families that share half of their mean; `loudness` is log-normal, so that some rows are hard;
+some rows bear a wrong name.
 How far classes lie apart is set so that the rule that knows the means is right on `accuracy` of the rows.
 """
 
@@ -13,6 +14,7 @@ import torch
 
 SAMPLE = 20_000  # rows by which the distance of the classes is set
 FAMILY = 20  # classes that share half of their mean
+MISLABELLED = 0.05  # share of rows that go by the name of any class of their family
 
 
 class Embeddings(NamedTuple):
@@ -41,10 +43,12 @@ def make_embeddings(n_rows, n_columns, n_classes, n_val, *, accuracy=0.8, decay=
 
     def draw(n):
         y = torch.randint(n_classes, (n,), generator=generator, device=device)
+        said = (y // FAMILY * FAMILY + torch.randint(FAMILY, (n,), generator=generator, device=device)) % n_classes
+        is_wrong = torch.rand(n, generator=generator, device=device) < MISLABELLED
         X = torch.empty(n, n_columns, device=device, dtype=dtype)
         for rows in torch.arange(n, device=device).split(1 << 17):
             X[rows] = ((apart * means[y[rows]] + _noise(normal, len(rows), n_columns)) * spread) @ rotation + offset
-        return X, y
+        return X, torch.where(is_wrong, said, y)
 
     return Embeddings(*draw(n_rows), *draw(n_val))
 

@@ -17,7 +17,7 @@ from annealed.arrays import Place, is_foreign, to_host
 from annealed.design.base import BLOCK_BYTES, Block, Design
 
 DEVICE_BLOCK_BYTES = 1 << 28  # of a block's widest temporary: long products, small beside the device's memory
-FARTHEST_CENTER = 2.0  # mean distances of a column from it: products of rows as they lie then lose a bit or two
+FARTHEST_CENTER = {8: 1000.0, 4: 4.0}  # mean distances of a column from it, by bytes: rows as they lie lose few digits
 SPREAD_ROWS = 1000  # rows that tell that distance well enough
 
 
@@ -128,7 +128,7 @@ class ArrayDesign(Design):
         (distance,) = self.place.host(
             self.place.xp.mean(self.place.xp.abs(sample - self.place.wide(self.center)), axis=0)
         )
-        return bool(np.all(np.abs(self.center) <= FARTHEST_CENTER * distance))
+        return bool(np.all(np.abs(self.center) <= FARTHEST_CENTER[self.place.row_bytes] * distance))
 
     def rows_of(self, rows):
         """Some rows on the device: a slice, or numbers on the device."""

@@ -310,7 +310,7 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
             walk = self._anneal(rows, "cv", validation_set, routed, max_iter, watch)
 
         self._form = walk.problem.form
-        if self.precision is not None:
+        if rows.device is not None:
             walk = self._polished(walk, max_iter)
         for name, setting in walk.settings.items():
             setattr(self, f"{name}_", setting)
@@ -335,7 +335,7 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
         return _Rows(X, y, labels, weight, classes)
 
     def _polished(self, walk: _Walk, max_iter) -> _Walk:
-        """The chosen temperature solved once more, with products in full precision."""
+        """The chosen temperature solved on, with products in full precision, until its certificate says so."""
         chosen = self._choose(walk.steps, walk.judge)
         step, steps = walk.steps[chosen], list(walk.steps)
         start = time.perf_counter()

@@ -170,7 +170,7 @@ class ArrayProblem(Problem):
             factor = place.wide(uniform)
             loss, pulled, sums = loss * factor, pulled * factor[:, None, None], sums * factor[:, None]
         if learn:
-            share = self.xp.maximum(variance / self.design.n_rows, variance * 0.0 + SMALLEST_VARIANCE)
+            share = xp.maximum(variance / self.design.n_rows, variance * 0.0 + SMALLEST_VARIANCE)
             self.class_variance = xp.broadcast_to(share[None, :], (self.n_fits, self.n_classes))
         slope = xp.sum(rows.coef(coef, parameters) * pulled, axis=(1, 2)) + xp.sum(intercept * sums, axis=1)
         pulled = pulled if rows.is_turned else self.from_features(pulled, fits)
@@ -285,7 +285,10 @@ class ArrayProblem(Problem):
 
 
 class ArrayPenalizedProblem(ArrayProblem):
-    """The penalized free energy (17): see `PenalizedLinearProblem`. Two classes have two scores here, of mean zero."""
+    """The penalized free energy (17): see `PenalizedLinearProblem`. Two classes have two scores here, of mean zero.
+
+    The start matrix of its solver is diagonal, `1 / (eigenvalue_k * mean of p_j (1 - p_j) + l2_strength T)`.
+    """
 
     def __init__(self, host, precision=None):
         super().__init__(host, precision)

@@ -23,7 +23,7 @@ ARMIJO = 1e-4
 SHORTEST_STEP = 1e-6
 VALUE_ROUNDING = {None: 2.0, "tf32": 30.0, "bf16": 1000.0}  # of a mean loss, in roundings of a row's number
 DECREMENT_ROUNDING = 0.01  # of a row's number: a promised fall, relative, below which there is nothing left to gain
-PAIR_ROUNDING = 10.0  # fall promised by a step whose change of gradient is kept, in roundings of the value
+SMALLEST_PAIR = {None: 0.0, "tf32": 1e-6, "bf16": 4e-5}  # relative fall promised by a step whose pair is kept
 TOGETHER = 64  # columns of a product that cost about what one does, where the rows are all that is read
 QUICK_DECREMENT = {"tf32": 1e-6, "bf16": 1e-5}  # relative: what rounded products are trusted for
 
@@ -82,7 +82,8 @@ class ArrayLBFGS(Solver):
         bound = problem.certificate(seen.gradient, temperatures, fits)
         parts = (seen.value, largest, bound, promised, seen.loss, seen.slope)
         value, largest, bound, promised, loss, slope = problem.place.host(*parts)
-        solved = _is_solved(problem, tol, problem.has_quick_rows, fits, value, largest, bound, 0.5 * promised)
+        precision = problem.precision if problem.has_quick_rows else None
+        solved = _is_solved(problem, tol, precision, False, fits, value, largest, bound, 0.5 * promised)
         found: list = [None] * len(fits)
         for number in np.flatnonzero(solved):
             own = slice(number, number + 1)
@@ -93,10 +94,10 @@ class ArrayLBFGS(Solver):
         return found
 
     def polish(self, problem, start, temperature, *, tol, max_iter) -> Solution:
-        """The final fit in full precision, from a solution found with rounded products, with what the walk has learnt."""
+        """The final fit in full precision, until its certificate says so, with what the walk has learnt."""
         if not problem.temperature_free:
             self._memory.clear()
-        search = _Search(problem, start, temperature, tol, self._memory, quick=False)
+        search = _Search(problem, start, temperature, tol, self._memory, quick=False, certify=True)
         search.run(0, 1, max_iter)
         return search.solution()
 
@@ -121,13 +122,13 @@ class _Numbers:
 class _Search:
     """Line searches of a stack of fits, all stepping together. Numbers are per fit, on the host."""
 
-    def __init__(self, problem: ArrayProblem, start, temperature, tol, memory: _Pairs, quick):
+    def __init__(self, problem: ArrayProblem, start, temperature, tol, memory: _Pairs, quick, certify=False):
         self.problem, self.temperature, self.tol, self.pairs, self.quick = problem, temperature, tol, memory, quick
         self.xp, self.place = problem.xp, problem.place
         self.x = self.xp.asarray(start, copy=True)
         n_fits = problem.n_fits
-        precision = problem.precision if quick else None
-        self.rounding = VALUE_ROUNDING[precision] * problem.place.rounding
+        self.precision, self.certify = problem.precision if quick else None, certify
+        self.rounding = VALUE_ROUNDING[self.precision] * problem.place.rounding
         self.value, self.certificate = np.full(n_fits, np.nan), np.full(n_fits, np.nan)
         self.largest, self.n_iter = np.zeros(n_fits), np.zeros(n_fits, dtype=int)
         self.converged = np.ones(n_fits, dtype=bool)
@@ -151,16 +152,16 @@ class _Search:
         state.finish()
 
 
-def _is_solved(problem: ArrayProblem, tol, quick, fits, value, largest, certificate, decrement):
-    """As `annealed/solvers/base.py::is_solved`; with rounded products the promised fall alone is asked."""
+def _is_solved(problem: ArrayProblem, tol, precision, certify, fits, value, largest, certificate, decrement):
+    """A gradient within `tol` entry by entry, and a suboptimality within a share of it: for the final fit as promised by the
+    direction, or as certified where that is asked for; for a fold as promised. Rounded products promise only so much.
+    """
     scale = np.maximum(np.abs(value), np.finfo(float).tiny)
-    small = largest <= tol
-    if quick:
-        solved = decrement <= QUICK_DECREMENT[problem.precision] * scale
+    if precision is not None:
+        solved = decrement <= QUICK_DECREMENT[precision] * scale
     else:
-        certified = small & (certificate <= SUBOPTIMALITY_SHARE * tol * scale)
-        close = small & (decrement <= FOLD_SUBOPTIMALITY_SHARE * tol * scale)
-        solved = np.where(np.asarray(fits) == 0, certified, close)
+        share = np.where(np.asarray(fits) == 0, SUBOPTIMALITY_SHARE, FOLD_SUBOPTIMALITY_SHARE)
+        solved = (largest <= tol) & ((certificate if certify else decrement) <= share * tol * scale)
     is_rounding = decrement <= DECREMENT_ROUNDING * problem.place.rounding * scale
     return solved | is_rounding | (largest <= problem.host.gradient_noise())
 
@@ -232,7 +233,7 @@ class _Descent:
 
     def _is_worth_a_pair(self):
         value = np.abs(self.search.value[self.active])
-        return -self.slope * self.length > PAIR_ROUNDING * self.search.rounding * value
+        return -self.slope * self.length > SMALLEST_PAIR[self.search.precision] * value
 
     def _accept(self, numbers):
         """Armijo's rule, or, where the value has no digits left to fall, a slope that did."""
@@ -266,7 +267,8 @@ class _Descent:
         if len(good) and good[0] == 0:
             self.problem.note(search.temperature, float(numbers.loss[0]), float(numbers.slope_of_logits[0]))
         looked = (numbers.value, numbers.largest, numbers.certificate, -0.5 * slope)
-        solved = accepted & _is_solved(self.problem, search.tol, search.quick, self.active, *looked)
+        rule = (search.tol, search.precision, search.certify)
+        solved = accepted & _is_solved(self.problem, *rule, self.active, *looked)
         stuck = ~accepted & (self.length < SHORTEST_STEP)
         has_no_digits = -0.5 * self.slope <= search.rounding * np.abs(search.value[fits])  # left to fall by
         if search.quick:  # rounded products have said all they can once the value does not fall

@@ -1,0 +1,102 @@
+"""The path on one GPU beside what is done today: `torch.optim.LBFGS`, warm-started from penalty to penalty.
+
+    SCIPY_ARRAY_API=1 python -m benchmarks.gpu_sweep [--rows 200000 --columns 768 --classes 100 --device cuda]
+
+Both solve the same 50 penalties of standardized columns in float32, judged on the same held-out rows. At each penalty the
+sweep runs until its objective is as low as ours there, up to `--slack`, or `--most` iterations have gone; its closures are
+as fast as the same block-wise products allow. Where the whole sweep would take too long, `--every` penalties are solved and
+the time is multiplied.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import torch
+
+from benchmarks.gpu_folds import standardized
+from benchmarks.gpu_machine import table, wait
+from benchmarks.gpu_probe import fitted
+from benchmarks.gpu_rows import make_embeddings
+
+BLOCK = 1 << 16
+
+
+class Probe:
+    """Mean cross-entropy and penalty of standardized rows, with its gradient, block by block."""
+
+    def __init__(self, Z, y, n_classes):
+        self.Z, self.y = Z, y
+        self.weight = torch.zeros(n_classes, Z.shape[1], device=Z.device)
+        self.bias = torch.zeros(n_classes, device=Z.device)
+        self.passes = 0
+
+    def closure(self, strength):
+        """Value, with gradients left where torch.optim looks for them."""
+        value = 0.5 * strength * self.weight.double().square().sum()
+        pull, push = strength * self.weight, torch.zeros_like(self.bias)
+        for first in range(0, len(self.y), BLOCK):
+            Z, y = self.Z[first : first + BLOCK], self.y[first : first + BLOCK]
+            posterior = torch.addmm(self.bias, Z, self.weight.T).log_softmax(1)
+            value -= posterior.gather(1, y[:, None]).double().sum() / len(self.y)
+            residual = posterior.exp_().scatter_add_(1, y[:, None], -torch.ones(len(y), 1, device=y.device))
+            pull.addmm_(residual.T, Z, alpha=1 / len(self.y))
+            push.add_(residual.sum(0), alpha=1 / len(self.y))
+        self.weight.grad, self.bias.grad = pull, push
+        self.passes += 1
+        return value
+
+
+def sweep(probe, strengths, goals, slack, most):
+    """Seconds and final values of a warm-started sweep that stops at each goal."""
+    values, began = [], time.perf_counter()
+    for strength, goal in zip(strengths, goals, strict=True):
+        optimizer = torch.optim.LBFGS(
+            [probe.weight, probe.bias], max_iter=10, history_size=10, line_search_fn="strong_wolfe", tolerance_grad=0.0,
+            tolerance_change=0.0,
+        )  # fmt: skip
+        before = probe.passes
+        while True:
+            optimizer.step(lambda strength=strength: probe.closure(strength))
+            value = probe.closure(strength).item()
+            if value <= goal * (1 + slack) or probe.passes - before >= most:
+                break
+        values.append(value)
+    wait(probe.Z.device)
+    return time.perf_counter() - began, values
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--columns", type=int, default=768)
+    parser.add_argument("--classes", type=int, default=100)
+    parser.add_argument("--held-out", type=int, default=10_000)
+    parser.add_argument("--slack", type=float, default=1e-5)
+    parser.add_argument("--most", type=int, default=300)
+    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--device", default="cuda")
+    own = parser.parse_args(arguments)
+    rows = make_embeddings(own.rows, own.columns, own.classes, own.held_out, accuracy=0.85, device=own.device)
+    fitted(rows._replace(X=rows.X[:4096], y=rows.y[:4096]), None, own.device, n_temperatures=3)
+    model, found = fitted(rows, None, own.device)
+    path = model.path_
+    Z, _, _ = standardized(rows.X)
+    torch.set_float32_matmul_precision("highest")
+    probe = Probe(Z, rows.y, own.classes)
+    picked = slice(None, None, own.every)
+    strengths = path.temperatures[picked].tolist()
+    goals = (path.free_energy / path.temperatures)[picked].tolist()
+    seconds, values = sweep(probe, strengths, goals, own.slack, own.most)
+    worse = max((value - goal) / goal for value, goal in zip(values, goals, strict=True))
+    ours = {"method": "the path", "seconds": found.seconds, "passes": found.passes, "worst objective above ours": 0.0}
+    peer = {"method": "torch.optim.LBFGS, warm", "seconds": seconds * own.every, "passes": probe.passes * own.every}
+    peer["worst objective above ours"] = worse
+    print(f"{own.rows} x {own.columns}, {own.classes} classes, float32, 50 penalties\n")
+    print(table([ours, peer]))
+    print(f"\nratio {peer['seconds'] / ours['seconds']:.1f}")
+
+
+if __name__ == "__main__":
+    main()
