@@ -17,6 +17,14 @@ def lagrange(places, target) -> np.ndarray:
     return np.prod(to_target / apart, axis=1)
 
 
+def nearest_parabola(places, target) -> np.ndarray:
+    """Weights of values at `places` in the parabola nearest to them, at `target`; later places count for more."""
+    offset = np.asarray(places) - target
+    trust = 1 / np.maximum(np.abs(offset), np.finfo(float).tiny)
+    powers = offset[:, None] ** np.arange(3)
+    return np.linalg.pinv(powers * trust[:, None])[0] * trust
+
+
 def between(temperatures, temperature) -> tuple[np.ndarray, slice]:
     """Weights and window of the nearest temperatures (falling), or of the two around where they lie far apart."""
     places, target = np.log(temperatures), np.log(temperature)

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from annealed.arrays import combined, copied, stacked, to_host
-from annealed.interpolation import N_POINTS, between, lagrange
+from annealed.interpolation import N_POINTS, between, lagrange, nearest_parabola
 from annealed.objectives import Inspection, Picks, Problem
 from annealed.optional import require
 from annealed.solvers import Solution, Solver
@@ -23,6 +23,7 @@ PRINTED_ROWS = 12
 REPORTED_VALUES = 10_000_000  # of a path's parameters, made at a time
 COLDER_NODES = 2  # beyond a temperature, before it is filled
 NODES_AT_HAND = N_POINTS + COLDER_NODES  # newest ones, among which those around a waiting temperature are
+N_SMOOTHED = 6  # newest nodes behind a smoothed prediction
 REACH = 0.95  # of log temperature, between nodes
 
 
@@ -83,7 +84,8 @@ def anneal(
     walk = _Walk(problem, solver, judge, tol, max_iter)
     fills_gaps = schedule.fills_gaps and problem.interpolates
     ladder = schedule.temperatures(problem.hot_temperature)
-    for temperature, is_left_out in _with_nodes(ladder, REACH if problem.interpolates else 0.0):
+    is_sparse = problem.interpolates and not problem.visits_all
+    for temperature, is_left_out in _with_nodes(ladder, REACH if is_sparse else 0.0):
         if is_left_out:
             walk.waiting.append((temperature, True))
             continue
@@ -139,7 +141,7 @@ class _Walk:
     def visit(self, temperature, fills_gaps):
         """Solve and validate every fit; fill what now has nodes enough around it."""
         began = perf_counter()
-        start = _predict(self.problem, self.nodes[-3:], temperature)
+        start = _predict(self.problem, self.nodes, temperature)
         solution = self.solver.minimize(self.problem, start, temperature, **self.options)
         judgement = self.judge.judge(self.problem, solution.parameters, temperature)
         self.nodes.append(self._record(temperature, solution, judgement, began, is_node=True))
@@ -201,11 +203,18 @@ def _without_folds(step: Step) -> Step:
     return replace(step, parameters=copied(step.parameters[:1, ...]))
 
 
-def _predict(problem: Problem, recent: list[Step], temperature):
-    """Where the next minimum should lie: the last three carried along a parabola in log temperature."""
-    if not recent:
+def _predict(problem: Problem, nodes: list[Step], temperature):
+    """Where the next minimum should lie: the last three carried along a parabola in log temperature.
+
+    Where nodes lie close, the parabola nearest to several of them: their own errors are then not magnified.
+    """
+    if not nodes:
         return problem.start(temperature)
-    known = recent if problem.extrapolates else recent[-1:]
+    if problem.visits_all and problem.temperature_free and len(nodes) > 3:
+        known = nodes[-N_SMOOTHED:]
+        places = np.log([node.temperature for node in known])
+        return combined(nearest_parabola(places, np.log(temperature)), [node.parameters for node in known])
+    known = nodes[-3:] if problem.extrapolates else nodes[-1:]
     carried = [problem.carry(node.parameters, node.temperature, temperature) for node in known]
     places = np.log([node.temperature for node in known])
     target = np.log(temperature)
@@ -322,6 +331,8 @@ class AnnealingPath:
             columns["validation_spread"] = self.validation_score.std(axis=1)
             columns["posterior_scale"] = self.posterior_scale
         columns |= {name: getattr(self, name) for name in ("n_iter", "seconds", "gradient_norm", "converged")}
+        if self.certificate is not None:
+            columns["certificate"] = self.certificate
         columns["chosen"] = np.arange(len(self)) == self.best_index
         return columns
 
@@ -338,6 +349,12 @@ class AnnealingPath:
             mark = "->" if index == self.best_index else "  "
             lines.append(mark + " ".join(f"{values[index]:>16.6g}" for values in columns.values()))
             previous = index
+        if self.certificate is not None:
+            best = self.best_index
+            lines.append(
+                f"-> certified within {self.certificate[best]:.1e} of its least free energy, relative; "
+                f"largest entry of the gradient {self.gradient_norm[best]:.1e}"
+            )
         return "\n".join(lines)
 
     def _printed_indices(self):

@@ -31,8 +31,9 @@ LAYERS = [
     "progress",
     "cli",
 ]
-OPEN_TO_ALL = {"optional", "interpolation", "sparkline"}
+OPEN_TO_ALL = {"arrays", "optional", "interpolation", "sparkline"}
 SHARED_IN_A_FOLDER = {
+    "array_gibbs",
     "base",
     "contrasts",
     "coordinates",
@@ -40,6 +41,7 @@ SHARED_IN_A_FOLDER = {
     "gibbs",
     "leave_one_out",
     "linear",
+    "on_device",
     "potts",
     "threads",
     "weights",
@@ -47,7 +49,7 @@ SHARED_IN_A_FOLDER = {
 SEES_EVERYTHING = {"annealed", "annealed.cli", "annealed.__main__"}
 
 BROUGHT_BY_THE_USER = {"torch", "dask", "matplotlib", "pandas"}
-HOME_OF = {"matplotlib": "displays"}
+HOME_OF = {"matplotlib": "displays", "torch": "arrays"}
 IMPORTING_CALLS = {"require", "import_module", "__import__"}
 
 

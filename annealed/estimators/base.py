@@ -376,6 +376,11 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
 
     def _anneal(self, rows: _Rows, selection, validation_set, routed, max_iter, watch: FitWatch) -> _Walk:
         """The path of the family, or of whichever of its alternatives validates best."""
+        if rows.device is not None and not self._make_objective().runs_on_devices:
+            raise ValueError(
+                "Rows on a device need the inner-product or the distance family. "
+                f"Got {self._make_objective()!r}; move X to NumPy for it."
+            )
         splits = [] if validation_set else self._splits(rows, selection, routed["split"])
         design = self._design(rows, splits)
 

@@ -218,9 +218,10 @@ class DeviceHeldOut(HeldOut):
         if self.X is None:
             yield from problem.held_out_parts(parameters, temperature, self.weight)
             return
-        place, xp = problem.place, problem.xp
+        place = problem.place
         design = ArrayDesign(self.X, self.labels, self.weight[:, None], None, problem.n_classes, place)
-        (coef,), (intercept,) = (problem.final_arrays(parameters, temperature)[name] for name in ("coef", "intercept"))
+        arrays = problem.final_arrays(parameters, temperature)
+        coef, intercept = arrays["coef"][0, ...], arrays["intercept"][0, ...]
 
         def part(block):
             scores = block.scores(coef, intercept)

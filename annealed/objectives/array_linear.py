@@ -22,6 +22,7 @@ from annealed.arrays import Place, to_host
 from annealed.design import ArrayDesign
 from annealed.objectives import array_gibbs
 from annealed.objectives.base import HOT_LOGIT, NO_PICKS, Inspection, Problem
+from annealed.objectives.linear import PenalizedLinearProblem
 
 INSPECTED_ROWS = 1 << 16  # that tell by how much the posterior's own scale changes the loss
 KEPT_BYTES = 1 << 31  # of held-out logits, up to which they are kept between looks at them
@@ -68,6 +69,7 @@ class ArrayProblem(Problem):
         self.center = place.wide(self.design.center)
         self._uniform = self._uniform_weights()
         self._seen: dict[float, tuple[float, float]] = {}
+        self.visits_all = self.n_fits == 1
         self.n_passes = 0
         self.watch(NO_PICKS)
 
@@ -519,12 +521,6 @@ class _RoundedBlock:
 
 def on_device(problem, precision=None) -> ArrayProblem:
     """The problem of a family bound to rows on a device, as its solver there sees it."""
-    kinds = {"PenalizedLinearProblem": ArrayPenalizedProblem, "DistanceProblem": ArrayDistanceProblem}
-    kind = kinds.get(type(problem).__name__)
-    if kind is None:
-        raise ValueError(
-            "Rows on a device need the inner-product or the distance family. "
-            f"Got {type(problem).__name__}; move X to NumPy for it."
-        )
+    kind = ArrayPenalizedProblem if isinstance(problem, PenalizedLinearProblem) else ArrayDistanceProblem
     return kind(problem, precision)
 

@@ -64,6 +64,7 @@ class Objective(BaseEstimator, ABC):
     """
 
     accepts_sparse = True
+    runs_on_devices = False  # whether rows may be arrays of a device
     cooling_rate = 0.7
 
     @abstractmethod
@@ -90,6 +91,7 @@ class Problem(ABC):
     temperature_free = False
     extrapolates = True
     interpolates = False
+    visits_all = False  # whether every temperature is a node all the same: where there are no folds to save on
     form: Form
 
     def __init__(self, design: Design):

@@ -52,6 +52,8 @@ class Distance(Objective):
         Where the soft means start.
     """
 
+    runs_on_devices = True
+
     def __init__(self, *, covariance="auto", shrinkage="oas", anchor=1.0, init="means"):
         self.covariance = covariance
         self.shrinkage = shrinkage

@@ -19,6 +19,7 @@ class InnerProduct(Objective):
         Whether the scores have a free, unpenalized intercept.
     """
 
+    runs_on_devices = True
     cooling_rate = 0.4  # what lies between is interpolated, to the tolerance
 
     def __init__(self, *, l2_strength=1.0, metric="auto", fit_intercept=True):

@@ -23,6 +23,7 @@ ARMIJO = 1e-4
 SHORTEST_STEP = 1e-6
 VALUE_ROUNDING = {None: 2.0, "tf32": 30.0, "bf16": 1000.0}  # of a mean loss, in roundings of a row's number
 DECREMENT_ROUNDING = 0.01  # of a row's number: a promised fall, relative, below which there is nothing left to gain
+PROMISED_SHARE = 0.1  # of `tol`: the relative fall that is left to the final fit before its temperature is chosen
 SMALLEST_PAIR = {None: 0.0, "tf32": 1e-6, "bf16": 4e-5}  # relative fall promised by a step whose pair is kept
 TOGETHER = 64  # columns of a product that cost about what one does, where the rows are all that is read
 QUICK_DECREMENT = {"tf32": 1e-6, "bf16": 1e-5}  # relative: what rounded products are trusted for
@@ -160,8 +161,9 @@ def _is_solved(problem: ArrayProblem, tol, precision, certify, fits, value, larg
     if precision is not None:
         solved = decrement <= QUICK_DECREMENT[precision] * scale
     else:
-        share = np.where(np.asarray(fits) == 0, SUBOPTIMALITY_SHARE, FOLD_SUBOPTIMALITY_SHARE)
-        solved = (largest <= tol) & ((certificate if certify else decrement) <= share * tol * scale)
+        share = np.where(np.asarray(fits) == 0, PROMISED_SHARE, FOLD_SUBOPTIMALITY_SHARE)
+        near = certificate <= SUBOPTIMALITY_SHARE * tol * scale if certify else decrement <= share * tol * scale
+        solved = (largest <= tol) & near
     is_rounding = decrement <= DECREMENT_ROUNDING * problem.place.rounding * scale
     return solved | is_rounding | (largest <= problem.host.gradient_noise())
 
