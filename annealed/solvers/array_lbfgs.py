@@ -26,7 +26,7 @@ DECREMENT_ROUNDING = 0.01  # of a row's number: a promised fall, relative, below
 PROMISED_SHARE = 0.1  # of `tol`: the relative fall that is left to the final fit before its temperature is chosen
 SMALLEST_PAIR = {None: 0.0, "tf32": 1e-6, "bf16": 4e-5}  # relative fall promised by a step whose pair is kept
 TOGETHER = 64  # columns of a product that cost about what one does, where the rows are all that is read
-QUICK_DECREMENT = {"tf32": 1e-6, "bf16": 1e-5}  # relative: what rounded products are trusted for
+QUICK_DECREMENT = {"tf32": 1e-5, "bf16": 1e-5}  # relative: what rounded products are trusted for
 
 
 class ArrayLBFGS(Solver):
@@ -154,16 +154,19 @@ class _Search:
 
 
 def _is_solved(problem: ArrayProblem, tol, precision, certify, fits, value, largest, certificate, decrement):
-    """A gradient within `tol` entry by entry, and a suboptimality within a share of it: for the final fit as promised by the
-    direction, or as certified where that is asked for; for a fold as promised. Rounded products promise only so much.
+    """A gradient within `tol` entry by entry, and a relative fall, as the direction promises it, within a share of it.
+
+    Where a certificate is asked for, it is within `tol`. Rounded products can promise only so much.
     """
     scale = np.maximum(np.abs(value), np.finfo(float).tiny)
     if precision is not None:
         solved = decrement <= QUICK_DECREMENT[precision] * scale
     else:
-        share = np.where(np.asarray(fits) == 0, PROMISED_SHARE, FOLD_SUBOPTIMALITY_SHARE)
-        near = certificate <= SUBOPTIMALITY_SHARE * tol * scale if certify else decrement <= share * tol * scale
-        solved = (largest <= tol) & near
+        own_share = SUBOPTIMALITY_SHARE if certify else PROMISED_SHARE
+        share = np.where(np.asarray(fits) == 0, own_share, FOLD_SUBOPTIMALITY_SHARE)
+        solved = (largest <= tol) & (decrement <= share * tol * scale)
+        if certify:
+            solved &= certificate <= tol * scale
     is_rounding = decrement <= DECREMENT_ROUNDING * problem.place.rounding * scale
     return solved | is_rounding | (largest <= problem.host.gradient_noise())
 
