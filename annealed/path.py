@@ -23,7 +23,7 @@ PRINTED_ROWS = 12
 REPORTED_VALUES = 10_000_000  # of a path's parameters, made at a time
 COLDER_NODES = 2  # beyond a temperature, before it is filled
 NODES_AT_HAND = N_POINTS + COLDER_NODES  # newest ones, among which those around a waiting temperature are
-N_SMOOTHED = 6  # newest nodes behind a smoothed prediction
+N_SMOOTHED = 10  # newest nodes behind a smoothed prediction
 REACH = 0.95  # of log temperature, between nodes
 
 
@@ -135,7 +135,9 @@ class _Walk:
     def inspected(self) -> list[Step]:
         """The steps with a look at each, all in one reading of the rows."""
         steps = self.steps()
-        looks = self.problem.inspect([(step.parameters[0, ...], step.temperature, step.judgement.scale) for step in steps])
+        looks = self.problem.inspect(
+            [(step.parameters[0, ...], step.temperature, step.judgement.scale) for step in steps]
+        )
         return [replace(step, inspection=look) for step, look in zip(steps, looks, strict=True)]
 
     def visit(self, temperature, fills_gaps):

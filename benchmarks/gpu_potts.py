@@ -1,6 +1,6 @@
 """One sweep of PottsDA over all rows on one GPU.
 
-    SCIPY_ARRAY_API=1 python -m benchmarks.gpu_potts [--rows 1000000 --columns 64 --prototypes 256 --device cuda]
+SCIPY_ARRAY_API=1 python -m benchmarks.gpu_potts [--rows 1000000 --columns 64 --prototypes 256 --device cuda]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A linear probe of the size of ImageNet on one GPU: 50 temperatures, judged on held-out rows.
 
-    SCIPY_ARRAY_API=1 python -m benchmarks.gpu_probe [--rows 1281167 --columns 768 --classes 1000 --held-out 50000 --device cuda]
+SCIPY_ARRAY_API=1 python -m benchmarks.gpu_probe [--rows 1281167 --columns 768 --classes 1000 --held-out 50000 --device cuda]
 """
 
 from __future__ import annotations
@@ -57,17 +57,13 @@ def main(arguments=None):
     parser.add_argument("--precisions", nargs="*", default=["full", "tf32", "bf16"])
     parser.add_argument("--product-size", type=int, default=8192)
     own = parser.parse_args(arguments)
-    rates = {
-        name: gemm_rate(torch.float32, name, own.product_size, own.device) for name in (None, "tf32", "bf16")
-    }
+    rates = {name: gemm_rate(torch.float32, name, own.product_size, own.device) for name in (None, "tf32", "bf16")}
     copied = bandwidth(own.product_size**2 * 16, own.device)
     print("products, Tflop/s:", {name or "float32": round(rate / 1e12, 1) for name, rate in rates.items()})
     print(f"memory: {copied / 1e12:.2f} TB/s", flush=True)
     small = make_embeddings(4096, own.columns, min(own.classes, 100), 1000, device=own.device)
     fitted(small, None, own.device, n_temperatures=3)  # libraries are loaded and warm
-    rows = make_embeddings(
-        own.rows, own.columns, own.classes, own.held_out, accuracy=0.85, device=own.device
-    )
+    rows = make_embeddings(own.rows, own.columns, own.classes, own.held_out, accuracy=0.85, device=own.device)
     found = []
     for name in own.precisions:
         found.append(row_of(rows, None if name == "full" else name, rates, copied, own.device))

@@ -26,7 +26,9 @@ class Embeddings(NamedTuple):
     y_val: torch.Tensor
 
 
-def make_embeddings(n_rows, n_columns, n_classes, n_val, *, accuracy=0.8, decay=1.0, dtype=torch.float32, device="cuda"):
+def make_embeddings(
+    n_rows, n_columns, n_classes, n_val, *, accuracy=0.8, decay=1.0, dtype=torch.float32, device="cuda"
+):
     """Embeddings whose k-th variance falls as `(k + 1) ** -decay`."""
     generator = torch.Generator(device=device).manual_seed(0)
 

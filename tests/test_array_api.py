@@ -122,7 +122,9 @@ def test_single_precision_stays_single(move):
     plain = InnerProductADA(cv=3).fit(X, y)
     moved = InnerProductADA(cv=3).fit(move(X.astype(np.float32)), y)
     assert moved.coef_.dtype == move(X.astype(np.float32)).dtype
-    np.testing.assert_allclose(to_host(moved.predict_proba(move(X.astype(np.float32)))), plain.predict_proba(X), atol=5e-3)
+    np.testing.assert_allclose(
+        to_host(moved.predict_proba(move(X.astype(np.float32)))), plain.predict_proba(X), atol=5e-3
+    )
     assert moved.path_.converged.all()
     assert moved.path_.certificate[moved.path_.best_index] <= 1e-4
 
@@ -360,9 +362,7 @@ def test_solver_finds_the_minimum_of_numpy(family, move):
     for temperature in (3.0, 0.3, 0.03):
         options = {"tol": 1e-7, "max_iter": 2000}
         ours, theirs = ArrayLBFGS(), LBFGS()
-        found = ours.minimize(
-            moved, moved.start(temperature), temperature, memory=ours.new_memory(moved), **options
-        )
+        found = ours.minimize(moved, moved.start(temperature), temperature, memory=ours.new_memory(moved), **options)
         known = theirs.minimize(
             plain, plain.start(temperature), temperature, memory=theirs.new_memory(plain), **options
         )

@@ -273,8 +273,7 @@ class MELDA(
         found = np.flatnonzero(classes == self.reference_class)
         if not len(found):
             raise ValueError(
-                f"reference_class must be a class of y. Got {self.reference_class!r}, known: "
-                f"{classes[:20].tolist()}."
+                f"reference_class must be a class of y. Got {self.reference_class!r}, known: {classes[:20].tolist()}."
             )
         return int(found[0])
 

@@ -189,7 +189,9 @@ class DeviceHeldOut(HeldOut):
             def moments(scale):
                 sums = place.zeros((3,))
                 for part in parts():
-                    rows = place.xp.stack([place.wide(own) for own in scaled_moments(place, float(scale), part.deviation)])
+                    rows = place.xp.stack(
+                        [place.wide(own) for own in scaled_moments(place, float(scale), part.deviation)]
+                    )
                     sums = sums + rows @ part.weight
                 return place.host(sums)[0] / self.total
 

@@ -333,7 +333,8 @@ class PottsDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin
         prototypes, metric, _ = self._posterior
         size = DEVICE_BLOCK_ROWS if is_foreign(X) else BLOCK_ROWS
         parts = [
-            reader(scores_of(self._columns.rows(X[own, :]), prototypes, metric)) for own in gen_batches(X.shape[0], size)
+            reader(scores_of(self._columns.rows(X[own, :]), prototypes, metric))
+            for own in gen_batches(X.shape[0], size)
         ]
         return namespace_of(parts[0]).concat(parts) if is_foreign(X) else np.concatenate(parts)
 

@@ -186,9 +186,7 @@ class ArrayProblem(Problem):
     def watch(self, picks):
         """Held-out rows, by the fit that has not seen them."""
         self.picks = picks
-        self._own_rows = [
-            (int(fit), self.place.whole(picks.rows[picks.fits == fit])) for fit in np.unique(picks.fits)
-        ]
+        self._own_rows = [(int(fit), self.place.whole(picks.rows[picks.fits == fit])) for fit in np.unique(picks.fits)]
 
     def held_out_logits(self, parameters, temperature):
         raise NotImplementedError("rows on a device are judged part by part: see held_out_parts")
@@ -361,9 +359,7 @@ class ArrayPenalizedProblem(ArrayProblem):
     def precondition(self, vectors, temperature, fits):
         """A common shift of all classes moves no posterior: the penalty is all that it meets."""
         diagonal = self._curvature(fits) + self.penalty(temperature, fits)[0]
-        diagonal = self.xp.reshape(
-            diagonal, (diagonal.shape[0], *(1,) * (vectors.ndim - 3), *diagonal.shape[1:])
-        )
+        diagonal = self.xp.reshape(diagonal, (diagonal.shape[0], *(1,) * (vectors.ndim - 3), *diagonal.shape[1:]))
         solved = vectors / diagonal
         solved = solved - self.xp.mean(solved, axis=-2, keepdims=True)
         coef, _ = self._split(self.xp.mean(vectors, axis=-2, keepdims=True))
@@ -446,9 +442,7 @@ class ArrayDistanceProblem(ArrayProblem):
         curvature = variance[..., None] * self.of_fits(self.spectrum, fits)[:, None, :]
         diagonal = curvature + self.penalty(temperature, fits)[0]
         diagonal = self.xp.maximum(diagonal, diagonal * 0.0 + float(np.finfo(np.float32).tiny))
-        return vectors / self.xp.reshape(
-            diagonal, (diagonal.shape[0], *(1,) * (vectors.ndim - 3), *diagonal.shape[1:])
-        )
+        return vectors / self.xp.reshape(diagonal, (diagonal.shape[0], *(1,) * (vectors.ndim - 3), *diagonal.shape[1:]))
 
     def hot_temperature(self):
         return float(self.host.hot_temperature())
@@ -523,4 +517,3 @@ def on_device(problem, precision=None) -> ArrayProblem:
     """The problem of a family bound to rows on a device, as its solver there sees it."""
     kind = ArrayPenalizedProblem if isinstance(problem, PenalizedLinearProblem) else ArrayDistanceProblem
     return kind(problem, precision)
-

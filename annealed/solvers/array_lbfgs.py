@@ -183,6 +183,8 @@ class _Descent:
         self.gradient, self.loss_gradient = found.gradient, found.loss_gradient
         self.direction = self.gradient * 0.0
         self.slope = np.zeros(len(fits))
+        if fits == [0]:
+            search.pairs.follow_path(self.x, self.loss_gradient, search.precision)
         self._arrive(np.ones(len(fits), dtype=bool), self._numbers(found))
 
     def _look(self, points, learn=False):
@@ -268,6 +270,8 @@ class _Descent:
         good = fits[accepted]
         fall = search.value[fits] - numbers.value
         search.value[good], search.largest[good] = numbers.value[accepted], numbers.largest[accepted]
+        if self.active == [0] and accepted[0]:
+            search.pairs.here = (self.x, self.loss_gradient, search.precision)
         search.certificate[good] = (numbers.certificate / np.abs(numbers.value))[accepted]
         if len(good) and good[0] == 0:
             self.problem.note(search.temperature, float(numbers.loss[0]), float(numbers.slope_of_logits[0]))
@@ -351,6 +355,7 @@ class _Pairs:
     def clear(self):
         self.count = np.zeros(self.problem.n_fits, dtype=int)
         self.age = np.full((self.problem.n_fits, self.size), -1)
+        self.here: tuple | None = None  # where the final fit stands, its loss gradient there, and the precision of it
 
     def slot(self, fit):
         return int(self.count[fit] % self.size)
@@ -359,6 +364,12 @@ class _Pairs:
         """Give every fold the final fit's pairs: their Hessians are much alike."""
         self.count[1:], self.age[1:] = self.count[0], self.age[0]
         self.steps[1:, ...], self.changes[1:, ...] = self.steps[:1, ...], self.changes[:1, ...]
+
+    def follow_path(self, x, loss_gradient, precision):
+        """From one temperature's minimum to where the next was predicted: a pair along the path, without a pass."""
+        if self.here is None or self.here[2] != precision:
+            return
+        self.try_pair([0], x - self.here[0], loss_gradient - self.here[1], [True]).settle([True])
 
     def try_pair(self, fits, step, change, kept) -> _Tried:
         for number, fit in enumerate(fits):
