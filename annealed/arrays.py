@@ -1,7 +1,7 @@
 """Arrays of any namespace (NumPy, torch, CuPy, array-api-strict) on their own device.
 
-NumPy arrays are met first and go the way they always went; everything else is written in the array-API standard, so that
-one text serves every library. No library is imported here that the user has not brought.
+NumPy arrays are met first and go the way they always went; everything else is written in the array-API standard, so
+that one text serves every library. No library is imported here that the user has not brought.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     SCIPY_ARRAY_API=1 python -m benchmarks.gpu_folds [--rows 1000000 --columns 1024 --classes 10 --device cuda]
 
-The peer fits once, at the penalty that our path chose, on standardized columns, from zero; its tolerance is lowered until
-its objective is as near the optimum as ours, and both are reported.
+The peer fits once, at the penalty that our path chose, on standardized columns, from zero; its tolerance is lowered
+until its objective is about as near the optimum as ours, and both are reported.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A linear probe of the size of ImageNet on one GPU: 50 temperatures, judged on held-out rows.
 
-SCIPY_ARRAY_API=1 python -m benchmarks.gpu_probe [--rows 1281167 --columns 768 --classes 1000 --held-out 50000 --device cuda]
+SCIPY_ARRAY_API=1 python -m benchmarks.gpu_probe [--rows 1281167 --columns 768 --classes 1000 --device cuda]
 """
 
 from __future__ import annotations

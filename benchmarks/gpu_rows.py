@@ -1,9 +1,9 @@
 """Rows for the GPU benchmarks, made on the device: embeddings with a falling spectrum and classes that overlap.
 
-A row is `mean of its class + loudness * noise`, both with the variances `spectrum`, turned by a random rotation and moved
-off the origin. Classes come in families that share half of their mean; `loudness` is log-normal, so that some rows are hard;
-some rows bear a wrong name.
-How far classes lie apart is set so that the rule that knows the means is right on `accuracy` of the rows.
+A row is `mean of its class + loudness * noise`, both with the variances `spectrum`, turned by a random rotation and
+moved off the origin. Classes come in families that share half of their mean; `loudness` is log-normal, so that some
+rows are hard; some rows bear a wrong name. How far classes lie apart is set so that the rule that knows the means is
+right on `accuracy` of the rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""scikit-learn lets arrays of other libraries in only where SciPy does too, which is asked when SciPy is first imported."""
+"""scikit-learn lets arrays of other libraries in only where SciPy does, which is asked when SciPy is first imported."""
 
 import os
 

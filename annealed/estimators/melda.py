@@ -212,7 +212,8 @@ class MELDA(
         self.reduced_classifier_, self._whitened = classifier, None
         if is_foreign(X):
             place = Place.of(X)
-            self.scalings_, self.offset_ = place.row(self.scalings_), place.row(self.offset_)
+            for name in ("scalings_", "offset_"):
+                setattr(self, name, place.row(getattr(self, name)))
         if n_components < rank:
             self._fit_reduced(X, y, sample_weight, coef, directions, n_components)
         return self

@@ -1,8 +1,8 @@
 """Fits on rows of a device: torch, CuPy or any array-API namespace under scikit-learn's `array_api_dispatch`, and NumPy
 rows that the user sends to a device.
 
-Everything follows X. X, the weights of rows, logits and held-out scores stay on its device; labels are brought to the host
-once, where folds are dealt as for NumPy.
+Everything follows X. X, the weights of rows, logits and held-out scores stay on its device; labels are brought to the
+host once, where folds are dealt as for NumPy.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def check_precision(precision, place: Place | None):
         raise ValueError(f"precision must be one of {PRECISIONS} or None. Got {precision!r}.")
     if place is None:
         raise ValueError(
-            f"precision={precision!r} is for rows on a device: bring a torch array with array_api_dispatch, or set device."
+            f"precision={precision!r} is for rows on a device: bring a torch array with array_api_dispatch on, "
+            "or set device."
         )
     if not place.is_torch or place.row_dtype != place.xp.float32:
         raise ValueError(f"precision={precision!r} rounds products of float32 torch rows. Got {place.row_dtype}.")
@@ -64,8 +65,8 @@ def check_same_library(X, arrays, estimator):
     if here is None or there is None or (here.xp, here.device) != (there.xp, there.device):
         names = ["NumPy" if own is None else f"{own.xp.__name__} on {own.device}" for own in (there, here)]
         raise ValueError(
-            f"{type(estimator).__name__} was fitted with {names[0]} and got X of {names[1]}. Bring X in the same library, "
-            "on the same device (with array_api_dispatch on)."
+            f"{type(estimator).__name__} was fitted with {names[0]} and got X of {names[1]}. Bring X in the same "
+            "library, on the same device (with array_api_dispatch on)."
         )
 
 
@@ -210,7 +211,8 @@ class DeviceHeldOut(HeldOut):
 
     def _kept(self, problem, make):
         """Parts that are kept between looks where they are small, and else made again for each."""
-        rows = self.X.shape[0] if self.X is not None else len(self.picks.rows)
+        X: Any = self.X
+        rows = X.shape[0] if X is not None else len(self.picks.rows)
         if rows * problem.n_classes * problem.place.row_bytes > KEPT_BYTES:
             return make
         parts = list(make())

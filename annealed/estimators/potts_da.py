@@ -195,7 +195,8 @@ class PottsDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin
         self._set_fitted(rounds[-1], posterior, choice, to_host(X[:1, ...]).dtype)
         if is_foreign(X):
             place = Place.of(X)
-            self.prototypes_, self.prototype_labels_ = place.row(self.prototypes_), place.row(self.prototype_labels_)
+            for name in ("prototypes_", "prototype_labels_"):
+                setattr(self, name, place.row(getattr(self, name)))
             self.classes_ = classes_like(self.classes_, given_y)
         return self
 

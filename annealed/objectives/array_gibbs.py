@@ -11,8 +11,8 @@ from annealed.arrays import Place
 def loss_and_residual(place: Place, logits, labels):
     """Negative log-likelihood (n_rows, n_fits) and `posterior - targets` (15); logits may be overwritten.
 
-    As in `annealed/objectives/gibbs.py`, the true class's residual is minus the sum of the others, and the loss of an all
-    but certain row comes from that sum, so that both keep their digits in single precision too.
+    As in `annealed/objectives/gibbs.py`, the true class's residual is minus the sum of the others, and the loss of an
+    all but certain row comes from that sum, so that both keep their digits in single precision too.
     """
     true, residual, others = (_with_torch if place.is_torch else _in_the_standard)(place, logits, labels)
     xp = place.xp

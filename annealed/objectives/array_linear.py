@@ -1,13 +1,14 @@
 """Linear families whose rows and parameters live on a device.
 
-The family's own problem (`annealed/objectives/linear.py`, `distance.py`) finds the small things: centre, scale, coordinates,
-shares of the classes. The problems here take copies of them to the device and add up, block by block,
+The family's own problem (`annealed/objectives/linear.py`, `distance.py`) finds the small things: centre, scale,
+coordinates, shares of the classes. The problems here take copies of them to the device and add up, block by block,
 
-    loss = sum_i w_i [ log_partition(logits_i) - logit of the true class ],   gradient = sum_i w_i (posterior - targets) x_i
+    loss     = sum_i w_i [ log_partition(logits_i) - logit of the true class ]
+    gradient = sum_i w_i (posterior - targets) x_i
 
-with logits `(x - center) @ coef + intercept`. Only numbers cross to the host, once a pass. With `precision` the products
-may be rounded: "tf32" on the rows as they are, "bf16" on a copy of the rows in the coordinates solved in, each with sums in
-float32; `objective(..., quick=False)` never is.
+with logits `(x - center) @ coef + intercept`. Only numbers cross to the host, once a pass. With `precision` the
+products may be rounded: "tf32" on the rows as they are, "bf16" on a copy of the rows in the coordinates solved in, each
+with sums in float32; `objective(..., quick=False)` never is.
 
 Shapes: parameters (n_fits, n_classes, width), on the device, in its widest float.
 """
@@ -51,6 +52,7 @@ class ArrayProblem(Problem):
     """What the families share; `host` is the family's problem in NumPy's terms, bound to the same rows."""
 
     design: ArrayDesign
+    width: int  # of a class's parameters
     speaks_numpy = False  # whether what is reported goes back to NumPy, where the user's rows came from
 
     def __init__(self, host, precision: str | None = None):
@@ -192,7 +194,7 @@ class ArrayProblem(Problem):
         raise NotImplementedError("rows on a device are judged part by part: see held_out_parts")
 
     def held_out_parts(self, parameters, temperature, weight):
-        """`HeldOutPart`s of the watched rows, each fold's under its own fit; `weight` (n_rows,) is that of every row."""
+        """Parts of the watched rows, each fold's under its own fit; `weight` (n_rows,) is that of every row."""
         xp, place = self.xp, self.place
         for fit, rows in self._own_rows:
             flat, level = self._one_fit(parameters[fit : fit + 1, ...], temperature, slice(fit, fit + 1))
@@ -263,7 +265,7 @@ class ArrayProblem(Problem):
         return {name: self.place.row(array) for name, array in arrays.items()}
 
     def reported(self, points):
-        """The final fit's arrays at every (parameters, temperature), of the type of X, with a leading axis of points."""
+        """The final fit's arrays at every (parameters, temperature), of the type of X, with an axis of points."""
         parts: dict[str, list] = {}
         for own, temperature in points:
             for name, array in self.final_arrays(own[None, ...], temperature).items():

@@ -1,7 +1,7 @@
 """Rows of a device for the sweeps of `annealed/objectives/potts.py`.
 
-The classes of the rows stand beside the columns, one-hot, so that one product a block gives `beta v_ik` of all prototypes
-and one more adds up both `n_km` and `sum_i w_i D_ik x_i`. Memberships are never whole in memory.
+The classes of the rows stand beside the columns, one-hot, so that one product a block gives `beta v_ik` of all
+prototypes and one more adds up both `n_km` and `sum_i w_i D_ik x_i`. Memberships are never whole in memory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ArrayLabelledRows(LabelledRows):
         self.total, self.is_unweighted = float(total), bool(least == 1 and most == 1)
 
     @property
-    def X(self):  # type: ignore[override]
+    def X(self):
         return self.rows[:, : self.n_features]
 
     @property
@@ -69,11 +69,11 @@ class ArrayLabelledRows(LabelledRows):
         return squares / self.total, counts
 
     @property
-    def second_moment(self):  # type: ignore[override]
+    def second_moment(self):
         return self._moments[0]
 
     @property
-    def class_weight(self):  # type: ignore[override]
+    def class_weight(self):
         return self._moments[1]
 
     @cached_property

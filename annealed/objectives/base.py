@@ -123,7 +123,7 @@ class Problem(ABC):
         """Named arrays in the user's units with a leading axis of fits, e.g. coef and intercept of the logits."""
 
     def reported(self, points) -> dict[str, Any] | None:
-        """The final fit's arrays at every (parameters, temperature), of the type of X; None: `report` is asked for each."""
+        """The final fit's arrays at every (parameters, temperature), of the type of X; None: ask `report` for each."""
         return None
 
     @abstractmethod

@@ -1,8 +1,8 @@
 """Limited-memory BFGS whose vectors live on a device, preconditioned by the family's curvature.
 
-As `annealed/solvers/lbfgs.py`: the final fit goes first, the folds move with it and use its memory; pairs of the LOSS part
-are kept, the penalty is added exactly, so the memory stays true down the path. With S, Y the steps and changes of the
-gradient, oldest first, D the preconditioner, R = triu(S Y'), and u = R^-1 S g, the direction is
+As `annealed/solvers/lbfgs.py`: the final fit goes first, the folds move with it and use its memory; pairs of the LOSS
+part are kept, the penalty is added exactly, so the memory stays true down the path. With S, Y the steps and changes of
+the gradient, oldest first, D the preconditioner, R = triu(S Y'), and u = R^-1 S g, the direction is
 
     -[ D (g - Y'u) + S'R^-T ((diag(S Y') + Y D Y') u - Y D g) ]
 
@@ -23,6 +23,7 @@ ARMIJO = 1e-4
 SHORTEST_STEP = 1e-6
 VALUE_ROUNDING = {None: 2.0, "tf32": 30.0, "bf16": 1000.0}  # of a mean loss, in roundings of a row's number
 DECREMENT_ROUNDING = 0.01  # of a row's number: a promised fall, relative, below which there is nothing left to gain
+SMALLEST_FACTOR = 0.1  # on the preconditioner
 PROMISED_SHARE = 0.1  # of `tol`: the relative fall that is left to the final fit before its temperature is chosen
 SMALLEST_PAIR = {None: 0.0, "tf32": 1e-6, "bf16": 4e-5}  # relative fall promised by a step whose pair is kept
 TOGETHER = 64  # columns of a product that cost about what one does, where the rows are all that is read
@@ -41,7 +42,7 @@ class ArrayLBFGS(Solver):
     def __init__(self, *, memory_size=10):
         self.memory_size = memory_size
 
-    def new_memory(self, problem: ArrayProblem):
+    def new_memory(self, problem):
         self._memory = _Pairs(problem, self.memory_size)
         return self._memory
 
@@ -66,7 +67,7 @@ class ArrayLBFGS(Solver):
     def fill(self, problem, starts, temperatures, *, tol, max_iter, memory):
         """One pass looks at all of them; those that it does not find solved are solved one by one."""
         n = starts.shape[0]
-        found = [None] * n if n == 1 else self._look(problem, starts, temperatures, tol)
+        found: list = [None] * n if n == 1 else self._look(problem, starts, temperatures, tol)
         options = {"tol": tol, "max_iter": max_iter, "memory": memory, "final_only": True}
         for number, temperature in enumerate(temperatures.tolist()):
             if found[number] is None:
@@ -281,7 +282,7 @@ class _Descent:
         stuck = ~accepted & (self.length < SHORTEST_STEP)
         has_no_digits = -0.5 * self.slope <= search.rounding * np.abs(search.value[fits])  # left to fall by
         if search.quick:  # rounded products have said all they can once the value does not fall
-            smallest = QUICK_DECREMENT[self.problem.precision] * np.abs(search.value[fits])
+            smallest = QUICK_DECREMENT[str(search.precision)] * np.abs(search.value[fits])
             solved, has_no_digits = solved | (accepted & (fall <= smallest)), np.ones_like(stuck)
         search.converged[fits[solved | (stuck & has_no_digits)]] = True
         self._keep(~(solved | stuck))
@@ -289,10 +290,11 @@ class _Descent:
     def _aim(self, numbers: _Numbers):
         """Directions, and their slopes from numbers that are known already."""
         gradient, temperature, fits = self.gradient, self.search.temperature, _named(self.active)
-        along, across, slope = self.search.pairs.weights(self.active, numbers)
+        along, across, factor, slope = self.search.pairs.weights(self.active, numbers)
         steps, changes = self.known
         along, across = (self.place.wide(part)[:, :, None, None] for part in (along, across))
-        eased = gradient - self.xp.sum(across * changes, axis=1)
+        factor = self.place.wide(factor)[:, None, None]
+        eased = factor * (gradient - self.xp.sum(across * changes, axis=1))
         direction = -self.problem.precondition(eased, temperature, fits) - self.xp.sum(along * steps, axis=1)
         return direction, slope
 
@@ -393,10 +395,13 @@ class _Pairs:
         return steps, changes + strength * steps
 
     def weights(self, fits, numbers: _Numbers):
-        """Weights of steps and changes in the direction, and its slope; see the formula above."""
+        """Weights of steps and changes in the direction, the factor on D, and the slope; see the formula above.
+
+        The factor is what most pairs say of D: one where D knows the curvature along them. Without it steps overshoot.
+        """
         n_places = numbers.steps_gradient.shape[1]
         along, across = np.zeros((len(fits), n_places)), np.zeros((len(fits), n_places))
-        slope = -numbers.own.copy()
+        slope, factor = -numbers.own.copy(), np.ones(len(fits))
         for number, fit in enumerate(fits):
             age = self.age[fit, :n_places]
             curvature = np.diagonal(numbers.steps_changes[number])
@@ -406,12 +411,15 @@ class _Pairs:
                 continue
             crossed = numbers.steps_changes[number][np.ix_(order, order)]
             upper = np.triu(crossed)
-            inner = numbers.changes[number][np.ix_(order, order)] + np.diag(np.diag(crossed))
+            squares = numbers.changes[number][np.ix_(order, order)]
+            ratio = float(np.clip(np.median(np.diag(crossed) / np.diag(squares)), SMALLEST_FACTOR, 1.0))
+            inner = ratio * squares + np.diag(np.diag(crossed))
             steps_gradient = numbers.steps_gradient[number][order]
-            changes_gradient = numbers.changes_gradient[number][order]
+            changes_gradient = ratio * numbers.changes_gradient[number][order]
             u = np.linalg.solve(upper, steps_gradient)
             a = np.linalg.solve(upper.T, inner @ u - changes_gradient)
-            own = -(numbers.own[number] - u @ changes_gradient + a @ steps_gradient)
+            own = -(ratio * numbers.own[number] - u @ changes_gradient + a @ steps_gradient)
             if own < 0:
-                across[number, order], along[number, order], slope[number] = u, a, own
-        return along, across, slope
+                across[number, order], along[number, order] = u, a
+                factor[number], slope[number] = ratio, own
+        return along, across, factor, slope
