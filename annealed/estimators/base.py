@@ -164,7 +164,8 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
     tol : float, default=1e-4
         At every temperature the largest entry of the gradient of the free energy (in the coordinates solved in)
         is at most `tol`, and its certified relative suboptimality, where the family has a certificate, at most
-        a hundredth of it. On a device the chosen temperature alone is certified, within `tol`.
+        a hundredth of it. On a device every temperature is solved until a step promises
+        a relative fall below a tenth of `tol`; the chosen one until its gradient and its certificate are within `tol`.
     max_iter : int, default=1000
         The most iterations at one temperature.
     random_state : int, RandomState instance or None, default=None

@@ -25,7 +25,8 @@ from annealed.objectives import array_gibbs
 from annealed.objectives.base import HOT_LOGIT, NO_PICKS, Inspection, Problem
 from annealed.objectives.linear import PenalizedLinearProblem
 
-INSPECTED_ROWS = 1 << 16  # that tell by how much the posterior's own scale changes the loss
+LEARNED_ROWS = 1 << 17  # that tell the classes' variances under the posterior
+INSPECTED_ROWS = 1 << 15  # that tell by how much the posterior's own scale changes the loss
 KEPT_BYTES = 1 << 31  # of held-out logits, up to which they are kept between looks at them
 SMALLEST_VARIANCE = 1e-12
 
@@ -150,13 +151,16 @@ class ArrayProblem(Problem):
         rows = self._rows(quick)
         flat, level = xp.reshape(rows.coef(coef, parameters), (-1, rows.width)), xp.reshape(intercept, (-1,))
         flat, level = place.row(flat), place.row(level)
+        step = max(1, self.design.n_rows // LEARNED_ROWS)
         uniform = self._uniform[fits]
         is_uniform = bool(np.isfinite(uniform).all())
 
         def kernel(block):
             logits = xp.reshape(block.scores(flat, level), (-1, *shape))
             losses, residual = array_gibbs.loss_and_residual(place, logits, block.labels)
-            variance = array_gibbs.class_variance(place, residual[:, 0, :]) if learn else xp.sum(losses) * 0.0
+            variance = xp.sum(losses[:1, ...]) * 0.0
+            if learn:
+                variance = step * array_gibbs.class_variance(place, residual[::step, 0, :])
             if is_uniform:
                 loss = xp.sum(place.wide(losses), axis=0)
             else:

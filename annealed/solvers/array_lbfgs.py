@@ -155,9 +155,10 @@ class _Search:
 
 
 def _is_solved(problem: ArrayProblem, tol, precision, certify, fits, value, largest, certificate, decrement):
-    """A gradient within `tol` entry by entry, and a relative fall, as the direction promises it, within a share of it.
+    """Whether the relative fall that the direction promises is within a share of `tol`.
 
-    Where a certificate is asked for, it is within `tol`. Rounded products can promise only so much.
+    Where a certificate is asked for, it is within `tol`, and so is every entry of the gradient. Rounded products can
+    promise only so much.
     """
     scale = np.maximum(np.abs(value), np.finfo(float).tiny)
     if precision is not None:
@@ -165,9 +166,9 @@ def _is_solved(problem: ArrayProblem, tol, precision, certify, fits, value, larg
     else:
         own_share = SUBOPTIMALITY_SHARE if certify else PROMISED_SHARE
         share = np.where(np.asarray(fits) == 0, own_share, FOLD_SUBOPTIMALITY_SHARE)
-        solved = (largest <= tol) & (decrement <= share * tol * scale)
+        solved = decrement <= share * tol * scale
         if certify:
-            solved &= certificate <= tol * scale
+            solved &= (largest <= tol) & (certificate <= tol * scale)
     is_rounding = decrement <= DECREMENT_ROUNDING * problem.place.rounding * scale
     return solved | is_rounding | (largest <= problem.host.gradient_noise())
 
