@@ -157,16 +157,17 @@ class _Search:
 def _is_solved(problem: ArrayProblem, tol, precision, certify, fits, value, largest, certificate, decrement):
     """Whether the relative fall that the direction promises is within a share of `tol`.
 
-    Where a certificate is asked for, it is within `tol`, and so is every entry of the gradient. Rounded products can
-    promise only so much.
+    A fold's gradient is within `tol` too, entry by entry; where a certificate is asked for, both are. Rounded products
+    can promise only so much.
     """
     scale = np.maximum(np.abs(value), np.finfo(float).tiny)
     if precision is not None:
         solved = decrement <= QUICK_DECREMENT[precision] * scale
     else:
         own_share = SUBOPTIMALITY_SHARE if certify else PROMISED_SHARE
-        share = np.where(np.asarray(fits) == 0, own_share, FOLD_SUBOPTIMALITY_SHARE)
-        solved = decrement <= share * tol * scale
+        is_final = np.asarray(fits) == 0
+        share = np.where(is_final, own_share, FOLD_SUBOPTIMALITY_SHARE)
+        solved = (decrement <= share * tol * scale) & (is_final | (largest <= tol))
         if certify:
             solved &= (largest <= tol) & (certificate <= tol * scale)
     is_rounding = decrement <= DECREMENT_ROUNDING * problem.place.rounding * scale
