@@ -11,8 +11,8 @@ are not trained. Its only knob is the penalty, and here that is the temperature,
 # On the CPU
 # ----------
 #
-# The features are the pixels of the digits. A fifth of the rows is held out to choose the temperature, and the final fit
-# uses all of them.
+# The features are the pixels of the digits. A fifth of the rows is held out to choose the temperature, and the final
+# fit uses all of them.
 
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
