@@ -18,6 +18,7 @@ from sklearn.model_selection import StratifiedShuffleSplit
 
 from annealed.objectives import gibbs
 from annealed.objectives.potts import LabelledRows, Multilinear, PottsState
+from annealed.objectives.principal_rows import PrincipalRows, has_many_columns
 from annealed.prototypes import (
     Cooled,
     Cooling,
@@ -172,7 +173,8 @@ def search(rows: LabelledRows, plan: Plan) -> Choice:
     splits = make_folds(rows, plan.seed)
     if not splits:
         return Choice(plan.shrinkages[0], 1, 1.0, None, 0.0, np.zeros(0))
-    ladders = [_ladder(rows, splits, plan, shrinkage) for shrinkage in plan.shrinkages]
+    parts = [_parts(rows, train, test) for train, test in splits]
+    ladders = [[_Fold(*part, plan, shrinkage) for part in parts] for shrinkage in plan.shrinkages]
     n_trials = TRIAL_ROUNDS if len(ladders) > 1 else 0
     rounds = [_extended(ladder, [], n_trials, plan) for ladder in ladders]
     best = min(range(len(ladders)), key=lambda own: min((found.loss for found in rounds[own]), default=0.0))
@@ -183,8 +185,12 @@ def search(rows: LabelledRows, plan: Plan) -> Choice:
     return Choice(plan.shrinkages[best], number + 1, sharpness, strength, log_scale, losses)
 
 
-def _ladder(rows, splits, plan, shrinkage):
-    return [_Fold(rows.take(train), rows.take(test), plan, shrinkage) for train, test in splits]
+def _parts(rows, train, test) -> tuple[LabelledRows, LabelledRows]:
+    """The rows of a fold to train and to test on, along the axes of the former."""
+    own, held_out = along_axes(rows.take(train)), rows.take(test)
+    if isinstance(own, PrincipalRows):
+        held_out = LabelledRows(own.along(held_out.X), held_out.labels, held_out.weight, rows.n_classes)
+    return own, held_out
 
 
 def _extended(ladder, found, n_rounds, plan) -> list[_Found]:
@@ -250,23 +256,43 @@ def _refinements(rows, state: PottsState, strengths) -> Iterator[Spoken]:
     return refinements(rows, spoken(rows, state, 1.0), [strength / rows.total for strength in strengths])
 
 
-def fit_prototypes(rows: LabelledRows, plan: Plan, choice: Choice) -> tuple[list[Cooled], Spoken]:
+class Fitted(NamedTuple):
+    """The rounds of the last fit, the posterior it ends with, and the axes of both, None where columns are few."""
+
+    rounds: list[Cooled]
+    posterior: Spoken
+    axes: np.ndarray | None
+
+
+def fit_prototypes(rows: LabelledRows, plan: Plan, choice: Choice) -> Fitted:
     """Climb to the chosen round, then refine down to the chosen penalty.
 
     Of very many rows a part climbs and refines; all of them take the last cooling.
     """
     part = subsample(rows, FIT_ROWS, plan.seed)
-    rungs = list(islice(climb(part, plan, choice.shrinkage), choice.n_rounds))
-    if part is not rows:
-        rungs.append(cool(rows, rungs[-1].state, _reheated(replace(plan.cooling, shrinkage=choice.shrinkage))))
-    state = rungs[-1].state
+    is_whole, part = part is rows, along_axes(part)
+    rounds = list(islice(climb(part, plan, choice.shrinkage), choice.n_rounds))
+    if not is_whole:
+        if isinstance(part, PrincipalRows):
+            rows = LabelledRows(part.along(rows.X), rows.labels, rows.weight, rows.n_classes)
+        rounds.append(cool(rows, rounds[-1].state, _reheated(replace(plan.cooling, shrinkage=choice.shrinkage))))
+    return Fitted(rounds, _posterior(part, rounds[-1].state, plan, choice), getattr(part, "axes", None))
+
+
+def _posterior(rows, state: PottsState, plan: Plan, choice: Choice) -> Spoken:
+    """What the annealed prototypes say, refined as was chosen."""
     if choice.strength is None:
-        return rungs, spoken(part, state, choice.sharpness)
+        return spoken(rows, state, choice.sharpness)
     strengths = [own for own in plan.strengths if own >= choice.strength]
-    return rungs, list(_refinements(part, state, strengths))[-1]
+    return list(_refinements(rows, state, strengths))[-1]
 
 
 # --- rows ---------------------------------------------------------------------------------------------------
+
+
+def along_axes(rows: LabelledRows) -> LabelledRows:
+    """The rows along their principal axes where columns are many, which is the same and faster."""
+    return PrincipalRows(rows) if has_many_columns(rows) else rows
 
 
 def subsample(rows: LabelledRows, most, seed) -> LabelledRows:

@@ -37,12 +37,14 @@ SHARED_IN_A_FOLDER = {
     "contrasts",
     "coordinates",
     "curvature",
+    "diagonal_plus",
     "gibbs",
     "leave_one_out",
     "linear",
     "potts",
     "threads",
     "weights",
+    "whitening",
 }
 SEES_EVERYTHING = {"annealed", "annealed.cli", "annealed.__main__"}
 

@@ -171,9 +171,10 @@ class PottsDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin
         with threads_over_blocks() if len(labels) >= MANY_ROWS else one_thread():
             plan = self._plan(rows)
             choice = search(rows, plan)
-            rounds, posterior = fit_prototypes(rows, plan, choice)
-        self.path_ = PrototypePath.of_rounds(rounds, choice.validation_loss)
-        self._set_fitted(rounds[-1], posterior, choice, X.dtype)
+            fitted = fit_prototypes(rows, plan, choice)
+        self.path_ = PrototypePath.of_rounds(fitted.rounds, choice.validation_loss)
+        self._columns = self._columns.turned(fitted.axes)
+        self._set_fitted(fitted.rounds[-1], fitted.posterior.dense(), choice, X.dtype)
         return self
 
     def _set_fitted(self, cooled, posterior: Spoken, choice: Choice, dtype):

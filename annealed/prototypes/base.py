@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from annealed.objectives.diagonal_plus import diagonal, inner
 from annealed.objectives.potts import (
     LabelledRows,
     MetricPrior,
@@ -110,20 +111,24 @@ def start_state(rows: LabelledRows, prototypes, labels, scatter, shrinkage) -> P
 def metric_prior(rows: LabelledRows, state: PottsState, shrinkage) -> MetricPrior:
     """A spherical prior as strong as the shrinkage asks; fixed while a temperature is swept."""
     scatter = state.scatter
-    size = np.trace(scatter) / len(scatter)
     if shrinkage == "oas":
-        share = _oas(scatter, rows.total)
+        share = oas(scatter, rows.total)
     elif shrinkage == "ledoit_wolf":
         share = _ledoit_wolf(rows, state)
     else:
         share = float(shrinkage)
+    return spherical_prior(scatter, share)
+
+
+def spherical_prior(scatter, share) -> MetricPrior:
+    """A sphere of the scatter's mean variance, which takes `share` of the whole."""
     share = min(share, 1 - 1e-6)
-    return MetricPrior(share / (1 - share), np.full(len(scatter), size))
+    return MetricPrior(share / (1 - share), np.full(len(scatter), diagonal(scatter).mean()))
 
 
-def _oas(scatter, n_rows) -> float:
+def oas(scatter, n_rows) -> float:
     """Chen and others' oracle approximating shrinkage of a scatter."""
-    mean_square, mean = np.mean(scatter**2), np.trace(scatter) / len(scatter)
+    mean_square, mean = inner(scatter, scatter) / len(scatter) ** 2, diagonal(scatter).mean()
     excess = (n_rows + 1) * (mean_square - mean**2 / len(scatter))
     return 1.0 if excess <= 0 else float(min(1.0, (mean_square + mean**2) / excess))
 

@@ -1,21 +1,20 @@
-"""Coordinates in which prototypes live: centred columns in standard deviations, turned to the rows' span if wide."""
+"""Coordinates in which prototypes live: centred columns in standard deviations, turned to the rows' axes if many."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg
 
 ROUNDING = 1e-14  # spread of a column, as a share of its size, that is rounding: the column is constant
-SMALLEST_DIRECTION = 1e-10  # singular value, of the largest, below which a direction of the span is rounding
 
 
 @dataclass(frozen=True)
 class Columns:
-    """`z = (x - center)[kept] / scale`, and `z @ turn` where columns outnumber rows.
+    """`z = (x - center)[kept] / scale`, and `z @ turn` where columns are many.
 
-    kept : numbers of the columns that are not constant; turn : (n_kept, rank), orthonormal, or None
+    kept : numbers of the columns that are not constant; turn : (n_kept, n_axes), orthonormal, or None
     """
 
     center: np.ndarray
@@ -34,8 +33,16 @@ class Columns:
         columns = cls(center, kept, spread[kept], None)
         if len(kept) <= len(X):
             return columns
-        _, sizes, directions = linalg.svd(columns.rows(X.astype(np.float64)), full_matrices=False)
-        return cls(center, kept, spread[kept], directions[sizes > SMALLEST_DIRECTION * sizes[0]].T)
+        basis, _ = linalg.qr(
+            columns.rows(X.astype(np.float64)).T, mode="economic", overwrite_a=True, check_finite=False
+        )
+        return columns.turned(basis)
+
+    def turned(self, axes) -> Columns:
+        """These coordinates along other axes; None leaves them."""
+        if axes is None:
+            return self
+        return replace(self, turn=axes if self.turn is None else self.turn @ axes)
 
     def rows(self, X):
         """Rows in these coordinates, of the type of X."""

@@ -51,7 +51,7 @@ def test_wide_rows_keep_their_distances_in_the_span():
     X = np.random.default_rng(1).normal(size=(8, 30))
     columns = Columns.of_rows(X, np.ones(8))
     rows = columns.rows(X)
-    assert rows.shape == (8, 7)
+    assert rows.shape == (8, 8)
     scaled = (X - X.mean(axis=0)) / X.std(axis=0)
     np.testing.assert_allclose(rows @ rows.T, scaled @ scaled.T, atol=1e-10)
     np.testing.assert_allclose(columns.points(rows), X)
