@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import linalg
 
 ROUNDING = 1e-14  # spread of a column, as a share of its size, that is rounding: the column is constant
 
@@ -30,19 +29,11 @@ class Columns:
         kept = np.flatnonzero(spread > ROUNDING * np.maximum(np.abs(center), np.finfo(float).tiny))
         if not len(kept):  # every row is the same: one column of zeros keeps the shapes
             kept, spread = np.array([0]), np.ones_like(spread)
-        columns = cls(center, kept, spread[kept], None)
-        if len(kept) <= len(X):
-            return columns
-        basis, _ = linalg.qr(
-            columns.rows(X.astype(np.float64)).T, mode="economic", overwrite_a=True, check_finite=False
-        )
-        return columns.turned(basis)
+        return cls(center, kept, spread[kept], None)
 
     def turned(self, axes) -> Columns:
-        """These coordinates along other axes; None leaves them."""
-        if axes is None:
-            return self
-        return replace(self, turn=axes if self.turn is None else self.turn @ axes)
+        """The coordinates along other axes; None leaves them."""
+        return replace(self, turn=axes)
 
     def rows(self, X):
         """Rows in these coordinates, of the type of X."""
