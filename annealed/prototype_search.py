@@ -8,8 +8,9 @@ and the best pair of round and penalty is kept. The refit on all rows climbs the
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -20,9 +21,11 @@ from annealed.objectives import gibbs
 from annealed.objectives.potts import LabelledRows, Multilinear, PottsState
 from annealed.objectives.principal_rows import PrincipalRows, has_many_columns
 from annealed.prototypes import (
+    NOBODY,
     Cooled,
     Cooling,
     Spoken,
+    Watch,
     cool,
     grown,
     mean_start,
@@ -87,15 +90,15 @@ class Choice(NamedTuple):
     validation_loss: np.ndarray
 
 
-def climb(rows: LabelledRows, plan: Plan, shrinkage) -> Iterator[Cooled]:
+def climb(rows: LabelledRows, plan: Plan, shrinkage, watch: Watch = NOBODY) -> Iterator[Cooled]:
     """Round after round of prototypes: one a class, two a class, then those grown from wrong rows."""
     generator = np.random.RandomState(plan.seed)
     cooling = replace(plan.cooling, shrinkage=shrinkage)
     if not plan.grows:
-        yield _best_start(rows, plan.n_per_class, plan, cooling, generator)
+        yield _best_start(rows, plan.n_per_class, plan, cooling, generator, watch)
         return
-    yield _best_start(rows, np.ones(rows.n_classes, dtype=int), replace(plan, n_init=1), cooling, generator)
-    cooled = _best_start(rows, np.full(rows.n_classes, 2), plan, cooling, generator)
+    yield _best_start(rows, np.ones(rows.n_classes, dtype=int), replace(plan, n_init=1), cooling, generator, watch)
+    cooled = _best_start(rows, np.full(rows.n_classes, 2), plan, cooling, generator, watch)
     reheated = _reheated(cooling)
     most = min(MOST_PROTOTYPES, len(rows.X) // FEWEST_ROWS_EACH)
     while True:
@@ -103,7 +106,7 @@ def climb(rows: LabelledRows, plan: Plan, shrinkage) -> Iterator[Cooled]:
         state = grown(rows, cooled.state)
         if state is None or len(state) > most:
             return
-        cooled = cool(rows, state, reheated)
+        cooled = cool(rows, state, reheated, watch)
 
 
 def _reheated(cooling: Cooling) -> Cooling:
@@ -112,9 +115,11 @@ def _reheated(cooling: Cooling) -> Cooling:
     return replace(cooling, temperatures=temperatures)
 
 
-def _best_start(rows, n_per_class, plan, cooling, generator) -> Cooled:
+def _best_start(rows, n_per_class, plan, cooling, generator, watch: Watch) -> Cooled:
     """Of several starts, the one that ends at the least free energy."""
-    runs = [cool(rows, _start(rows, n_per_class, plan, cooling, generator), cooling) for _ in range(plan.n_init)]
+    runs: list[Cooled] = []
+    while len(runs) < plan.n_init and not watch.is_stopped:
+        runs.append(cool(rows, _start(rows, n_per_class, plan, cooling, generator), cooling, watch))
     coldest = min(run.steps[-1].temperature for run in runs)
     return min(runs, key=lambda run: _cold_value(rows, run.state, coldest, cooling))
 
@@ -166,8 +171,8 @@ class _Found(NamedTuple):
     log_scale: float
 
 
-def search(rows: LabelledRows, plan: Plan) -> Choice:
-    """Choose on folds; where there is nothing to hold out, the first of everything."""
+def search(rows: LabelledRows, plan: Plan, watch: Watch = NOBODY) -> Choice:
+    """Choose on folds; where there is nothing to hold out, the first of everything; once stopped, the best so far."""
     rows = subsample(rows, SEARCH_ROWS, plan.seed).in_single_precision()  # twice as fast, and only to choose
     plan = replace(plan, n_init=min(plan.n_init, SEARCH_STARTS))
     splits = make_folds(rows, plan.seed)
@@ -176,9 +181,9 @@ def search(rows: LabelledRows, plan: Plan) -> Choice:
     parts = [_parts(rows, train, test) for train, test in splits]
     ladders = [[_Fold(*part, plan, shrinkage) for part in parts] for shrinkage in plan.shrinkages]
     n_trials = TRIAL_ROUNDS if len(ladders) > 1 else 0
-    rounds = [_extended(ladder, [], n_trials, plan) for ladder in ladders]
-    best = min(range(len(ladders)), key=lambda own: min((found.loss for found in rounds[own]), default=0.0))
-    found = _extended(ladders[best], rounds[best], MOST_ROUNDS, plan)
+    rounds = [_extended(ladder, [], n_trials, plan, watch) for ladder in ladders]
+    best = min(range(len(ladders)), key=lambda own: min((found.loss for found in rounds[own]), default=np.inf))
+    found = _extended(ladders[best], rounds[best], MOST_ROUNDS, plan, watch)
     chosen = min(found, key=lambda own: own.loss)
     losses = np.array([own.loss for own in found])
     _, number, sharpness, strength, log_scale = chosen
@@ -193,16 +198,19 @@ def _parts(rows, train, test) -> tuple[LabelledRows, LabelledRows]:
     return own, held_out
 
 
-def _extended(ladder, found, n_rounds, plan) -> list[_Found]:
+def _extended(ladder, found, n_rounds, plan, watch: Watch) -> list[_Found]:
     """The best of more rounds, until they no longer help; a fold whose ladder ended keeps its last."""
     found = list(found)
-    while len(found) < n_rounds and not _is_past_best(found, PATIENCE):
+    while len(found) < n_rounds and not watch.is_stopped and not _is_past_best(found, PATIENCE):
+        watch.begin()
         rungs = [fold.rung(len(found)) for fold in ladder]
         if all(rung is None for rung in rungs):
+            watch.end()
             break
         reached = [rung or fold.rungs[-1] for rung, fold in zip(rungs, ladder, strict=True)]
         walk = _refined(ladder, reached, len(found), plan.strengths)
         found.append(min(walk, key=lambda own: own.loss))
+        watch.end()
     return found
 
 
@@ -257,26 +265,58 @@ def _refinements(rows, state: PottsState, strengths) -> Iterator[Spoken]:
 
 
 class Fitted(NamedTuple):
-    """The rounds of the last fit, the posterior it ends with, and the axes of both, None where columns are few."""
+    """The rounds of the last fit, the posterior it ends with, the axes of both, None where columns are few, and the
+    choice as it was carried out.
+    """
 
     rounds: list[Cooled]
     posterior: Spoken
     axes: np.ndarray | None
+    choice: Choice
 
 
-def fit_prototypes(rows: LabelledRows, plan: Plan, choice: Choice) -> Fitted:
-    """Climb to the chosen round, then refine down to the chosen penalty.
+@dataclass
+class _Reader:
+    """A watch that is given, of the cold end at a temperature, a function that makes what would be fitted."""
 
-    Of very many rows a part climbs and refines; all of them take the last cooling.
+    watch: Watch
+    fitted_at: Callable[[Cooled], Fitted]
+
+    @property
+    def is_stopped(self):
+        return self.watch.is_stopped
+
+    def begin(self, temperature=None):
+        self.watch.begin(temperature)
+
+    def end(self, nodes=None):
+        self.watch.end(partial(self.fitted_at, nodes))
+
+
+def fit_prototypes(rows: LabelledRows, plan: Plan, choice: Choice, watch: Watch = NOBODY) -> Fitted:
+    """Climb to the chosen round, then refine down to the chosen penalty; a stopped climb is not refined.
+
+    Of very many rows a part climbs and refines; all of them take the last cooling. At every temperature the watch is
+    given a function that makes what would be fitted there.
     """
     part = subsample(rows, FIT_ROWS, plan.seed)
     is_whole, part = part is rows, along_axes(part)
-    rounds = list(islice(climb(part, plan, choice.shrinkage), choice.n_rounds))
+    axes = getattr(part, "axes", None)
+    rounds: list[Cooled] = []
+    unrefined = choice if choice.strength is None else choice._replace(strength=None, log_scale=0.0)
+
+    def fitted_at(cooled):
+        return Fitted([*rounds, cooled], spoken(part, cooled.state, choice.sharpness), axes, unrefined)
+
+    for cooled in islice(climb(part, plan, choice.shrinkage, _Reader(watch, fitted_at)), choice.n_rounds):
+        if watch.is_stopped:
+            return fitted_at(cooled)
+        rounds.append(cooled)
     if not is_whole:
         if isinstance(part, PrincipalRows):
             rows = LabelledRows(part.along(rows.X), rows.labels, rows.weight, rows.n_classes)
         rounds.append(cool(rows, rounds[-1].state, _reheated(replace(plan.cooling, shrinkage=choice.shrinkage))))
-    return Fitted(rounds, _posterior(part, rounds[-1].state, plan, choice), getattr(part, "axes", None))
+    return Fitted(rounds, _posterior(part, rounds[-1].state, plan, choice), axes, choice)
 
 
 def _posterior(rows, state: PottsState, plan: Plan, choice: Choice) -> Spoken:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -60,16 +60,42 @@ class Cooled(NamedTuple):
     n_duplicate: int
 
 
-def cool(rows: LabelledRows, state: PottsState, cooling: Cooling) -> Cooled:
+class Watch(Protocol):
+    """Is told of every temperature, with the cold end as if it came there, and may stop the walk."""
+
+    @property
+    def is_stopped(self) -> bool: ...
+
+    def begin(self, temperature=None): ...
+
+    def end(self, nodes=None): ...
+
+
+class NobodyWatches:
+    is_stopped = False
+
+    def begin(self, temperature=None):
+        pass
+
+    def end(self, nodes=None):
+        pass
+
+
+NOBODY = NobodyWatches()
+
+
+def cool(rows: LabelledRows, state: PottsState, cooling: Cooling, watch: Watch = NOBODY) -> Cooled:
     """Walk the temperatures from a state, warm from one to the next."""
     sweeper = RELAXATIONS[cooling.relaxation](rows, cooling.coupling)
     steps: list[Step] = []
     counts = np.zeros(len(state))
     for temperature in cooling.temperatures:
+        watch.begin(temperature)
         prior = metric_prior(rows, state, cooling.shrinkage)
         state, counts, step = _settle(sweeper, state, temperature, prior, cooling.max_sweeps)
         steps.append(step)
-        if min(step.membership_saturation, step.label_saturation) > cooling.saturation:
+        watch.end(_pruned(state, counts, list(steps)))
+        if watch.is_stopped or min(step.membership_saturation, step.label_saturation) > cooling.saturation:
             break
     return _pruned(state, counts, steps)
 
