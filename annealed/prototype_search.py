@@ -18,22 +18,10 @@ import numpy as np
 from sklearn.model_selection import StratifiedShuffleSplit
 
 from annealed.objectives import gibbs
-from annealed.objectives.potts import LabelledRows, Multilinear, PottsState
-from annealed.objectives.principal_rows import PrincipalRows, has_many_columns
-from annealed.prototypes import (
-    NOBODY,
-    Cooled,
-    Cooling,
-    Spoken,
-    Watch,
-    cool,
-    grown,
-    mean_start,
-    metric_prior,
-    plus_plus_start,
-    refinements,
-    spoken,
-)
+from annealed.objectives.potts import LabelledRows, PottsState
+from annealed.objectives.principal_rows import PrincipalRows
+from annealed.prototype_ladder import Plan, along_axes, climb, reheated, subsample
+from annealed.prototypes import NOBODY, Cooled, Spoken, Watch, cool, refinements, spoken
 from annealed.selection import deviations, posterior_log_scale, stratified_splits
 
 TRIAL_ROUNDS = 2  # by which a shrinkage is judged: one prototype a class, and two
@@ -44,33 +32,8 @@ PENALTY_PATIENCE = 2  # penalties without gain before refinement stops
 SEARCH_ROWS = 3000  # rows that the search looks at
 MANY_NUMBERS = 60_000  # of X, beyond which a single part is held out
 FIT_ROWS = 50_000  # rows that climb the ladder of the last fit
-MOST_PROTOTYPES = 200
-FEWEST_ROWS_EACH = 3  # rows for a prototype, below which growth stops
 STRENGTHS = (300.0, 50.0, 8.0, 1.2, 0.2, 0.03)  # penalties, in rows: strength / number of rows
 SHARPNESS = tuple(2.0 ** np.arange(-3.0, 3.5, 0.5))  # factors on the metric, tried for the posterior
-REHEATED = 1.0  # the temperature to which growth goes back; hotter loses what was learnt
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What the user asked for.
-
-    n_per_class : prototypes of each class, None where they grow
-    n_total : prototypes of the slides' start, which deals them to no class
-    shrinkages, strengths : candidates of the search
-    """
-
-    cooling: Cooling
-    n_per_class: np.ndarray | None
-    n_total: int | None
-    n_init: int
-    shrinkages: tuple
-    strengths: tuple
-    seed: int
-
-    @property
-    def grows(self):
-        return self.n_per_class is None and self.n_total is None
 
 
 class Choice(NamedTuple):
@@ -88,51 +51,6 @@ class Choice(NamedTuple):
     strength: float | None
     log_scale: float
     validation_loss: np.ndarray
-
-
-def climb(rows: LabelledRows, plan: Plan, shrinkage, watch: Watch = NOBODY) -> Iterator[Cooled]:
-    """Round after round of prototypes: one a class, two a class, then those grown from wrong rows."""
-    generator = np.random.RandomState(plan.seed)
-    cooling = replace(plan.cooling, shrinkage=shrinkage)
-    if not plan.grows:
-        yield _best_start(rows, plan.n_per_class, plan, cooling, generator, watch)
-        return
-    yield _best_start(rows, np.ones(rows.n_classes, dtype=int), replace(plan, n_init=1), cooling, generator, watch)
-    cooled = _best_start(rows, np.full(rows.n_classes, 2), plan, cooling, generator, watch)
-    reheated = _reheated(cooling)
-    most = min(MOST_PROTOTYPES, len(rows.X) // FEWEST_ROWS_EACH)
-    while True:
-        yield cooled
-        state = grown(rows, cooled.state)
-        if state is None or len(state) > most:
-            return
-        cooled = cool(rows, state, reheated, watch)
-
-
-def _reheated(cooling: Cooling) -> Cooling:
-    """The schedule from where growth begins again; its coldest temperature where it never was so hot."""
-    temperatures = tuple(own for own in cooling.temperatures if own <= REHEATED) or cooling.temperatures[-1:]
-    return replace(cooling, temperatures=temperatures)
-
-
-def _best_start(rows, n_per_class, plan, cooling, generator, watch: Watch) -> Cooled:
-    """Of several starts, the one that ends at the least free energy."""
-    runs: list[Cooled] = []
-    while len(runs) < plan.n_init and not watch.is_stopped:
-        runs.append(cool(rows, _start(rows, n_per_class, plan, cooling, generator), cooling, watch))
-    coldest = min(run.steps[-1].temperature for run in runs)
-    return min(runs, key=lambda run: _cold_value(rows, run.state, coldest, cooling))
-
-
-def _start(rows, n_per_class, plan, cooling, generator) -> PottsState:
-    if n_per_class is None:
-        return mean_start(rows, plan.n_total, cooling.shrinkage, generator)
-    return plus_plus_start(rows, n_per_class, cooling.shrinkage, generator)
-
-
-def _cold_value(rows, state, temperature, cooling) -> float:
-    prior = metric_prior(rows, state, cooling.shrinkage)
-    return Multilinear(rows, cooling.coupling).sweep(state, temperature, prior).free_energy
 
 
 # --- the search --------------------------------------------------------------------------------------------
@@ -315,7 +233,7 @@ def fit_prototypes(rows: LabelledRows, plan: Plan, choice: Choice, watch: Watch 
     if not is_whole:
         if isinstance(part, PrincipalRows):
             rows = LabelledRows(part.along(rows.X), rows.labels, rows.weight, rows.n_classes)
-        rounds.append(cool(rows, rounds[-1].state, _reheated(replace(plan.cooling, shrinkage=choice.shrinkage))))
+        rounds.append(cool(rows, rounds[-1].state, reheated(replace(plan.cooling, shrinkage=choice.shrinkage))))
     return Fitted(rounds, _posterior(part, rounds[-1].state, plan, choice), axes, choice)
 
 
@@ -328,22 +246,6 @@ def _posterior(rows, state: PottsState, plan: Plan, choice: Choice) -> Spoken:
 
 
 # --- rows ---------------------------------------------------------------------------------------------------
-
-
-def along_axes(rows: LabelledRows) -> LabelledRows:
-    """The rows along their principal axes where columns are many, which is the same and faster."""
-    return PrincipalRows(rows) if has_many_columns(rows) else rows
-
-
-def subsample(rows: LabelledRows, most, seed) -> LabelledRows:
-    """At most so many rows, the classes in their shares; every class keeps a row at least."""
-    if len(rows.X) <= most:
-        return rows
-    generator = np.random.RandomState(seed)
-    order = generator.permutation(len(rows.X))
-    first = np.unique(rows.labels[order], return_index=True)[1]
-    kept = np.union1d(order[:most], order[first])
-    return rows.take(kept)
 
 
 def make_folds(rows: LabelledRows, seed) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -21,6 +21,7 @@ LAYERS = [
     "path",
     "selection",
     "prototypes",
+    "prototype_ladder",
     "prototype_search",
     "callbacks",
     "estimators",
