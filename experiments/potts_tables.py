@@ -60,7 +60,7 @@ class RBFNetwork(ClassifierMixin, BaseEstimator):
         centres = KMeans(self.n_units, n_init=1, random_state=self.random_state).fit(X).cluster_centers_
         squares = ((centres[:, None] - centres) ** 2).sum(axis=2)
         np.fill_diagonal(squares, np.inf)
-        self.centres_, self.widths_ = centres, np.sqrt(np.sort(squares, axis=1)[:, :2].mean(axis=1))
+        self.centres_, self.widths_ = centres, 2 * np.sqrt(np.sort(squares, axis=1)[:, :2].mean(axis=1))
         self.weights_ = np.linalg.lstsq(self._units(X), np.eye(len(self.classes_))[labels], rcond=None)[0]
         return self
 

@@ -12,13 +12,16 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 MIXING = np.array([[0.4384, -0.8988], [-0.8493, 0.5279]])
-STRIP_LENGTH, STRIP_SPREAD = 2.0, 0.13
-CLOUD_LENGTH, CLOUD_SPREAD, CLOUD_OFFSET = 1.2, 0.13, 2.0
-SPIRAL_START = 0.15  # share of the turns left free in the middle
+STRIP_LENGTH, STRIP_SPREAD = 1.5, 0.13
+STRIP_SHARES = (0.43, 0.07, 0.07, 0.43)  # of the rows, from side to side
+CLOUD_LENGTH, CLOUD_SPREAD, CLOUD_OFFSET = 1.9, 0.13, 0.85
+SPIRAL_START = 0.06  # share of the turns left free in the middle
 
 
 def make_mixed_strips(n_samples: int = 800, *, random_state=None):
     """Draw four parallel strips of alternating classes, mixed by the slides' matrix (example 1).
+
+    The outer strips hold most rows, so that a straight line errs on one of the inner ones alone.
 
     Parameters
     ----------
@@ -39,8 +42,8 @@ def make_mixed_strips(n_samples: int = 800, *, random_state=None):
     (800, 2)
     """
     generator = _generator(n_samples, random_state)
-    strip = generator.integers(4, size=n_samples)
-    along = generator.uniform(-STRIP_LENGTH, STRIP_LENGTH, n_samples)
+    strip = generator.choice(4, size=n_samples, p=STRIP_SHARES)
+    along = STRIP_LENGTH * generator.standard_normal(n_samples)
     across = (strip - 1.5) + STRIP_SPREAD * generator.standard_normal(n_samples)
     return np.column_stack([along, across]) @ MIXING.T, strip % 2
 
@@ -75,15 +78,15 @@ def make_xor_means(n_samples: int = 800, *, random_state=None):
     return (means * [CLOUD_OFFSET, 1.0] + noise) @ MIXING.T, corner % 2
 
 
-def make_spirals(n_samples: int = 800, *, turns: float = 2.5, noise: float = 0.1, random_state=None):
+def make_spirals(n_samples: int = 800, *, turns: float = 2.75, noise: float = 0.07, random_state=None):
     """Draw two intertwined spirals (example 3).
 
     Parameters
     ----------
     n_samples : int, default=800
-    turns : float, default=2.5
+    turns : float, default=2.75
         How often each arm goes round.
-    noise : float, default=0.1
+    noise : float, default=0.07
         Standard deviation of the rows about their arm, where neighbouring arms are 1 apart.
     random_state : int, RandomState instance or None, default=None
 
