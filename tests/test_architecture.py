@@ -29,6 +29,7 @@ LAYERS = [
     "comparison",
     "export",
     "progress",
+    "answers",
     "cli",
 ]
 OPEN_TO_ALL = {"optional", "interpolation", "sparkline"}
