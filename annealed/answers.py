@@ -42,15 +42,18 @@ def path_table(record):
         losses = {name: f"{name.removesuffix('score')}{score}" for name in frame if name.endswith("_score")}
         frame = frame.assign(**{name: -frame[name] for name in losses}).rename(columns=losses)
     shown = _table(f"{len(frame)} temperatures" + (", hot to cold; -> is the chosen one" if any(chosen) else ""))
-    for name in ["", *frame.columns]:
+    shown.add_column("", width=2)
+    texts = {name: [f"{cell:.4g}" for cell in frame[name]] for name in frame}
+    for name, cells in texts.items():
         words = name.split("_")
-        shown.add_column(" ".join(words), justify="right", min_width=max(map(len, words)))
-    for cells, is_chosen in zip(frame.itertuples(index=False), chosen, strict=True):
+        shown.add_column(" ".join(words), justify="right", width=max(map(len, [*words, *cells])))
+    for *cells, is_chosen in zip(*texts.values(), chosen, strict=True):
         mark, style = ("->", "bold") if is_chosen else ("", None)
-        shown.add_row(mark, *[f"{cell:.4g}" for cell in cells], style=style)
+        shown.add_row(mark, *cells, style=style)
     return shown
 
 
 def _table(title):
     lines = require("rich.box", extra="cli").SIMPLE_HEAD
-    return require("rich.table", extra="cli").Table(title=title, box=lines, pad_edge=False, title_justify="left")
+    tight = {"padding": (0, 1, 0, 0), "pad_edge": False, "show_edge": False}
+    return require("rich.table", extra="cli").Table(title=title, box=lines, title_justify="left", **tight)

@@ -107,9 +107,9 @@ def compare_command(
     encoding: Encoding = None,
 ):
     """Cross-validate our estimators and their usual peers on a table, and name the best."""
-    table = _labelled(data, target, separator, encoding)
     if save is not None:
         check_writable(save)
+    table = _labelled(data, target, separator, encoding)
     ranked = _ranked(table, folds)
     answer = _ranking(ranked)
     if not as_json:
@@ -138,8 +138,8 @@ def fit(
     """Fit one of our estimators and write it to a file; Ctrl-C ends the cooling and keeps the path so far."""
     if model not in OURS:
         raise InputError(f"There is no model {model!r}. Choose one of {', '.join(OURS)}.")
-    table = _labelled(data, target, separator, encoding)
     check_writable(output)
+    table = _labelled(data, target, separator, encoding)
     saved = _fit_and_save(table, model, output)
     if as_json:
         _print_json(saved)

@@ -131,10 +131,13 @@ def _read_csv(text, separator):
     if said:
         text = text[said.end() :]
     separator = separator or (said[1] if said else _separator(text[:SAMPLE]))
-    frame = pandas.read_csv(io.StringIO(text), sep=separator, na_values=ALSO_MISSING, skipinitialspace=True)
-    frame = _aligned(frame, pandas.RangeIndex)
+    options = {"sep": separator, "skipinitialspace": True}
+    frame = pandas.read_csv(io.StringIO(text), na_values=ALSO_MISSING, **options)
+    if not len(frame):
+        return frame
+    n_cells = pandas.read_csv(io.StringIO(text), header=None, skiprows=1, nrows=1, **options).shape[1]
     styles = [THOUSANDS_COMMA] if separator == "," else [DECIMAL_COMMA, THOUSANDS_COMMA]
-    return frame.apply(_without_commas, styles=styles, pandas=pandas) if len(frame) else frame
+    return _aligned(frame, n_cells).apply(_without_commas, styles=styles, pandas=pandas)
 
 
 def _read_parquet(content):
@@ -165,19 +168,18 @@ def _separator(sample):
     return SEVERAL_BLANKS if lines and len(lines[0].split()) > 1 else ","
 
 
-def _aligned(frame, usual_index):
+def _aligned(frame, n_cells):
     """Where rows have a cell more than there are names, pandas takes the first for the name of the row."""
-    if isinstance(frame.index, usual_index):
+    names = frame.columns
+    if n_cells <= len(names):
         return frame
-    if frame.index.nlevels > 1:
-        n_names = frame.shape[1]
-        raise InputError(
-            f"The first line names {n_names} columns, but rows hold {n_names + frame.index.nlevels} cells."
-        )
+    if n_cells > len(names) + 1:
+        raise InputError(f"The first line names {len(names)} columns, but the first row holds {n_cells} cells.")
     if frame.iloc[:, -1].notna().any():
         return frame.reset_index(drop=True)
-    names, frame = frame.columns, frame.reset_index().iloc[:, :-1]  # a separator ends every row, but not the first
-    return frame.set_axis(names, axis=1)
+    return (
+        frame.reset_index().iloc[:, :-1].set_axis(names, axis=1)
+    )  # a separator ends every row, but not the first line
 
 
 def _without_commas(column, styles, pandas):
