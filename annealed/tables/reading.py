@@ -179,7 +179,7 @@ def _aligned(frame, n_cells):
         return frame.reset_index(drop=True)
     return (
         frame.reset_index().iloc[:, :-1].set_axis(names, axis=1)
-    )  # a separator ends every row, but not the first line
+    )  # a separator ends the rows
 
 
 def _without_commas(column, styles, pandas):
