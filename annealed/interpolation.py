@@ -10,9 +10,11 @@ WIDEST_STEP = 1.0  # of log temperature: beyond it a polynomial may swing, a str
 
 def lagrange(places, target) -> np.ndarray:
     """Weights of values at `places` in the polynomial through them, at `target`."""
-    return np.array(
-        [np.prod([(target - other) / (place - other) for other in places if other != place]) for place in places]
-    )
+    places = np.asarray(places)
+    to_target, apart = np.broadcast_to(target - places, (len(places),) * 2).copy(), places[:, None] - places
+    np.fill_diagonal(to_target, 1)
+    np.fill_diagonal(apart, 1)
+    return np.prod(to_target / apart, axis=1)
 
 
 def between(temperatures, temperature) -> tuple[np.ndarray, slice]:

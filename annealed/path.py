@@ -143,6 +143,8 @@ class _Walk:
         self.nodes.append(self._record(temperature, solution, judgement, began, is_node=True))
         if fills_gaps and len(self.nodes) > 1:
             self.waiting.append((float(np.sqrt(self.nodes[-2].temperature * temperature)), False))
+        if self.solver.filled_together > 1:  # small enough to keep every fold, so all is filled at the end
+            return
         if len(self.nodes) >= N_POINTS:
             self.fill(self.nodes[-COLDER_NODES].temperature)
         if len(self.nodes) > NODES_AT_HAND:
@@ -155,18 +157,28 @@ class _Walk:
         """
         ready = [own for own in self.waiting if own[0] > coldest]
         self.waiting = [own for own in self.waiting if own[0] <= coldest]
-        for temperature, is_wanted in ready:
-            began = perf_counter()
-            solution = self._between(temperature)
-            if is_wanted or solution.n_iter[0]:
-                judgement = self.judge.judge(self.problem, solution.parameters, temperature)
-                step = self._record(temperature, solution, judgement, began, is_node=False)
-                self.fillings.append(_without_folds(step))
+        size = self.solver.filled_together
+        for first in range(0, len(ready), size):
+            self._fill_together(ready[first : first + size])
 
-    def _between(self, temperature) -> Solution:
+    def _fill_together(self, ready):
+        began = perf_counter()
+        temperatures = np.array([temperature for temperature, _ in ready])
+        points = [self._between(temperature) for temperature in temperatures]
+        found = self.solver.fill(self.problem, np.stack([own[0] for own in points]), temperatures, **self.options)
+        solving = (perf_counter() - began) / len(ready)
+        for number, (temperature, is_wanted) in enumerate(ready):
+            if is_wanted or found.n_iter[number]:
+                began = perf_counter() - solving
+                points[number][0] = found.parameters[number]
+                judgement = self.judge.judge(self.problem, points[number], temperature)
+                own = self._record(temperature, found.only(number), judgement, began, is_node=False)
+                self.fillings.append(own)
+
+    def _between(self, temperature):
+        """Parameters of all fits, interpolated."""
         weights, window = between([node.temperature for node in self.nodes], temperature)
-        start = np.tensordot(weights, [node.parameters for node in self.nodes[window]], axes=1)
-        return self.solver.minimize(self.problem, start, temperature, final_only=True, **self.options)
+        return np.tensordot(weights, [node.parameters for node in self.nodes[window]], axes=1)
 
     def _record(self, temperature, solution: Solution, judgement: Judgement, began, is_node) -> Step:
         return Step(

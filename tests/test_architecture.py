@@ -38,6 +38,7 @@ SHARED_IN_A_FOLDER = {
     "contrasts",
     "coordinates",
     "curvature",
+    "hessian",
     "gibbs",
     "leave_one_out",
     "linear",

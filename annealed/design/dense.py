@@ -74,7 +74,8 @@ class DenseBlock(Block):
 class DenseDesign(Design):
     @cached_property
     def _center_is_near(self) -> bool:
-        if not (isinstance(self.X, np.ndarray) and self.X.dtype == np.float64):
+        is_plain = isinstance(self.X, np.ndarray) and self.X.dtype == np.float64
+        if not is_plain or self.n_rows <= self.n_features:  # such rows are read only a few times
             return False
         distance = np.abs(self.X[:: max(1, self.n_rows // SPREAD_ROWS)] - self.center).mean(axis=0)
         return bool(np.all(np.abs(self.center) <= FARTHEST_CENTER * distance))

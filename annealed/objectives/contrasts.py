@@ -18,6 +18,7 @@ class Contrasts:
         self.n_classes = n_classes
         self.is_single = n_classes == 2
         self.n_scores = 1 if self.is_single else n_classes
+        self.pairs = np.triu_indices(self.n_scores)
 
     def logits(self, scores):
         """Logits from scores, which may be overwritten; rows stay innermost in memory."""
@@ -63,6 +64,17 @@ class Contrasts:
     def variance(self, class_variance):
         """Variance of each score's derivative, from `posterior * (1 - posterior)` of each class."""
         return class_variance.sum(axis=-1, keepdims=True) if self.is_single else class_variance
+
+    def pair_covariance(self, posterior):
+        """`covariance` of every pair in `pairs`, along the last axis."""
+        return self.covariance(posterior, *self.pairs)
+
+    def whole(self, blocks):
+        """Square matrices from blocks (n_fits, n_pairs, width, width) of each pair in `pairs`, symmetric."""
+        n_fits, _, width, _ = blocks.shape
+        number = np.empty((self.n_scores, self.n_scores), dtype=int)
+        number[self.pairs] = number[self.pairs[::-1]] = np.arange(len(self.pairs[0]))
+        return blocks[:, number].swapaxes(2, 3).reshape(n_fits, self.n_scores * width, -1)
 
     def covariance(self, posterior, left, right):
         """Entries (left, right) of the Hessian by scores of one row's loss."""

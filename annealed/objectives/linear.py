@@ -30,6 +30,7 @@ from annealed.objectives import gibbs
 from annealed.objectives.base import HOT_LOGIT, ROUNDING, Form, SmoothProblem
 from annealed.objectives.contrasts import Contrasts
 from annealed.objectives.curvature import ALL_LEVELS, LearnedCurvature, SampledRows
+from annealed.objectives.hessian import BlockRows, SmallRows, hessian_rows
 from annealed.objectives.leave_one_out import MOST_EXACT_WORK, ExactBlocks, ProbedBlocks, leave_out
 
 METRICS = ("auto", "validated", "euclidean", "diagonal", "halfway", "covariance")
@@ -107,10 +108,17 @@ class PenalizedLinearProblem(LinearProblem):
         if metric != "euclidean":
             scale = spread_of_columns(design.centered(center))
         super().__init__(design, center, scale, in_span=spans_fewer_than_columns(design))
-        self.coordinates = self._coordinates(POWERS.get(metric, 0.0))
+        self._solve_in(self._coordinates(POWERS.get(metric, 0.0)))
         self.missing = missing_class_weight(self.class_shares, design.total_weight)
+
+    def _solve_in(self, coordinates: Coordinates):
+        """Take these coordinates, and forget what was made of the rows in others."""
+        self.coordinates = coordinates
+        penalized = np.arange(self._width) < coordinates.rank
+        self._is_penalized = np.tile(penalized, self.n_scores).astype(np.float64)
         self._sample: SampledRows | None = None
         self._quick: SinglePrecisionRows | None = None
+        self._hessian_rows: SmallRows | BlockRows | None = None
 
     @property
     def has_quick_rows(self) -> bool:  # type: ignore[override]
@@ -149,9 +157,9 @@ class PenalizedLinearProblem(LinearProblem):
 
     def _in_metric(self, metric, power):
         other = copy(self)
-        other.metric, other._sample, other._quick = metric, None, None
+        other.metric = metric
         other.class_variance = self.class_shares * (1 - self.class_shares)
-        other.coordinates = self._coordinates(power) if self.span else self.coordinates.raised(power)
+        other._solve_in(self._coordinates(power) if self.span else self.coordinates.raised(power))
         return other
 
     # -- parameters: coef and intercept of each score, flat ---------------------------------------------------
@@ -228,51 +236,28 @@ class PenalizedLinearProblem(LinearProblem):
 
     def objective_and_hessian(self, parameters, temperature, fits):
         """Q_new / T (n_fits,), its gradient, and its Hessian (n_fits, n_parameters, n_parameters)."""
-        state = self.forward(parameters, temperature, fits)
-        left, right = np.triu_indices(self.n_scores)
-
-        def kernel(block):
-            losses, p = gibbs.loss_and_residual(self.block_logits(block, state), block.labels)
-            loss = np.einsum("ns,ns->s", block.weight, losses)
-            pulled = self.block_pullback(block, state, p * block.weight[..., None])
-            p[np.arange(len(p)), :, block.labels] += 1
-            covariance = self.contrasts.covariance(p, left, right) * block.weight[..., None]
-            return (loss, *pulled, *block.moments(covariance))
-
+        if self._hessian_rows is None:
+            self._hessian_rows = hessian_rows(self.design, self.coordinates, self.contrasts, self.fit_intercept)
+        table = parameters.reshape(-1, self.n_scores, self._width)
         with np.errstate(over="ignore", invalid="ignore"):  # a trial point out of bounds is refused by its value
-            loss, coef_gradient, intercept_gradient, squares, sums, counts = self.design.sum_rows(kernel, fits)
-        gradient = self.backward((coef_gradient, intercept_gradient), parameters, temperature, fits)
-        loss, gradient = self._with_missing(loss, gradient, parameters, fits)
+            loss, gradient, blocks = self._hessian_rows.terms(table, fits)
+        loss, gradient = self._with_missing(loss, gradient.reshape(parameters.shape), parameters, fits)
+        if self.fit_intercept and self.missing[fits].any():
+            blocks[..., -1, -1] += self._missing_covariance(parameters, fits)
         strength, _ = self.penalty(temperature, fits)
         pull = strength * parameters
-        value, gradient = loss + 0.5 * np.sum(pull * parameters, axis=1), gradient + pull
-        width, n_scores = self._width, self.n_scores
-        pairs = np.zeros((*counts.shape, width, width))
-        rank = self.coordinates.rank
-        pairs[..., :rank, :rank] = self.coordinates.from_features(
-            np.swapaxes(self.coordinates.from_features(squares), -1, -2)
-        )
-        if self.fit_intercept:
-            pairs[..., :rank, -1] = pairs[..., -1, :rank] = self.coordinates.from_features(sums)
-            pairs[..., -1, -1] = counts
-            if self.missing[fits].any():
-                pairs[..., -1, -1] += self._missing_covariance(parameters, fits, left, right)
-        hessian = np.empty((len(parameters), n_scores, width, n_scores, width))
-        hessian[:, left, :, right] = hessian[:, right, :, left] = np.moveaxis(pairs, 1, 0)
-        hessian = hessian.reshape(len(parameters), n_scores * width, -1)
-        hessian[:, range(n_scores * width), range(n_scores * width)] += strength
-        return value, gradient, hessian
+        hessian = self.contrasts.whole(blocks)
+        each = np.arange(self.n_parameters)
+        hessian[:, each, each] += strength
+        return loss + 0.5 * np.sum(pull * parameters, axis=1), gradient + pull, hessian
 
-    def _missing_covariance(self, parameters, fits, left, right):
+    def _missing_covariance(self, parameters, fits):
         """Hessian in the intercepts of the imaginary rows of missing classes."""
-        covariance = self.contrasts.covariance(gibbs.posterior(self._class_intercept(parameters)), left, right)
+        covariance = self.contrasts.pair_covariance(gibbs.posterior(self._class_intercept(parameters)))
         return self.missing[fits].sum(axis=1)[:, None] * covariance
 
     def penalty(self, temperature, fits):
-        strength = np.full(self._width, self.l2_strength * temperature)
-        if self.fit_intercept:
-            strength[-1] = 0
-        return np.tile(strength, self.n_scores), np.zeros(1)
+        return np.multiply.outer(self.l2_strength * np.asarray(temperature), self._is_penalized), np.zeros(1)
 
     def curvature(self, temperature, fits):
         variance = self.contrasts.variance(np.maximum(self.class_variance[fits] + self.missing[fits], 1e-12))
@@ -295,7 +280,7 @@ class PenalizedLinearProblem(LinearProblem):
         n_leading = SampledRows.count_leading(self.coordinates, self.n_scores, self.fit_intercept, level)
         if self._sample is None or self._sample.n_leading != n_leading:
             self._sample = SampledRows(self.design, self.coordinates, self.fit_intercept, n_leading, self.n_scores)
-        logits = self._logits_of(self._sample.rows, parameters[None], temperature, [0])
+        logits = self._logits_of(self._sample.rows, parameters[None], temperature, [0])[:, 0]
         return LearnedCurvature(self._sample, self.contrasts, gibbs.posterior(logits))
 
     def precondition(self, vectors, temperature, fits, learned=None):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -29,6 +29,15 @@ class Solution:
     n_iter: np.ndarray
     converged: np.ndarray
 
+    def only(self, fit: int) -> Solution:
+        """One fit of the stack, alone."""
+        return Solution(*(getattr(self, own.name)[[fit]] for own in fields(self)))
+
+    @classmethod
+    def joined(cls, solutions: list[Solution]) -> Solution:
+        """The fits of several solutions in one stack."""
+        return cls(*(np.concatenate([getattr(each, own.name) for each in solutions]) for own in fields(cls)))
+
 
 class Solver(BaseEstimator, ABC):
     """One minimum at one temperature, for all fits of a stack side by side."""
@@ -39,6 +48,16 @@ class Solver(BaseEstimator, ABC):
 
         `memory` is what `new_memory` made, kept from one temperature to the next.
         """
+
+    filled_together = 1  # temperatures that `fill` is best given at a time
+
+    def fill(self, problem: Problem, starts, temperatures, *, tol, max_iter, memory) -> Solution:
+        """The final fit from `starts`, one for each of the temperatures, which take the place of fits in the answer."""
+        found = [
+            self.minimize(problem, start[None], temperature, tol=tol, max_iter=max_iter, memory=memory, final_only=True)
+            for start, temperature in zip(starts, temperatures, strict=True)
+        ]
+        return Solution.joined(found)
 
     def adapt(self, problem: Problem, tol) -> Problem:
         """The problem in the terms this solver works in; most take it as it is."""
@@ -53,7 +72,7 @@ def largest_entry(gradient):
     return np.abs(gradient).max(axis=1)
 
 
-def is_solved(problem: SmoothProblem, value, gradient, temperature, tol, fits, decrement):
+def is_solved(problem: SmoothProblem, value, gradient, temperature, fits, tol, decrement):
     """The final fit: gradient within `tol` entry by entry, and its certified relative suboptimality where a family
     has one. A fold: the fall that a (quasi-)Newton step promises, `decrement`, is small beside the value.
 

@@ -19,34 +19,49 @@ RIDGE = 1e-13
 class Newton(Solver):
     """Damped Newton steps with the exact Hessian, for families that give one."""
 
+    filled_together = 20
+
     def minimize(self, problem, start, temperature, *, tol, max_iter, memory=None, final_only=False):
         solution = unsolved(start)
-        x, value, n_iter, converged = solution.parameters, solution.value, solution.n_iter, solution.converged
-        active = np.arange(1 if final_only else problem.n_fits)
-        direction, slope, length = np.zeros_like(x), np.zeros(len(x)), np.ones(len(x))
-        trial, gradient = x[active], np.zeros_like(x)
-        converged[active] = False
-        for iteration in range(max_iter + 1):
-            new_value, new_gradient, new_hessian = problem.objective_and_hessian(trial, temperature, active)
-            accepted, stalled = _judge(new_value, new_gradient, value, gradient, length, slope, active, iteration)
-            good = active[accepted]
-            length[active[~accepted]] /= 2
-            x[good], value[good], gradient[good] = trial[accepted], new_value[accepted], new_gradient[accepted]
-            direction[good], slope[good] = _aim(gradient[good], new_hessian[accepted])
-            length[good] = 1.0
-            decrement = -0.5 * slope[active]
-            solved = is_solved(problem, value[active], gradient[active], temperature, tol, active, decrement) & accepted
-            done = active[solved]
-            converged[done] = True
-            x[done] += direction[done]
-            value[done] -= decrement[solved]
-            active = active[~solved & ~stalled & (length[active] > SHORTEST_STEP)]
-            if not len(active) or iteration == max_iter:
-                break
-            trial = x[active] + length[active, None] * direction[active]
-            n_iter[active] += 1
-        solution.gradient_norm[:] = largest_entry(gradient)
+        fits = np.arange(1 if final_only else problem.n_fits)
+        _solve(problem, solution, fits, np.full(len(fits), float(temperature)), tol, max_iter)
         return solution
+
+    def fill(self, problem, starts, temperatures, *, tol, max_iter, memory=None):
+        """All of them in one stack."""
+        solution = unsolved(starts)
+        _solve(problem, solution, np.zeros(len(starts), dtype=int), temperatures, tol, max_iter)
+        return solution
+
+
+def _solve(problem, solution, fits, temperatures, tol, max_iter):
+    """Minimize at the first points of a solution, point i being of fit `fits[i]` at `temperatures[i]`."""
+    x, value, n_iter, converged = solution.parameters, solution.value, solution.n_iter, solution.converged
+    active = np.arange(len(fits))
+    direction, slope, length = np.zeros_like(x), np.zeros(len(x)), np.ones(len(x))
+    trial, gradient = x[active], np.zeros_like(x)
+    converged[active] = False
+    for iteration in range(max_iter + 1):
+        at = temperatures[active], fits[active]
+        new_value, new_gradient, new_hessian = problem.objective_and_hessian(trial, *at)
+        accepted, stalled = _judge(new_value, new_gradient, value, gradient, length, slope, active, iteration)
+        good = active[accepted]
+        length[active[~accepted]] /= 2
+        x[good], value[good], gradient[good] = trial[accepted], new_value[accepted], new_gradient[accepted]
+        direction[good], slope[good] = _aim(gradient[good], new_hessian[accepted])
+        length[good] = 1.0
+        decrement = -0.5 * slope[active]
+        solved = accepted & is_solved(problem, value[active], gradient[active], *at, tol, decrement)
+        done = active[solved]
+        converged[done] = True
+        x[done] += direction[done]
+        value[done] -= decrement[solved]
+        active = active[~solved & ~stalled & (length[active] > SHORTEST_STEP)]
+        if not len(active) or iteration == max_iter:
+            break
+        trial = x[active] + length[active, None] * direction[active]
+        n_iter[active] += 1
+    solution.gradient_norm[:] = largest_entry(gradient)
 
 
 def _judge(new_value, new_gradient, value, gradient, length, slope, active, iteration):

@@ -53,7 +53,7 @@ class ScaledConjugateGradient(Solver):
         """There is no step of Newton's here to judge a fold by: its certificate stands for it."""
         own, own_value = gradient[fits], value[fits]
         bound = problem.certificate(own, own_value, temperature, fits) * np.abs(own_value)
-        return is_solved(problem, own_value, own, temperature, tol, fits, bound)
+        return is_solved(problem, own_value, own, temperature, fits, tol, bound)
 
 
 class _State:
