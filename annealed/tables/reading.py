@@ -177,9 +177,7 @@ def _aligned(frame, n_cells):
         raise InputError(f"The first line names {len(names)} columns, but the first row holds {n_cells} cells.")
     if frame.iloc[:, -1].notna().any():
         return frame.reset_index(drop=True)
-    return (
-        frame.reset_index().iloc[:, :-1].set_axis(names, axis=1)
-    )  # a separator ends the rows
+    return frame.reset_index().iloc[:, :-1].set_axis(names, axis=1)  # a separator ends the rows
 
 
 def _without_commas(column, styles, pandas):
