@@ -30,6 +30,7 @@ class CoolingBar:
             progress.TextColumn("[dim]{task.fields[state]}"),
             console=console,
             transient=True,
+            disable=not console.is_terminal,  # a log file needs no bar
         )
         self._task = self._bar.add_task("", total=float(n_fits), state="")
         self._n_done = 0

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed, parallel_config
 
-from experiments.ada_panels import RATES, STARTS, Point, Range, measure
+from experiments.ada_panels import PARTS, RATES, STARTS, Point, Range, measure
 from experiments.text_corpora import REPRESENTATIONS, Collection
 
 PUBLISHED = Path(__file__).resolve().parent / "published" / "ada.csv"
@@ -56,21 +56,28 @@ def run(figure: Figure, options) -> None:
 
 
 def measured(figure: Figure, texts: Collection, options) -> pd.DataFrame:
-    """The points of all splits, one file a split, so that a later run can resume."""
+    """The points of all splits, one file a part of a split, so that a later run can resume."""
     folder = options.results / figure.name
-    splits = range(options.splits or SPLITS)
-    left = [split for split in splits if not (options.resume and (folder / f"{split}.csv").exists())]
+    files = {
+        (split, part): folder / f"{split}-{part}.csv" for split in range(options.splits or SPLITS) for part in PARTS
+    }
+    left = [task for task, file in files.items() if not (options.resume and file.exists())]
     with parallel_config("loky", n_jobs=options.jobs, inner_max_num_threads=1):
-        Parallel()(delayed(measure_split)(figure, texts, split, folder) for split in left)
-    return pd.concat([pd.read_csv(folder / f"{split}.csv", dtype={"line": str}) for split in splits])
+        Parallel()(delayed(measure_part)(figure, texts, *task, files[task]) for task in left)
+    points = pd.concat([pd.read_csv(file, dtype={"line": str}) for file in files.values()])
+    return points.assign(
+        place=[float(f"{place:.9g}") for place in points["place"]]
+    )  # machines differ in the last digit
 
 
-def measure_split(figure: Figure, texts: Collection, split: int, folder: Path) -> None:
+def measure_part(figure: Figure, texts: Collection, split: int, part: str, file: Path) -> None:
     began = time.perf_counter()
-    points = measure(texts, figure.n_columns, REPRESENTATION, figure.span, split)
-    folder.mkdir(parents=True, exist_ok=True)
-    pd.DataFrame(points, columns=Point._fields).to_csv(folder / f"{split}.csv", index=False)
-    print(f"{figure.name}: split {split} took {time.perf_counter() - began:.0f} s", flush=True)
+    points = measure(texts, figure.n_columns, REPRESENTATION, figure.span, split, (part,))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = file.with_suffix(".part")
+    pd.DataFrame(points, columns=Point._fields).to_csv(unfinished, index=False)
+    unfinished.replace(file)
+    print(f"{figure.name}: split {split}, {part} took {time.perf_counter() - began:.0f} s", flush=True)
 
 
 # --- numbers ----------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ A point is (split, panel, line, place, value): the place is a temperature, in `s
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -79,16 +79,18 @@ class Point(NamedTuple):
     value: float
 
 
-def measure(texts: Collection, n_columns: int, representation: str, span: Range, split: int) -> list[Point]:
-    """Every point of one split."""
+def measure(
+    texts: Collection,
+    n_columns: int,
+    representation: str,
+    span: Range,
+    split: int,
+    parts: tuple[str, ...] | None = None,
+) -> list[Point]:
+    """The points of one split, or of some of its `PARTS`, which can be measured apart."""
     counts = split_counts(texts, n_columns, split)
     corpus = REPRESENTATIONS[representation](counts)
-    points = [
-        *baselines(counts, span),
-        *coolings(corpus, span, split),
-        *standing(corpus, span),
-        *penalties(corpus, span),
-    ]
+    points = (point for part in parts or PARTS for point in PARTS[part](counts, corpus, span, split))
     return [Point(split, *point) for point in points]
 
 
@@ -137,17 +139,16 @@ def literal(schedule, **options) -> DistanceADA:
     return DistanceADA(inner_iterations=INNER_STEPS, schedule=schedule, selection="last", **settings, **options)
 
 
-def coolings(corpus: Corpus, span: Range, split: int) -> Iterator[tuple]:
-    """Panels a, b and c; `random` draws other rows in every split."""
-    for init, rate in [*((init, SLOWEST) for init in STARTS), *(("means", rate) for rate in RATES[1:])]:
-        schedule = ExponentialSchedule(span.distance_hot, cooling_rate=rate, stop=span.distance_cold)
-        model = literal(schedule, init=init, random_state=split).fit(corpus.X_train, corpus.y_train)
-        if rate == SLOWEST:
-            yield from curve("a", init, model, corpus)
-        if init == "means":
-            yield from curve("b", str(rate), model, corpus)
-            for temperature, seconds in zip(model.path_.temperatures, model.path_.seconds, strict=True):
-                yield "c", str(rate), temperature, seconds
+def cooling(corpus: Corpus, span: Range, split: int, init: str, rate: float) -> Iterator[tuple]:
+    """One line of panels a, b and c; `random` draws other rows in every split."""
+    schedule = ExponentialSchedule(span.distance_hot, cooling_rate=rate, stop=span.distance_cold)
+    model = literal(schedule, init=init, random_state=split).fit(corpus.X_train, corpus.y_train)
+    if rate == SLOWEST:
+        yield from curve("a", init, model, corpus)
+    if init == "means":
+        yield from curve("b", str(rate), model, corpus)
+        for temperature, seconds in zip(model.path_.temperatures, model.path_.seconds, strict=True):
+            yield "c", str(rate), temperature, seconds
 
 
 def standing(corpus: Corpus, span: Range) -> Iterator[tuple]:
@@ -208,3 +209,19 @@ def shifted_difference(path, weaker, X, shift: int) -> float:
     """Largest difference of any posterior of two penalties at the same penalty x temperature."""
     strong, weak = ([gibbs.posterior(scores) for scores in path_scores(own, X)] for own in (path, weaker))
     return max(float(np.abs(one - other).max()) for one, other in zip(strong[shift:], weak[:-shift], strict=True))
+
+
+# --- all of it --------------------------------------------------------------------------------------
+
+COOLINGS = [*((init, SLOWEST) for init in STARTS), *(("means", rate) for rate in RATES[1:])]
+PARTS: dict[str, Callable] = {
+    "baselines": lambda counts, corpus, span, split: baselines(counts, span),
+    **{
+        f"cooling-{init}-{rate}": lambda counts, corpus, span, split, init=init, rate=rate: cooling(
+            corpus, span, split, init, rate
+        )
+        for init, rate in COOLINGS
+    },
+    "standing": lambda counts, corpus, span, split: standing(corpus, span),
+    "penalties": lambda counts, corpus, span, split: penalties(corpus, span),
+}

@@ -1,8 +1,9 @@
 """The suite: every table of `<data>/suite`, ours and scikit-learn's classifiers, one row a fit.
 
-A table with a canonical split is measured on it, any other on stratified 70/30 splits. Tables of more than MOST_ROWS
-training rows are drawn down to a stratified sample of that many, the same for all methods, and the row says so
-(`n_available` beside `n_train`). A row is written as soon as it is measured; rows that are there are not run again.
+A table with a canonical split is measured on it, any other on stratified 70/30 splits, three of a large table and up to
+ten of a small one, until ENOUGH_TEST_ROWS were judged. Tables of more than MOST_ROWS training rows are drawn down to a
+stratified sample of that many, the same for all methods, and the row says so (`n_available` beside `n_train`). A row is
+written as soon as it is measured; rows that are there are not run again.
 
     error        share of test rows whose largest probability is not their class's
     log_loss     mean -log of the true class's probability, clipped at 1e-15
@@ -36,7 +37,8 @@ COLUMNS = (
     *("table", "split", "method", "n_train", "n_available", "n_test", "n_features", "n_classes"),
     *("error", "log_loss", "brier", "calibration", "fit_seconds", "cpu_seconds", "failure", "warnings"),
 )
-SPLITS = 3
+FEWEST_SPLITS, MOST_SPLITS = 3, 10
+ENOUGH_TEST_ROWS = 1000  # over all splits of a table: fewer leave its mean to luck
 TEST_SHARE = 0.3
 MOST_ROWS = 10_000
 SMALLEST_PROBABILITY = 1e-15
@@ -71,7 +73,7 @@ def run(options) -> None:
             print(f"suite: skipped, {error}")
             return
         done = set() if options.again else measured_tasks(rows_file)
-        measure_all(planned(tables, methods, options.splits or SPLITS, done), options.jobs, rows_file)
+        measure_all(planned(tables, methods, options.splits, done), options.jobs, rows_file)
     suite_summary.report(rows_file, options.results)
 
 
@@ -85,7 +87,7 @@ def chosen(asked: list[str] | None, known: list[str], what: str) -> list[str]:
 # --- the tasks --------------------------------------------------------------------------------------
 
 
-def planned(tables: list[str], methods: list[str], n_splits: int, done: set[Task]) -> list[tuple[Task, float]]:
+def planned(tables: list[str], methods: list[str], n_splits: int | None, done: set[Task]) -> list[tuple[Task, float]]:
     """What is left to run with its rough cost: the costliest table first and whole, its slowest method first."""
     sizes = {name: table_size(name, n_splits) for name in tables}
     tasks = [
@@ -97,13 +99,15 @@ def planned(tables: list[str], methods: list[str], n_splits: int, done: set[Task
     return [(task, cost) for task, cost in tasks if task not in done]
 
 
-def table_size(name: str, n_splits: int) -> tuple[float, int]:
-    """Numbers in a table's training rows times its classes, and how many splits it has."""
+def table_size(name: str, n_splits: int | None) -> tuple[float, int]:
+    """Numbers in a table's training rows times its classes, and how many splits it has unless `n_splits` says."""
     table = load_table(name, dtype=None)
     is_canonical = table.train is not None
     n_train = min(MOST_ROWS, len(table.train) if is_canonical else int((1 - TEST_SHARE) * len(table.y)))
     per_row = table.X.nnz / len(table.y) if hasattr(table.X, "nnz") else table.X.shape[1]
-    return 1e-6 * n_train * per_row * len(table.target_names) + 1e-3, 1 if is_canonical else n_splits
+    wanted = int(np.clip(np.ceil(ENOUGH_TEST_ROWS / (TEST_SHARE * len(table.y))), FEWEST_SPLITS, MOST_SPLITS))
+    size = 1e-6 * n_train * per_row * len(table.target_names) + 1e-3
+    return size, 1 if is_canonical else n_splits or wanted
 
 
 def measure_all(tasks: list[tuple[Task, float]], n_jobs: int, rows_file: Path) -> None:

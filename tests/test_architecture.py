@@ -30,6 +30,7 @@ LAYERS = [
     "comparison",
     "export",
     "progress",
+    "answers",
     "cli",
 ]
 OPEN_TO_ALL = {"optional", "interpolation", "sparkline"}
@@ -39,6 +40,7 @@ SHARED_IN_A_FOLDER = {
     "coordinates",
     "curvature",
     "diagonal_plus",
+    "hessian",
     "gibbs",
     "leave_one_out",
     "linear",

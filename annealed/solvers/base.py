@@ -51,10 +51,10 @@ class Solver(BaseEstimator, ABC):
 
     filled_together = 1  # temperatures that `fill` is best given at a time
 
-    def fill(self, problem: Problem, starts, temperatures, **options) -> Solution:
+    def fill(self, problem: Problem, starts, temperatures, *, tol, max_iter, memory) -> Solution:
         """The final fit from `starts`, one for each of the temperatures, which take the place of fits in the answer."""
         found = [
-            self.minimize(problem, start[None], temperature, final_only=True, **options)
+            self.minimize(problem, start[None], temperature, tol=tol, max_iter=max_iter, memory=memory, final_only=True)
             for start, temperature in zip(starts, temperatures, strict=True)
         ]
         return Solution.joined(found)

@@ -100,9 +100,10 @@ class _Search:
     def _aim(self, fits):
         """New directions for these fits, which stand at accepted points; solved ones are done.
 
-        What the gradient alone shows to be solved needs no direction.
+        A final fit that its gradient alone shows to be solved needs no direction.
         """
-        fits = self._retire(fits, np.full(len(fits), np.inf))
+        if len(fits) and fits[0] == 0:
+            fits = self._retire(fits, np.full(len(fits), np.inf))
         self._new_directions(fits)
         self._retire(fits, -0.5 * self.slope[fits])
 
@@ -115,7 +116,7 @@ class _Search:
         if self.quick:
             solved |= decrement <= QUICK_DECREMENT * np.abs(value)
         self.solution.converged[fits[solved]] = True
-        self.active = np.setdiff1d(self.active, fits[solved])
+        self.active = self.active[~np.isin(self.active, fits[solved])] if solved.any() else self.active
         return fits[~solved]
 
     def step(self):

@@ -1,0 +1,41 @@
+"""Exact Hessians: points of all rows kept, or blocks of rows added up."""
+
+import numpy as np
+import pytest
+from problems import badly_scaled, fold_masks, gaussian, rare_class, stack_of, two_classes, wide
+
+from annealed.objectives import InnerProduct, hessian
+from annealed.solvers import Newton
+
+
+def prepared(table, **settings):
+    return InnerProduct(**settings).prepare(stack_of(table, fold_masks(len(table.y))))
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("make", [gaussian, badly_scaled, two_classes, rare_class, wide])
+def test_kept_points_and_blocks_of_rows_agree(make, fit_intercept, monkeypatch):
+    small = prepared(make(), fit_intercept=fit_intercept)
+    point = small.start(1.0) + 0.1 * np.random.default_rng(0).normal(size=(small.n_fits, small.n_parameters))
+    fits = np.array([2, 0])
+    kept = small.objective_and_hessian(point[fits], 0.3, fits)
+    assert isinstance(small._hessian_rows, hessian.SmallRows)
+    monkeypatch.setattr(hessian, "MOST_PRODUCTS", 0)
+    large = prepared(make(), fit_intercept=fit_intercept)
+    added = large.objective_and_hessian(point[fits], 0.3, fits)
+    assert isinstance(large._hessian_rows, hessian.BlockRows)
+    for one, other in zip(kept, added, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-11)
+
+
+def test_a_stack_of_temperatures_is_solved_as_each_alone():
+    problem = prepared(gaussian())
+    start = problem.start(1.0)
+    temperatures = np.array([1.0, 0.1, 0.01])
+    options = {"tol": 1e-10, "max_iter": 100}
+    together = Newton().fill(problem, np.repeat(start[:1], 3, axis=0), temperatures, **options)
+    assert together.converged.all()
+    for number, temperature in enumerate(temperatures):
+        alone = Newton().minimize(problem, start, temperature, final_only=True, **options)
+        np.testing.assert_allclose(together.parameters[number], alone.parameters[0], rtol=1e-8, atol=1e-10)
+        assert together.value[number] == pytest.approx(alone.value[0], rel=1e-12)
