@@ -2,7 +2,7 @@
 
 The slides print the mixing matrix, the sizes (800 rows to train, 800 to test) and the errors of other methods, not the
 generators. These sets are of the same nature: long, thin clouds that only a metric of their own can tell apart, and two
-spirals. A support vector machine errs 13, 7 and 37 % on them, where 14, 6 and 46 are printed. RBF networks err as
+spirals. A support vector machine errs 13, 7 and 36 % on them, where 14, 6 and 46 are printed. RBF networks err as
 printed on the first, and less on the others the more units they have; spirals that are as hard for them are too hard
 for prototypes.
 
