@@ -14,7 +14,6 @@ from annealed.solvers.base import ROUNDING, Solver, is_solved, largest_entry, un
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-10
 RIDGE = 1e-13
-FOLD_DECREMENT = 0.1  # of the root of the tolerance: a fold's last step, taken without a look, squares what is left
 
 
 class Newton(Solver):
@@ -53,7 +52,6 @@ def _solve(problem, solution, fits, temperatures, tol, max_iter):
         length[good] = 1.0
         decrement = -0.5 * slope[active]
         solved = accepted & is_solved(problem, value[active], gradient[active], *at, tol, decrement)
-        solved |= accepted & (fits[active] > 0) & (decrement <= FOLD_DECREMENT * np.sqrt(tol) * np.abs(value[active]))
         done = active[solved]
         converged[done] = True
         x[done] += direction[done]
