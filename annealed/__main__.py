@@ -11,6 +11,8 @@ def main() -> None:
         sys.exit(
             f'The command line needs more than the library ({error}). Install it with: pip install "annealed[cli]"'
         )
+    except KeyboardInterrupt:
+        sys.exit(130)  # before there was anything to say
     app()
 
 

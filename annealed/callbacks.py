@@ -91,15 +91,17 @@ class FitWatch:
     is_stopped: bool = False
     _task: Any = None
 
-    def begin(self, temperature):
-        self._task = self.context.subcontext(task_name="temperature")
+    def begin(self, temperature=None):
+        """A temperature, or, without one, a round of a search."""
+        self._task = self.context.subcontext(task_name="round" if temperature is None else "temperature")
         self._task.call_on_fit_task_begin(estimator=self.estimator, **self.data)
 
-    def end(self, nodes):
+    def end(self, nodes=None):
+        """The end of it, with what `fitted_so_far` reads; None where no estimator can be made of it yet."""
         self.is_stopped = self._task.call_on_fit_task_end(
             estimator=self.estimator,
             **self.data,
-            reconstruction_attributes=lambda: self.fitted_so_far(nodes),
+            reconstruction_attributes=None if nodes is None else lambda: self.fitted_so_far(nodes),
         )
         return self.is_stopped
 

@@ -12,17 +12,23 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from annealed import __version__
+from annealed.answers import comparison_table, path_table
 from annealed.callbacks import StopOnInterrupt
-from annealed.comparison import CANDIDATES, OURS, compare, fit_table, standard_error
-from annealed.export import load_model, save_model, write_report, write_then_rename
+from annealed.comparison import CANDIDATES, OURS, compare, fit_table, table_splits
+from annealed.export import (
+    check_writable,
+    load_model,
+    save_model,
+    write_predictions,
+    write_report,
+    write_then_rename,
+)
 from annealed.progress import CoolingBar
-from annealed.tables import InputError, default_table, label_table, read_table
+from annealed.tables import MOST_CATEGORIES, InputError, default_table, label_table, read_table
 
-INTERRUPTED = 130
-DETAILS = ("validation_spread", "posterior_scale", "seconds", "gradient_norm", "converged")  # of a path, left to --json
+INTERRUPTED = 130  # as shells count: 128 and the number of the signal
 
 app = typer.Typer(
     name="annealed",
@@ -35,7 +41,10 @@ app = typer.Typer(
 messages = Console(stderr=True)
 answers = Console()
 
-Data = Annotated[Path, typer.Argument(help="The table: CSV (also compressed) or Parquet.", show_default=False)]
+Data = Annotated[
+    Path,
+    typer.Argument(help="The table: CSV (also compressed) or Parquet; - reads standard input.", show_default=False),
+]
 MaybeData = Annotated[
     Path | None, typer.Argument(help="The table; without one, the embedded default.", show_default=False)
 ]
@@ -98,17 +107,18 @@ def compare_command(
     encoding: Encoding = None,
 ):
     """Cross-validate our estimators and their usual peers on a table, and name the best."""
+    if save is not None:
+        check_writable(save)
     table = _labelled(data, target, separator, encoding)
-    results = _compared(table, folds)
-    ranked = sorted(results, key=lambda result: result.log_loss)
-    best = [result for result in ranked if result.is_ours][:1]
+    ranked = _ranked(table, folds)
+    answer = _ranking(ranked)
+    if not as_json:
+        _print_comparison(ranked, table)
+    if save is not None and len(ranked) == len(CANDIDATES):
+        answer["saved"] = _fit_and_save(table, answer["best_of_ours"], save)
     if as_json:
-        print(json.dumps({"best": ranked[0].name, "models": [result.as_dict() for result in ranked]}, indent=2))
-    else:
-        _print_comparison(ranked, table, folds)
-    if save is not None and best:
-        _fit_and_save(table, best[0].name, save)
-    if len(results) < len(CANDIDATES):
+        _print_json(answer)
+    if len(ranked) < len(CANDIDATES):
         raise typer.Exit(INTERRUPTED)
 
 
@@ -128,10 +138,11 @@ def fit(
     """Fit one of our estimators and write it to a file; Ctrl-C ends the cooling and keeps the path so far."""
     if model not in OURS:
         raise InputError(f"There is no model {model!r}. Choose one of {', '.join(OURS)}.")
+    check_writable(output)
     table = _labelled(data, target, separator, encoding)
-    fitted = _fit_and_save(table, model, output)
+    saved = _fit_and_save(table, model, output)
     if as_json:
-        print(json.dumps({"model": model, "file": str(output), **_chosen(fitted)}, indent=2))
+        _print_json(saved)
 
 
 @app.command(epilog="Example: annealed predict model.skops new.csv -o out.csv")
@@ -139,18 +150,23 @@ def fit(
 def predict(
     model: ModelFile,
     data: Data,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV to write; none prints it.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="CSV or Parquet to write; none prints CSV.")
+    ] = None,
     as_json: AsJson = False,
     separator: Separator = None,
     encoding: Encoding = None,
 ):
     """Labels and probabilities for new rows; columns are found by name, others are ignored."""
     predictions = load_model(model).predict(read_table(data, separator=separator, encoding=encoding))
-    text = predictions.to_json(orient="records", indent=2) + "\n" if as_json else predictions.to_csv(index=False)
+    as_text = predictions.to_json(orient="records", indent=2) + "\n" if as_json else predictions.to_csv(index=False)
     if output is None:
-        sys.stdout.write(text)
+        sys.stdout.write(as_text)
         return
-    write_then_rename(output, text.encode())
+    if as_json:
+        write_then_rename(output, as_text.encode())
+    else:
+        write_predictions(predictions, output)
     _say(f"{len(predictions)} rows predicted, in {output}")
 
 
@@ -160,13 +176,17 @@ def report(
     model: ModelFile,
     data: Data,
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
+    as_json: AsJson = False,
     separator: Separator = None,
     encoding: Encoding = None,
 ):
     """One HTML file that opens offline: the path with a temperature slider, and what the model says at each."""
     fitted = load_model(model)
+    check_writable(output)
     write_report(fitted, read_table(data, separator=separator, encoding=encoding), output)
     _say(f"The report is in {output.resolve()}")
+    if as_json:
+        _print_json({"report": str(output.resolve())})
 
 
 @app.command(epilog="Example: annealed path model.skops --json")
@@ -177,23 +197,29 @@ def path(model: ModelFile, as_json: AsJson = False):
     if as_json:
         print(record.to_frame().to_json(orient="records", indent=2))
     else:
-        _print_path(record)
+        answers.print(path_table(record))
 
 
 @app.command(epilog="Example: annealed demo")
 @one_sentence
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="The report to write.")] = Path("report.html"),
+    as_json: AsJson = False,
 ):
     """Compare on the embedded default, and write the report of the best annealed model."""
+    check_writable(output)
     table = default_table()
-    results = _compared(table, 5)
-    ranked = sorted(results, key=lambda result: result.log_loss)
-    _print_comparison(ranked, table, 5)
+    ranked = _ranked(table, 5)
+    if not as_json:
+        _print_comparison(ranked, table)
+    if len(ranked) < len(CANDIDATES):
+        raise typer.Exit(INTERRUPTED)
     name = next((result.name for result in ranked if hasattr(OURS.get(result.name), "at")), "inner-product")
     fitted = _fitted(table, name)
     write_report(fitted, table.features.assign(**{table.target: table.labels}), output)
     _say(f"The report of {name} is in {output.resolve()}: open it in a browser and move the slider.")
+    if as_json:
+        _print_json({**_ranking(ranked), "report": str(output.resolve())})
 
 
 # --- what they share ----------------------------------------------------------------------------------
@@ -213,13 +239,18 @@ def _labelled(data, target, separator, encoding):
     table = label_table(frame, target)
     for name, reason in table.columns.left_out.items():
         _say(f"note: column {name!r} is left out, {reason}.")
+    for name in table.columns.categories:
+        n_texts = table.features[name].nunique()
+        if n_texts > MOST_CATEGORIES:
+            _say(f"note: column {name!r} holds {n_texts} different texts; the rarest share one category.")
     return table
 
 
-def _compared(table, folds):
-    """Results of all candidates, or of those that were done when Ctrl-C was pressed."""
+def _ranked(table, folds):
+    """Results of all candidates, or of those that were done when Ctrl-C was pressed, best first."""
     results = []
-    with CoolingBar(messages, n_fits=folds * len(CANDIDATES)) as bar:
+    n_folds = len(table_splits(table.labels, folds))
+    with CoolingBar(messages, n_fits=n_folds * len(CANDIDATES)) as bar:
         try:
             for result in compare(table, folds, bar):
                 results.append(result)
@@ -228,8 +259,13 @@ def _compared(table, folds):
     if not results:
         raise KeyboardInterrupt
     if len(results) < len(CANDIDATES):
-        _say(f"Interrupted: {len(results)} of {len(CANDIDATES)} models were compared.")
-    return results
+        _say(f"Interrupted: {len(results)} of {len(CANDIDATES)} models were compared, and nothing was written.")
+    return sorted(results, key=lambda result: result.log_loss)
+
+
+def _ranking(ranked):
+    ours = next((result.name for result in ranked if result.is_ours), None)
+    return {"best": ranked[0].name, "best_of_ours": ours, "models": [result.as_dict() for result in ranked]}
 
 
 def _fitted(table, name):
@@ -245,55 +281,30 @@ def _fitted(table, name):
 
 
 def _fit_and_save(table, name, output):
+    """Fit, write, and tell what was written."""
     fitted = _fitted(table, name)
     save_model(fitted, output)
-    chosen = _chosen(fitted)
-    loss = f", validation log-loss {chosen['validation_log_loss']:.4f}" if "validation_log_loss" in chosen else ""
-    _say(f"{name} fitted at temperature {chosen['temperature']:.4g}{loss}; the model is in {output}")
-    return fitted
-
-
-def _chosen(fitted):
     record = fitted.path
-    chosen = {"temperature": float(fitted.classifier.temperature_), "n_temperatures": len(record)}
+    saved = {"model": name, "file": str(output), "temperature": float(fitted.classifier.temperature_)}
+    saved["n_temperatures"] = len(record)
+    loss = ""
     if getattr(record, "validation_score", None) is not None:
-        chosen["validation_log_loss"] = -float(record.validation_score[record.best_index].mean())
-    return chosen
+        saved["validation_log_loss"] = -float(record.validation_score[record.best_index].mean())
+        loss = f", validation log-loss {saved['validation_log_loss']:.4f}"
+    _say(f"{name} fitted at temperature {saved['temperature']:.4g}{loss}; the model is in {output}")
+    return saved
+
+
+def _print_json(value):
+    print(json.dumps(value, indent=2, allow_nan=False))
+
+
+def _print_comparison(ranked, table):
+    answers.print(comparison_table(ranked, len(table.labels), len(table.classes)))
+    best, ours = ranked[0].name, next((result.name for result in ranked if result.is_ours), None)
+    of_ours = f"; of ours, [bold]{ours}[/]" if ours not in (best, None) else ""
+    answers.print(f"Best by log-loss: [bold]{best}[/]{of_ours}. ± is one standard error over the folds.")
 
 
 def _say(text):
     messages.print(escape(text), highlight=False, soft_wrap=True)
-
-
-def _print_comparison(ranked, table, folds):
-    shown = Table(title=f"{len(table.labels)} rows, {len(table.classes)} classes, {folds} folds; best first")
-    shown.add_column("model")
-    for heading in ("error", "log-loss", "seconds"):
-        shown.add_column(heading, justify="right")
-    for result in ranked:
-        name = f"[bold]{result.name}[/]" if result.is_ours else f"[dim]{result.name}[/]"
-        if result.failure:
-            shown.add_row(name, "", escape(result.failure), "")
-            continue
-        error = f"{result.errors.mean():.2%} ± {standard_error(result.errors):.2%}"
-        loss = f"{result.log_loss:.4f} ± {standard_error(result.log_losses):.4f}"
-        shown.add_row(name, error, loss, f"{result.seconds:.2f}")
-    answers.print(shown)
-    answers.print(f"Best by log-loss: [bold]{ranked[0].name}[/]. ± is one standard error over the folds.")
-
-
-def _print_path(record):
-    """Losses without the minus that scikit-learn gives them."""
-    frame = record.to_frame().drop(columns=list(DETAILS), errors="ignore")
-    chosen = frame.pop("chosen") if "chosen" in frame else [False] * len(frame)
-    if getattr(record, "score_name", "").startswith("neg_"):
-        score = record.score_name.removeprefix("neg_")
-        losses = {name: f"{name.removesuffix('score')}{score}" for name in frame if name.endswith("_score")}
-        frame = frame.assign(**{name: -frame[name] for name in losses}).rename(columns=losses)
-    shown = Table(title=f"{len(frame)} temperatures" + (", hot to cold; -> is the chosen one" if any(chosen) else ""))
-    for name in ["", *frame.columns]:
-        shown.add_column(name.replace("_", " "), justify="right")
-    for cells, is_chosen in zip(frame.itertuples(index=False), chosen, strict=True):
-        mark, style = ("->", "bold") if is_chosen else ("", None)
-        shown.add_row(mark, *[f"{cell:.4g}" for cell in cells], style=style)
-    answers.print(shown)

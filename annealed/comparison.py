@@ -30,6 +30,7 @@ from annealed.tables import InputError, LabelledTable, TableModel, make_vectoriz
 
 MANY_CELLS = 2_000_000  # below which threads only get into each other's way
 RECORDED = ("annealed", "scikit-learn", "numpy", "scipy")  # packages whose versions a model keeps
+UNFIT = (ValueError, ArithmeticError, np.linalg.LinAlgError)  # what a fit raises on a table that does not suit it
 SMALLEST_PROBABILITY = 1e-15  # a class given none costs 35 nats, not infinitely many
 
 
@@ -106,7 +107,10 @@ def fit_table(table: LabelledTable, name: str, callbacks=()) -> TableModel:
     pipeline = _pipeline(table, name, callbacks)
     rows = table.conformed()
     began = perf_counter()
-    pipeline.fit(rows, table.labels)
+    try:
+        pipeline.fit(rows, table.labels)
+    except UNFIT as error:
+        raise InputError(f"{name!r} cannot be fitted on this table: {str(error).splitlines()[0]}") from error
     if hasattr(pipeline[-1], "set_callbacks"):
         pipeline[-1].set_callbacks()  # a fitted model keeps no callback
     facts = {
@@ -153,7 +157,7 @@ def compare(table: LabelledTable, n_folds: int = 5, follower: Follower | None = 
         try:
             for fold, (train, test) in enumerate(splits):
                 scores.append(_score_fold(table, rows, name, train, test, fold, follower))
-        except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
+        except UNFIT as error:
             nothing = np.array([])
             yield Result(name, nothing, nothing, perf_counter() - began, str(error).splitlines()[0])
             continue

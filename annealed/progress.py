@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from annealed.optional import require
+from annealed.prototypes import PrototypePath
 
 SHORTEST_COOLING = 4.0  # of log temperature, before the adaptive schedule may stop
 PAST_BEST = 1.8  # of log temperature, which it cools on past the best
@@ -29,6 +30,7 @@ class CoolingBar:
             progress.TextColumn("[dim]{task.fields[state]}"),
             console=console,
             transient=True,
+            disable=not console.is_terminal,  # a log file needs no bar
         )
         self._task = self._bar.add_task("", total=float(n_fits), state="")
         self._n_done = 0
@@ -65,10 +67,15 @@ class CoolingBar:
         pass
 
     def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+        if context.task_name == "round":
+            self._bar.update(self._task, state="growing prototypes")
         if context.task_name != "temperature" or fitted_estimator is None:
             return
         path = fitted_estimator.path_
         state = f"temperature {path.temperatures[-1]:.3g}"
+        if isinstance(path, PrototypePath):
+            self._bar.update(self._task, state=f"{state}, {path.n_prototypes[-1]} prototypes")
+            return
         if path.validation_score is not None:
             name = path.score_name.removeprefix("neg_").replace("_", " ")
             sign = -1 if path.score_name.startswith("neg_") else 1

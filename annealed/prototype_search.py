@@ -8,8 +8,9 @@ and the best pair of round and penalty is kept. The refit on all rows climbs the
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -17,19 +18,10 @@ import numpy as np
 from sklearn.model_selection import StratifiedShuffleSplit
 
 from annealed.objectives import gibbs
-from annealed.objectives.potts import LabelledRows, Multilinear, PottsState
-from annealed.prototypes import (
-    Cooled,
-    Cooling,
-    Spoken,
-    cool,
-    grown,
-    mean_start,
-    metric_prior,
-    plus_plus_start,
-    refinements,
-    spoken,
-)
+from annealed.objectives.potts import LabelledRows, PottsState
+from annealed.objectives.principal_rows import PrincipalRows
+from annealed.prototype_ladder import Plan, along_axes, climb, reheated, subsample
+from annealed.prototypes import NOBODY, Cooled, Spoken, Watch, cool, refinements, spoken
 from annealed.selection import deviations, posterior_log_scale, stratified_splits
 
 TRIAL_ROUNDS = 2  # by which a shrinkage is judged: one prototype a class, and two
@@ -40,33 +32,8 @@ PENALTY_PATIENCE = 2  # penalties without gain before refinement stops
 SEARCH_ROWS = 3000  # rows that the search looks at
 MANY_NUMBERS = 60_000  # of X, beyond which a single part is held out
 FIT_ROWS = 50_000  # rows that climb the ladder of the last fit
-MOST_PROTOTYPES = 200
-FEWEST_ROWS_EACH = 3  # rows for a prototype, below which growth stops
 STRENGTHS = (300.0, 50.0, 8.0, 1.2, 0.2, 0.03)  # penalties, in rows: strength / number of rows
 SHARPNESS = tuple(2.0 ** np.arange(-3.0, 3.5, 0.5))  # factors on the metric, tried for the posterior
-REHEATED = 1.0  # the temperature to which growth goes back; hotter loses what was learnt
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What the user asked for.
-
-    n_per_class : prototypes of each class, None where they grow
-    n_total : prototypes of the slides' start, which deals them to no class
-    shrinkages, strengths : candidates of the search
-    """
-
-    cooling: Cooling
-    n_per_class: np.ndarray | None
-    n_total: int | None
-    n_init: int
-    shrinkages: tuple
-    strengths: tuple
-    seed: int
-
-    @property
-    def grows(self):
-        return self.n_per_class is None and self.n_total is None
 
 
 class Choice(NamedTuple):
@@ -84,49 +51,6 @@ class Choice(NamedTuple):
     strength: float | None
     log_scale: float
     validation_loss: np.ndarray
-
-
-def climb(rows: LabelledRows, plan: Plan, shrinkage) -> Iterator[Cooled]:
-    """Round after round of prototypes: one a class, two a class, then those grown from wrong rows."""
-    generator = np.random.RandomState(plan.seed)
-    cooling = replace(plan.cooling, shrinkage=shrinkage)
-    if not plan.grows:
-        yield _best_start(rows, plan.n_per_class, plan, cooling, generator)
-        return
-    yield _best_start(rows, np.ones(rows.n_classes, dtype=int), replace(plan, n_init=1), cooling, generator)
-    cooled = _best_start(rows, np.full(rows.n_classes, 2), plan, cooling, generator)
-    reheated = _reheated(cooling)
-    most = min(MOST_PROTOTYPES, len(rows.X) // FEWEST_ROWS_EACH)
-    while True:
-        yield cooled
-        state = grown(rows, cooled.state)
-        if state is None or len(state) > most:
-            return
-        cooled = cool(rows, state, reheated)
-
-
-def _reheated(cooling: Cooling) -> Cooling:
-    """The schedule from where growth begins again; its coldest temperature where it never was so hot."""
-    temperatures = tuple(own for own in cooling.temperatures if own <= REHEATED) or cooling.temperatures[-1:]
-    return replace(cooling, temperatures=temperatures)
-
-
-def _best_start(rows, n_per_class, plan, cooling, generator) -> Cooled:
-    """Of several starts, the one that ends at the least free energy."""
-    runs = [cool(rows, _start(rows, n_per_class, plan, cooling, generator), cooling) for _ in range(plan.n_init)]
-    coldest = min(run.steps[-1].temperature for run in runs)
-    return min(runs, key=lambda run: _cold_value(rows, run.state, coldest, cooling))
-
-
-def _start(rows, n_per_class, plan, cooling, generator) -> PottsState:
-    if n_per_class is None:
-        return mean_start(rows, plan.n_total, cooling.shrinkage, generator)
-    return plus_plus_start(rows, n_per_class, cooling.shrinkage, generator)
-
-
-def _cold_value(rows, state, temperature, cooling) -> float:
-    prior = metric_prior(rows, state, cooling.shrinkage)
-    return Multilinear(rows, cooling.coupling).sweep(state, temperature, prior).free_energy
 
 
 # --- the search --------------------------------------------------------------------------------------------
@@ -165,38 +89,46 @@ class _Found(NamedTuple):
     log_scale: float
 
 
-def search(rows: LabelledRows, plan: Plan) -> Choice:
-    """Choose on folds; where there is nothing to hold out, the first of everything."""
+def search(rows: LabelledRows, plan: Plan, watch: Watch = NOBODY) -> Choice:
+    """Choose on folds; where there is nothing to hold out, the first of everything; once stopped, the best so far."""
     rows = subsample(rows, SEARCH_ROWS, plan.seed).in_single_precision()  # twice as fast, and only to choose
     plan = replace(plan, n_init=min(plan.n_init, SEARCH_STARTS))
     splits = make_folds(rows, plan.seed)
     if not splits:
         return Choice(plan.shrinkages[0], 1, 1.0, None, 0.0, np.zeros(0))
-    ladders = [_ladder(rows, splits, plan, shrinkage) for shrinkage in plan.shrinkages]
+    parts = [_parts(rows, train, test) for train, test in splits]
+    ladders = [[_Fold(*part, plan, shrinkage) for part in parts] for shrinkage in plan.shrinkages]
     n_trials = TRIAL_ROUNDS if len(ladders) > 1 else 0
-    rounds = [_extended(ladder, [], n_trials, plan) for ladder in ladders]
-    best = min(range(len(ladders)), key=lambda own: min((found.loss for found in rounds[own]), default=0.0))
-    found = _extended(ladders[best], rounds[best], MOST_ROUNDS, plan)
+    rounds = [_extended(ladder, [], n_trials, plan, watch) for ladder in ladders]
+    best = min(range(len(ladders)), key=lambda own: min((found.loss for found in rounds[own]), default=np.inf))
+    found = _extended(ladders[best], rounds[best], MOST_ROUNDS, plan, watch)
     chosen = min(found, key=lambda own: own.loss)
     losses = np.array([own.loss for own in found])
     _, number, sharpness, strength, log_scale = chosen
     return Choice(plan.shrinkages[best], number + 1, sharpness, strength, log_scale, losses)
 
 
-def _ladder(rows, splits, plan, shrinkage):
-    return [_Fold(rows.take(train), rows.take(test), plan, shrinkage) for train, test in splits]
+def _parts(rows, train, test) -> tuple[LabelledRows, LabelledRows]:
+    """The rows of a fold to train and to test on, along the axes of the former."""
+    own, held_out = along_axes(rows.take(train)), rows.take(test)
+    if isinstance(own, PrincipalRows):
+        held_out = LabelledRows(own.along(held_out.X), held_out.labels, held_out.weight, rows.n_classes)
+    return own, held_out
 
 
-def _extended(ladder, found, n_rounds, plan) -> list[_Found]:
+def _extended(ladder, found, n_rounds, plan, watch: Watch) -> list[_Found]:
     """The best of more rounds, until they no longer help; a fold whose ladder ended keeps its last."""
     found = list(found)
-    while len(found) < n_rounds and not _is_past_best(found, PATIENCE):
+    while len(found) < n_rounds and not watch.is_stopped and not _is_past_best(found, PATIENCE):
+        watch.begin()
         rungs = [fold.rung(len(found)) for fold in ladder]
         if all(rung is None for rung in rungs):
+            watch.end()
             break
         reached = [rung or fold.rungs[-1] for rung, fold in zip(rungs, ladder, strict=True)]
         walk = _refined(ladder, reached, len(found), plan.strengths)
         found.append(min(walk, key=lambda own: own.loss))
+        watch.end()
     return found
 
 
@@ -250,34 +182,70 @@ def _refinements(rows, state: PottsState, strengths) -> Iterator[Spoken]:
     return refinements(rows, spoken(rows, state, 1.0), [strength / rows.total for strength in strengths])
 
 
-def fit_prototypes(rows: LabelledRows, plan: Plan, choice: Choice) -> tuple[list[Cooled], Spoken]:
-    """Climb to the chosen round, then refine down to the chosen penalty.
+class Fitted(NamedTuple):
+    """The rounds of the last fit, the posterior it ends with, the axes of both, None where columns are few, and the
+    choice as it was carried out.
+    """
 
-    Of very many rows a part climbs and refines; all of them take the last cooling.
+    rounds: list[Cooled]
+    posterior: Spoken
+    axes: np.ndarray | None
+    choice: Choice
+
+
+@dataclass
+class _Reader:
+    """A watch that is given, of the cold end at a temperature, a function that makes what would be fitted."""
+
+    watch: Watch
+    fitted_at: Callable[[Cooled], Fitted]
+
+    @property
+    def is_stopped(self):
+        return self.watch.is_stopped
+
+    def begin(self, temperature=None):
+        self.watch.begin(temperature)
+
+    def end(self, nodes=None):
+        self.watch.end(partial(self.fitted_at, nodes))
+
+
+def fit_prototypes(rows: LabelledRows, plan: Plan, choice: Choice, watch: Watch = NOBODY) -> Fitted:
+    """Climb to the chosen round, then refine down to the chosen penalty; a stopped climb is not refined.
+
+    Of very many rows a part climbs and refines; all of them take the last cooling. At every temperature the watch is
+    given a function that makes what would be fitted there.
     """
     part = subsample(rows, FIT_ROWS, plan.seed)
-    rungs = list(islice(climb(part, plan, choice.shrinkage), choice.n_rounds))
-    if part is not rows:
-        rungs.append(cool(rows, rungs[-1].state, _reheated(replace(plan.cooling, shrinkage=choice.shrinkage))))
-    state = rungs[-1].state
+    is_whole, part = part is rows, along_axes(part)
+    axes = getattr(part, "axes", None)
+    rounds: list[Cooled] = []
+    unrefined = choice if choice.strength is None else choice._replace(strength=None, log_scale=0.0)
+
+    def fitted_at(cooled):
+        return Fitted([*rounds, cooled], spoken(part, cooled.state, choice.sharpness), axes, unrefined)
+
+    for cooled in islice(climb(part, plan, choice.shrinkage, _Reader(watch, fitted_at)), choice.n_rounds):
+        if watch.is_stopped:
+            return fitted_at(cooled)
+        rounds.append(cooled)
+    if not is_whole:
+        if isinstance(part, PrincipalRows):
+            rows = rows.turned(part.axes)
+        rounds.append(cool(rows, rounds[-1].state, reheated(replace(plan.cooling, shrinkage=choice.shrinkage))))
+    return Fitted(rounds, _posterior(part, rounds[-1].state, plan, choice), axes, choice)
+
+
+def _posterior(rows, state: PottsState, plan: Plan, choice: Choice) -> Spoken:
+    """What the annealed prototypes say, refined as was chosen."""
     if choice.strength is None:
-        return rungs, spoken(part, state, choice.sharpness)
+        return spoken(rows, state, choice.sharpness)
     strengths = [own for own in plan.strengths if own >= choice.strength]
-    return rungs, list(_refinements(part, state, strengths))[-1]
+    return list(_refinements(rows, state, strengths))[-1]
 
 
 # --- rows ---------------------------------------------------------------------------------------------------
-
-
-def subsample(rows: LabelledRows, most, seed) -> LabelledRows:
-    """At most so many rows, the classes in their shares; every class keeps a row at least."""
-    if rows.n_rows <= most:
-        return rows
-    generator = np.random.RandomState(seed)
-    order = generator.permutation(rows.n_rows)
-    first = np.unique(rows.labels[order], return_index=True)[1]
-    kept = np.union1d(order[:most], order[first])
-    return rows.take(kept)
 
 
 def make_folds(rows: LabelledRows, seed) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -64,7 +64,10 @@ def measured(figure: Figure, texts: Collection, options) -> pd.DataFrame:
     left = [task for task, file in files.items() if not (options.resume and file.exists())]
     with parallel_config("loky", n_jobs=options.jobs, inner_max_num_threads=1):
         Parallel()(delayed(measure_part)(figure, texts, *task, files[task]) for task in left)
-    return pd.concat([pd.read_csv(file, dtype={"line": str}) for file in files.values()])
+    points = pd.concat([pd.read_csv(file, dtype={"line": str}) for file in files.values()])
+    return points.assign(
+        place=[float(f"{place:.9g}") for place in points["place"]]
+    )  # machines differ in the last digit
 
 
 def measure_part(figure: Figure, texts: Collection, split: int, part: str, file: Path) -> None:

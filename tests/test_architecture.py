@@ -21,6 +21,7 @@ LAYERS = [
     "path",
     "selection",
     "prototypes",
+    "prototype_ladder",
     "prototype_search",
     "callbacks",
     "estimators",
@@ -29,6 +30,7 @@ LAYERS = [
     "comparison",
     "export",
     "progress",
+    "answers",
     "cli",
 ]
 OPEN_TO_ALL = {"arrays", "optional", "interpolation", "sparkline"}
@@ -38,6 +40,7 @@ SHARED_IN_A_FOLDER = {
     "contrasts",
     "coordinates",
     "curvature",
+    "diagonal_plus",
     "hessian",
     "gibbs",
     "leave_one_out",
@@ -46,6 +49,7 @@ SHARED_IN_A_FOLDER = {
     "potts",
     "threads",
     "weights",
+    "whitening",
 }
 SEES_EVERYTHING = {"annealed", "annealed.cli", "annealed.__main__"}
 

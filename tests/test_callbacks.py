@@ -11,8 +11,9 @@ from sklearn.datasets import load_iris
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from annealed import MELDA, DistanceADA, InnerProductADA
+from annealed import MELDA, DistanceADA, InnerProductADA, PottsDA
 from annealed.callbacks import StopOnInterrupt
+from annealed.datasets import make_spirals
 
 X, y = load_iris(return_X_y=True)
 
@@ -109,6 +110,71 @@ def test_scikit_learns_own_callbacks():
     assert len(monitor.get_logs().data) == path.is_node.sum() + 1
 
 
+# --- prototypes: rounds of the search, then the temperatures of the last fit ------------------------------
+
+
+def test_every_round_and_temperature_of_prototypes_is_told_of():
+    recorder = Recorder()
+    model = PottsDA(n_init=1).set_callbacks(recorder).fit(X, y)
+    assert recorder.temperatures == model.path_.temperatures.tolist()
+    assert recorder.scores[-1] > 0.95
+    assert recorder.events[:3] == ["setup", "begin fit", "begin round"]
+    assert recorder.events[-3:] == ["end temperature", "end fit", "teardown"]
+    assert recorder.events.count("end round") >= len(model.path_.validation_loss) > 0
+    np.testing.assert_array_equal(recorder.fitted.path_.free_energy, model.path_.free_energy)
+
+
+def test_callbacks_change_nothing_of_the_prototypes():
+    plain, watched = PottsDA(n_init=2).fit(X, y), PottsDA(n_init=2).set_callbacks(Recorder()).fit(X, y)
+    np.testing.assert_array_equal(plain.prototypes_, watched.prototypes_)
+    np.testing.assert_array_equal(plain.predict_proba(X), watched.predict_proba(X))
+    assert not hasattr(watched, "_callback_fit_ctx")
+
+
+def test_a_callback_stops_the_cooling_of_prototypes():
+    rows, arms = make_spirals(200, random_state=0)
+    recorder = Recorder(n_temperatures=3)
+    model = PottsDA(20, n_init=2, shrinkage=0.1).set_callbacks(recorder).fit(rows, arms)
+    assert len(recorder.temperatures) == 3 == len(model.path_)
+    assert model.refinement_penalty_ is None
+    np.testing.assert_array_equal(recorder.fitted.predict_proba(rows), model.predict_proba(rows))
+
+
+class StopTheSearch(Recorder):
+    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+        self.events.append(f"end {context.task_name}")
+        return context.task_name == "round"
+
+
+def test_a_stopped_search_fits_the_best_it_has_seen():
+    recorder = StopTheSearch()
+    model = PottsDA().set_callbacks(recorder).fit(X, y)
+    assert recorder.events.count("end round") == 1 == len(model.path_.validation_loss)
+    assert len(model.prototypes_) == 3 and model.shrinkage_ == "oas"
+    assert model.score(X, y) > 0.95
+
+
+def test_ctrl_c_keeps_the_prototypes_grown_so_far():
+    class PressInTheSearch(PressCtrlC):
+        def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+            if context.task_name == "round":
+                os.kill(os.getpid(), signal.SIGINT)
+
+    before, guard = signal.getsignal(signal.SIGINT), StopOnInterrupt()
+    model = PottsDA().set_callbacks(PressInTheSearch(), guard).fit(X, y)
+    assert guard.is_interrupted and signal.getsignal(signal.SIGINT) is before
+    assert len(model.path_.validation_loss) == 1 and model.score(X, y) > 0.95
+
+
+def test_scikit_learns_own_callbacks_follow_prototypes():
+    callback = pytest.importorskip("sklearn.callback")
+    pytest.importorskip("rich")
+    monitor = callback.ScoringMonitor(scoring="accuracy")
+    model = make_pipeline(StandardScaler(), PottsDA(n_init=1).set_callbacks(monitor))
+    model.set_callbacks(callback.ProgressBar()).fit(X, y)
+    assert len(monitor.get_logs().data) == len(model[-1].path_) + 1
+
+
 def test_the_stand_in_does_the_same():
     """Hidden from the import, scikit-learn's callbacks are not missed."""
     code = (
@@ -121,5 +187,7 @@ def test_the_stand_in_does_the_same():
         "tests.test_a_callback_stops_the_cooling_and_the_path_so_far_is_kept(tests.InnerProductADA())\n"
         "tests.test_teardown_after_an_error()\n"
         "tests.test_ctrl_c_keeps_the_path_walked_so_far()\n"
+        "tests.test_every_round_and_temperature_of_prototypes_is_told_of()\n"
+        "tests.test_a_stopped_search_fits_the_best_it_has_seen()\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

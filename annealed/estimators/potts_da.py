@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -11,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from annealed.arrays import Place, is_dispatched, is_foreign, namespace_of, on_named_device, take_rows, to_host
+from annealed.callbacks import CallbackSupportMixin, FitWatch, with_callbacks
 from annealed.design.threads import one_thread, threads_over_blocks
 from annealed.estimators.base import DTYPES
 from annealed.estimators.on_device import (
@@ -26,8 +29,9 @@ from annealed.estimators.weights import check_weight
 from annealed.objectives import gibbs
 from annealed.objectives.array_potts import ArrayLabelledRows
 from annealed.objectives.potts import LabelledRows
-from annealed.prototype_search import FIT_ROWS, STRENGTHS, Choice, Plan, fit_prototypes, search
+from annealed.prototype_search import FIT_ROWS, STRENGTHS, Fitted, Plan, fit_prototypes, search
 from annealed.prototypes import (
+    NOBODY,
     RELAXATIONS,
     SHRINKAGES,
     Columns,
@@ -48,7 +52,7 @@ DEVICE_BLOCK_ROWS = 100_000  # and on a device
 MANY_ROWS = 50_000  # from here on blocks of rows go to threads
 
 
-class PottsDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):
+class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):
     """Potts discriminant analysis: a handful of labelled prototypes, one Mahalanobis metric, honest probabilities.
 
     Memberships of rows in prototypes and labels of prototypes are Potts spins, cooled together by mean-field annealing;
@@ -163,6 +167,7 @@ class PottsDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin
 
     # -- fitting ---------------------------------------------------------------------------------------------
 
+    @with_callbacks
     def fit(self, X, y, sample_weight=None):
         """Anneal, grow and refine prototypes.
 
@@ -187,17 +192,21 @@ class PottsDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin
         self.classes_, labels = np.unique(y, return_inverse=True)
         self._check_parameters()
         rows = self._rows(X, labels, sample_weight)
+        dtype = to_host(X[:1, ...]).dtype
+        watch = self._watch(X, y, sample_weight)
         with threads_over_blocks() if len(rows.labels) >= MANY_ROWS else one_thread():
             plan = self._plan(rows)
-            choice = search(rows, plan)
-            rounds, posterior = fit_prototypes(rows, plan, choice)
-        self.path_ = PrototypePath.of_rounds(rounds, choice.validation_loss)
-        self._set_fitted(rounds[-1], posterior, choice, to_host(X[:1, ...]).dtype)
+            choice = search(rows, plan, watch)
+            watch.fitted_so_far = lambda make: self._copy_with(make(), dtype)
+            last = replace(plan, n_init=1) if watch.is_stopped else plan
+            fitted = fit_prototypes(rows, last, choice, NOBODY if watch.is_stopped else watch)
+        self._set_fitted(fitted, dtype)
         if is_foreign(X):
             place = Place.of(X)
             for name in ("prototypes_", "prototype_labels_"):
                 setattr(self, name, place.row(getattr(self, name)))
             self.classes_ = classes_like(self.classes_, given_y)
+        watch.context.call_on_fit_task_end(estimator=self, **watch.data, reconstruction_attributes=dict)
         return self
 
     def _rows(self, X, labels, sample_weight) -> LabelledRows:
@@ -231,7 +240,23 @@ class PottsDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin
         weight = weight * max(1.0, X.shape[0] / float(total))
         return ArrayLabelledRows(self._columns.rows(X), labels, weight, len(self.classes_))
 
-    def _set_fitted(self, cooled, posterior: Spoken, choice: Choice, dtype):
+    def _watch(self, X, y, sample_weight) -> FitWatch:
+        """The fit as scikit-learn's callbacks see it: a task a round of the search, then one a temperature."""
+        context = self._init_callback_context(max_subtasks=None)
+        data = {"X": X, "y": y, "metadata": {} if sample_weight is None else {"sample_weight": sample_weight}}
+        context.call_on_fit_task_begin(estimator=self, **data)
+        return FitWatch(self, context, data)
+
+    def _copy_with(self, fitted: Fitted, dtype):
+        """Attributes of an estimator that has this fitted."""
+        other = copy(self)
+        other._set_fitted(fitted, dtype)
+        return other.__dict__
+
+    def _set_fitted(self, fitted: Fitted, dtype):
+        cooled, posterior, choice = fitted.rounds[-1], fitted.posterior.dense(), fitted.choice
+        self.path_ = PrototypePath.of_rounds(fitted.rounds, choice.validation_loss)
+        self._columns = self._columns.turned(fitted.axes)
         self._posterior = Spoken(*(part.astype(dtype) for part in posterior))
         sharper = np.linalg.slogdet(posterior.metric)[1] - cooled.state.log_det  # than the annealed metric
         self.temperature_ = float(np.exp(-sharper / len(posterior.metric)))

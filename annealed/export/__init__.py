@@ -1,7 +1,8 @@
 """Fitted models as files: to load again, and to read."""
 
-from annealed.export.base import write_then_rename
+from annealed.export.base import check_writable, write_then_rename
 from annealed.export.persistence import load_model, save_model
+from annealed.export.predictions import write_predictions
 from annealed.export.report import write_report
 
-__all__ = ["load_model", "save_model", "write_report", "write_then_rename"]
+__all__ = ["check_writable", "load_model", "save_model", "write_predictions", "write_report", "write_then_rename"]

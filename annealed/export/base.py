@@ -9,22 +9,37 @@ from pathlib import Path
 from annealed.tables import InputError
 
 
-def write_then_rename(path: Path, content: bytes) -> None:
-    """Write beside `path` and rename: whoever looks sees the old file or the new one, never a part."""
+def check_writable(path: Path) -> None:
+    """Say before a long job that its answer could not be written."""
     folder = path.resolve().parent
     if not folder.is_dir():
         raise InputError(f"There is no folder '{folder}' to write '{path.name}' in.")
     if path.is_dir():
         raise InputError(f"'{path}' is a folder; give the name of a file to write.")
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"'{path}' cannot be written: the folder '{folder}' is closed to you.")
+
+
+def write_then_rename(path: Path, content: bytes) -> None:
+    """Write beside `path` and rename: whoever looks sees the old file or the new one, never a part."""
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            path.write_bytes(content)  # a pipe or a device, such as /dev/stdout, has nothing to be renamed
+            return
+        check_writable(path)
+        _replace(path.resolve(), content)
+    except OSError as error:
+        raise InputError(f"'{path}' cannot be written: {error.strerror}.") from error
+
+
+def _replace(path, content):
     partial = None
     try:
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{path.name}.", delete=False) as file:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
             partial = file.name
             file.write(content)
         os.chmod(partial, 0o666 & ~_umask())
         os.replace(partial, path)
-    except OSError as error:
-        raise InputError(f"'{path}' cannot be written: {error.strerror}.") from error
     finally:
         if partial is not None and os.path.exists(partial):
             os.unlink(partial)

@@ -48,6 +48,9 @@ class ArrayLabelledRows(LabelledRows):
         X = np.ascontiguousarray(to_host(xp.take(self.rows, numbers, axis=0))[:, : self.n_features])
         return LabelledRows(X, self.labels[rows], to_host(xp.take(self.weight, numbers)), self.n_classes)
 
+    def turned(self, axes) -> LabelledRows:
+        return ArrayLabelledRows(self.X @ self.place.row(axes), self.labels, self.weight, self.n_classes)
+
     def _blocks(self, width):
         bytes_of_block = BLOCK_BYTES if self.place.is_accelerator else CPU_BLOCK_BYTES
         step = max(64, bytes_of_block // (self.place.row_bytes * width))

@@ -29,6 +29,7 @@ import numpy as np
 from scipy import linalg
 
 from annealed.design.threads import map_in_order
+from annealed.objectives.diagonal_plus import DiagonalPlus, Symmetric, dense, diagonal, inner
 
 BLOCK_NUMBERS = 1 << 16  # memberships in a block of rows: half a megabyte, which stays in cache
 SMALLEST_VARIANCE = {8: 1e-10, 4: 1e-6}  # of the rows' mean variance, by bytes of a number: less is rounding
@@ -68,6 +69,10 @@ class LabelledRows:
         """Some of the rows, by their numbers here."""
         return LabelledRows(self.X[rows], self.labels[rows], self.weight[rows], self.n_classes)
 
+    def turned(self, axes) -> LabelledRows:
+        """The rows along other axes, (n_features, n_axes)."""
+        return LabelledRows(self.X @ axes.astype(self.X.dtype), self.labels, self.weight, self.n_classes)
+
     @property
     def n_rows(self) -> int:
         return len(self.X)
@@ -77,7 +82,7 @@ class LabelledRows:
         return sum_over_rows(self, state, beta, coupling)
 
     @cached_property
-    def second_moment(self) -> np.ndarray:
+    def second_moment(self) -> Symmetric:
         """S, the weighted mean of x x'."""
         share = self.weight / self.total
         parts = map_in_order(lambda rows: (self.X[rows].T * share[rows]) @ self.X[rows], self._slices(1 << 12))
@@ -99,7 +104,7 @@ class LabelledRows:
     @cached_property
     def smallest_variance(self) -> float:
         """The floor on eigenvalues of a scatter: a share of the rows' mean variance."""
-        mean = np.trace(self.second_moment) / len(self.second_moment)
+        mean = diagonal(self.second_moment).mean()
         return SMALLEST_VARIANCE[self.X.itemsize] * (mean if mean > 0 else 1.0)
 
     def _slices(self, step):
@@ -119,9 +124,9 @@ class PottsState:
 
     prototypes: np.ndarray
     labels: np.ndarray
-    metric: np.ndarray
+    metric: Symmetric
     log_det: float
-    scatter: np.ndarray
+    scatter: Symmetric
 
     def __len__(self):
         return len(self.prototypes)
@@ -200,6 +205,10 @@ def updated_prototypes(prototypes, sums: Sums):
 
 def within_scatter(rows: LabelledRows, prototypes, counts, sums_of_rows):
     """W about any prototypes: S less what the prototypes explain, in columns that are centred."""
+    if isinstance(rows.second_moment, DiagonalPlus):
+        twice = -np.eye(len(counts))
+        core = np.block([[np.diag(counts), twice], [twice, np.zeros_like(twice)]])
+        return rows.second_moment.plus(np.vstack([prototypes, sums_of_rows]), core / rows.total)
     crossed = prototypes.T @ sums_of_rows
     scatter = (prototypes.T * counts) @ prototypes - crossed - crossed.T
     return rows.second_moment + scatter / rows.total
@@ -207,7 +216,10 @@ def within_scatter(rows: LabelledRows, prototypes, counts, sums_of_rows):
 
 def metric_of(scatter, prior: MetricPrior, smallest):
     """The metric block, the inverse of the shrunk scatter with a floor on its eigenvalues, and its log det."""
-    shrunk = (scatter + prior.strength * np.diag(prior.target)) / (1 + prior.strength)
+    least = prior.strength / (1 + prior.strength) * prior.target.min()
+    if isinstance(scatter, DiagonalPlus) and least > smallest:  # no eigenvalue is below the floor
+        return (1 / (1 + prior.strength) * scatter.with_diagonal(prior.strength * prior.target)).inverse()
+    shrunk = (dense(scatter) + prior.strength * np.diag(prior.target)) / (1 + prior.strength)
     values, vectors = symmetric_eigen((shrunk + shrunk.T) / 2)
     values = np.maximum(values, smallest)
     return (vectors / values) @ vectors.T, -float(np.log(values).sum())
@@ -230,8 +242,8 @@ def symmetric_eigen(matrix):
 
 def metric_energy(rows: LabelledRows, state: PottsState, scatter, prior: MetricPrior) -> float:
     """E1 of a scatter W."""
-    pull = prior.strength * (np.diag(state.metric) @ prior.target)
-    size = np.sum(state.metric * scatter) + pull - (1 + prior.strength) * state.log_det
+    pull = prior.strength * (diagonal(state.metric) @ prior.target)
+    size = inner(state.metric, scatter) + pull - (1 + prior.strength) * state.log_det
     return 0.5 * rows.total * float(size)
 
 

@@ -7,7 +7,9 @@ A row's own square cancels, so s is linear in x: directions q_k = A y_k and leve
 a row's loss in s_ik is g_ik = P(k | x_i) - P(k | x_i, c(i)), and the rest follows from sums of it over rows:
 
     d loss / d q_k = sum_i w_i g_ik x_i,    d loss / d h_k = - sum_i w_i g_ik
-Shapes: prototypes y, directions q (K, n_features), root L (n_features, n_features), label_logits a (K, n_classes).
+A itself is never needed: q_k = L L' y_k, and the derivative in L is of rank 2 K. Where columns are many,
+L = I + P (R - I) P' with an orthonormal basis P (n_features, n_basis) and a root R within it.
+Shapes: prototypes y, directions q (K, n_features), root L or R square, label_logits a (K, n_classes).
 """
 
 from __future__ import annotations
@@ -22,44 +24,53 @@ from annealed.objectives.potts import LabelledRows
 
 
 class PrototypePosterior(NamedTuple):
-    """Prototypes, a root of the metric, and logits of the labels."""
+    """Prototypes, a root of the metric, and logits of the labels; a root within `basis` is the identity outside it."""
 
     prototypes: np.ndarray
     root: np.ndarray
     label_logits: np.ndarray
+    basis: np.ndarray | None = None
 
     @property
-    def metric(self):
-        return self.root @ self.root.T
+    def parts(self):
+        return self.prototypes, self.root, self.label_logits
+
+    def through(self, rows):
+        """`rows @ metric`, without the metric."""
+        if self.basis is None:
+            return rows @ self.root @ self.root.T
+        within = rows @ self.basis
+        return rows + (within @ self.root @ self.root.T - within) @ self.basis.T
+
+    def within(self, rows):
+        """Coordinates of rows in the basis of the root."""
+        return rows if self.basis is None else rows @ self.basis
 
     def flat(self):
-        return np.concatenate([part.ravel() for part in self])
+        return np.concatenate([part.ravel() for part in self.parts])
 
     def like(self, flat) -> PrototypePosterior:
         """Another point of the same shapes, from a vector."""
         parts, first = [], 0
-        for part in self:
+        for part in self.parts:
             parts.append(flat[first : first + part.size].reshape(part.shape))
             first += part.size
-        return PrototypePosterior(*parts)
-
-
-def linear_scores(prototypes, metric):
-    """Directions q and levels h."""
-    directions = prototypes @ metric
-    return directions, 0.5 * np.sum(directions * prototypes, axis=1)
+        prototypes, root, label_logits = parts
+        return PrototypePosterior(prototypes, root, label_logits, self.basis)
 
 
 def log_posterior(X, prototypes, metric, label_logits):
     """Logarithm of the posterior of rows, (n_rows, n_classes)."""
-    directions, levels = linear_scores(prototypes, metric)
+    directions = prototypes @ metric
+    levels = 0.5 * np.sum(directions * prototypes, axis=1)
     memberships = gibbs.posterior(X @ directions.T - levels)
     return np.log(np.maximum(memberships @ gibbs.posterior(label_logits), np.finfo(np.float64).tiny))
 
 
 def loss_and_gradient(rows: LabelledRows, point: PrototypePosterior) -> tuple[float, PrototypePosterior]:
     """Mean log-loss of the rows and its derivatives, by blocks of rows."""
-    directions, levels = linear_scores(point.prototypes, point.metric)
+    directions = point.through(point.prototypes)
+    levels = 0.5 * np.sum(directions * point.prototypes, axis=1)
     labels = gibbs.posterior(point.label_logits)
     cast, level, narrow_labels = (part.astype(rows.X.dtype) for part in (directions, levels, labels))
 
@@ -94,6 +105,8 @@ def loss_and_gradient(rows: LabelledRows, point: PrototypePosterior) -> tuple[fl
 
 def _chained(point, directions, by_direction, by_level, by_logits) -> PrototypePosterior:
     """Derivatives in prototypes and root from those in directions and levels."""
-    by_prototype = by_direction @ point.metric + by_level[:, None] * directions
-    by_metric = point.prototypes.T @ by_direction + 0.5 * (point.prototypes.T * by_level) @ point.prototypes
-    return PrototypePosterior(by_prototype, (by_metric + by_metric.T) @ point.root, by_logits)
+    by_prototype = point.through(by_direction) + by_level[:, None] * directions
+    places, pulls = point.within(point.prototypes), point.within(by_direction)
+    rooted = places @ point.root
+    by_root = pulls.T @ rooted + places.T @ (pulls @ point.root + by_level[:, None] * rooted)
+    return PrototypePosterior(by_prototype, by_root, by_logits, point.basis)

@@ -1,6 +1,17 @@
 """Prototypes by Potts annealing: where they start, how they cool and grow, how they are refined."""
 
-from annealed.prototypes.base import RELAXATIONS, SHRINKAGES, Cooled, Cooling, cool, metric_prior, nearest, scores_of
+from annealed.prototypes.base import (
+    NOBODY,
+    RELAXATIONS,
+    SHRINKAGES,
+    Cooled,
+    Cooling,
+    Watch,
+    cool,
+    metric_prior,
+    nearest,
+    scores_of,
+)
 from annealed.prototypes.columns import Columns, distinct_rows
 from annealed.prototypes.growth import grown
 from annealed.prototypes.record import PrototypePath
@@ -11,10 +22,12 @@ __all__ = [
     "Columns",
     "Cooled",
     "Cooling",
+    "NOBODY",
     "PrototypePath",
     "RELAXATIONS",
     "SHRINKAGES",
     "Spoken",
+    "Watch",
     "cool",
     "distinct_rows",
     "grown",

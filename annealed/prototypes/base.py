@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from annealed.arrays import Place, is_foreign
+from annealed.objectives.diagonal_plus import diagonal, inner
 from annealed.objectives.potts import (
     LabelledRows,
     MetricPrior,
@@ -60,16 +61,42 @@ class Cooled(NamedTuple):
     n_duplicate: int
 
 
-def cool(rows: LabelledRows, state: PottsState, cooling: Cooling) -> Cooled:
+class Watch(Protocol):
+    """Is told of every temperature, with the cold end as if it came there, and may stop the walk."""
+
+    @property
+    def is_stopped(self) -> bool: ...
+
+    def begin(self, temperature=None): ...
+
+    def end(self, nodes=None): ...
+
+
+class NobodyWatches:
+    is_stopped = False
+
+    def begin(self, temperature=None):
+        pass
+
+    def end(self, nodes=None):
+        pass
+
+
+NOBODY = NobodyWatches()
+
+
+def cool(rows: LabelledRows, state: PottsState, cooling: Cooling, watch: Watch = NOBODY) -> Cooled:
     """Walk the temperatures from a state, warm from one to the next."""
     sweeper = RELAXATIONS[cooling.relaxation](rows, cooling.coupling)
     steps: list[Step] = []
     counts = np.zeros(len(state))
     for temperature in cooling.temperatures:
+        watch.begin(temperature)
         prior = metric_prior(rows, state, cooling.shrinkage)
         state, counts, step = _settle(sweeper, state, temperature, prior, cooling.max_sweeps)
         steps.append(step)
-        if min(step.membership_saturation, step.label_saturation) > cooling.saturation:
+        watch.end(_pruned(state, counts, list(steps)))
+        if watch.is_stopped or min(step.membership_saturation, step.label_saturation) > cooling.saturation:
             break
     return _pruned(state, counts, steps)
 
@@ -111,20 +138,24 @@ def start_state(rows: LabelledRows, prototypes, labels, scatter, shrinkage) -> P
 def metric_prior(rows: LabelledRows, state: PottsState, shrinkage) -> MetricPrior:
     """A spherical prior as strong as the shrinkage asks; fixed while a temperature is swept."""
     scatter = state.scatter
-    size = np.trace(scatter) / len(scatter)
     if shrinkage == "oas":
-        share = _oas(scatter, rows.total)
+        share = oas(scatter, rows.total)
     elif shrinkage == "ledoit_wolf":
         share = _ledoit_wolf(rows, state)
     else:
         share = float(shrinkage)
+    return spherical_prior(scatter, share)
+
+
+def spherical_prior(scatter, share) -> MetricPrior:
+    """A sphere of the scatter's mean variance, which takes `share` of the whole."""
     share = min(share, 1 - 1e-6)
-    return MetricPrior(share / (1 - share), np.full(len(scatter), size))
+    return MetricPrior(share / (1 - share), np.full(len(scatter), diagonal(scatter).mean()))
 
 
-def _oas(scatter, n_rows) -> float:
+def oas(scatter, n_rows) -> float:
     """Chen and others' oracle approximating shrinkage of a scatter."""
-    mean_square, mean = np.mean(scatter**2), np.trace(scatter) / len(scatter)
+    mean_square, mean = inner(scatter, scatter) / len(scatter) ** 2, diagonal(scatter).mean()
     excess = (n_rows + 1) * (mean_square - mean**2 / len(scatter))
     return 1.0 if excess <= 0 else float(min(1.0, (mean_square + mean**2) / excess))
 

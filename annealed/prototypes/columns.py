@@ -1,24 +1,22 @@
-"""Coordinates in which prototypes live: centred columns in standard deviations, turned to the rows' span if wide."""
+"""Coordinates in which prototypes live: centred columns in standard deviations, turned to the rows' axes if many."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import linalg
 
 from annealed.arrays import Place, is_foreign
 
 ROUNDING = 1e-14  # spread of a column, as a share of its size, that is rounding: the column is constant
 DEVICE_ROWS = 1 << 18  # read at once on a device
-SMALLEST_DIRECTION = 1e-10  # singular value, of the largest, below which a direction of the span is rounding
 
 
 @dataclass(frozen=True)
 class Columns:
-    """`z = (x - center)[kept] / scale`, and `z @ turn` where columns outnumber rows.
+    """`z = (x - center)[kept] / scale`, and `z @ turn` where columns are many.
 
-    kept : numbers of the columns that are not constant; turn : (n_kept, rank), orthonormal, or None
+    kept : numbers of the columns that are not constant; turn : (n_kept, n_axes), orthonormal, or None
     """
 
     center: np.ndarray
@@ -34,11 +32,11 @@ class Columns:
         kept = np.flatnonzero(spread > ROUNDING * np.maximum(np.abs(center), np.finfo(float).tiny))
         if not len(kept):  # every row is the same: one column of zeros keeps the shapes
             kept, spread = np.array([0]), np.ones_like(spread)
-        columns = cls(center, kept, spread[kept], None)
-        if len(kept) <= len(X):
-            return columns
-        _, sizes, directions = linalg.svd(columns.rows(X.astype(np.float64)), full_matrices=False)
-        return cls(center, kept, spread[kept], directions[sizes > SMALLEST_DIRECTION * sizes[0]].T)
+        return cls(center, kept, spread[kept], None)
+
+    def turned(self, axes) -> Columns:
+        """The coordinates along other axes; None leaves them."""
+        return replace(self, turn=axes)
 
     @classmethod
     def on_device(cls, X, weight) -> Columns:

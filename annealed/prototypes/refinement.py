@@ -5,6 +5,10 @@
 in coordinates where the annealed metric is the identity. The penalty falls step by step, each minimum the start of the
 next; rows that were held out say where to stop. The start is soft: from a sharp posterior, which all but fits the rows
 already, little is learnt.
+
+Where columns are many, L may differ from I only in the span of the prototypes and of the loss's slopes in them. At a
+minimum penalty (L - I) = -M L with M of rank 2 K in such a span, and with more columns than prototypes a metric adds no
+posterior that prototypes alone cannot give; the full L has n_features squared numbers.
 """
 
 from __future__ import annotations
@@ -16,9 +20,11 @@ import numpy as np
 from scipy import optimize
 
 from annealed.objectives import gibbs
-from annealed.objectives.potts import LabelledRows, PottsState, symmetric_eigen
+from annealed.objectives.diagonal_plus import DiagonalPlus, Symmetric, dense
+from annealed.objectives.potts import LabelledRows, PottsState
 from annealed.objectives.prototype_posterior import PrototypePosterior, log_posterior, loss_and_gradient
 from annealed.prototypes.base import scores_of
+from annealed.prototypes.whitening import orthonormal, whitening
 
 SMOOTHING = 0.5  # rows of every class that each prototype is granted
 SMALLEST_LABEL = 1e-12
@@ -29,8 +35,11 @@ class Spoken(NamedTuple):
     """A posterior in the coordinates of the rows: prototypes, metric with the sharpness in it, logits of the labels."""
 
     prototypes: np.ndarray
-    metric: np.ndarray
+    metric: Symmetric
     label_logits: np.ndarray
+
+    def dense(self) -> Spoken:
+        return self._replace(metric=dense(self.metric))
 
     def log_proba(self, X):
         return log_posterior(X, *self)
@@ -48,18 +57,11 @@ def spoken(rows: LabelledRows, state: PottsState, sharpness: float) -> Spoken:
     return Spoken(state.prototypes, sharpness * state.metric, np.log(labels))
 
 
-def root_of(metric):
-    """The symmetric root of a metric and its inverse."""
-    values, vectors = symmetric_eigen(metric)
-    values = np.sqrt(np.maximum(values, 1e-12 * max(values[-1], 1e-300)))
-    return (vectors * values) @ vectors.T, (vectors / values) @ vectors.T
-
-
 def refinements(rows: LabelledRows, start: Spoken, penalties) -> Iterator[Spoken]:
     """The minimum at each penalty, strong to weak, warm from one to the next."""
-    root, inverse = root_of(start.metric)
-    white = LabelledRows(rows.X @ root.astype(rows.X.dtype), rows.labels, rows.weight, rows.n_classes)
-    anchor = PrototypePosterior(start.prototypes @ root, np.eye(len(root)), start.label_logits)
+    turn = whitening(start.metric)
+    white = LabelledRows(turn.white(rows.X), rows.labels, rows.weight, rows.n_classes)
+    anchor = _anchor(white, turn, start)
     origin = anchor.flat()
     point = origin
     for penalty in penalties:
@@ -71,4 +73,16 @@ def refinements(rows: LabelledRows, start: Spoken, penalties) -> Iterator[Spoken
 
         point = optimize.minimize(value, point, jac=True, method="L-BFGS-B", options=L_BFGS).x
         found = anchor.like(point)
-        yield Spoken(found.prototypes @ inverse, root @ found.metric @ root, found.label_logits)
+        yield Spoken(turn.back(found.prototypes), turn.metric(found), found.label_logits)
+
+
+def _anchor(white, turn, start: Spoken) -> PrototypePosterior:
+    """The annealed solution in white coordinates."""
+    prototypes = turn.white(start.prototypes)
+    anchor = PrototypePosterior(prototypes, np.eye(prototypes.shape[1]), start.label_logits)
+    if not isinstance(start.metric, DiagonalPlus):
+        return anchor
+    still = PrototypePosterior(prototypes, np.zeros((0, 0)), start.label_logits, np.zeros((prototypes.shape[1], 0)))
+    slope = loss_and_gradient(white, still)[1].prototypes
+    basis = orthonormal(np.vstack([prototypes, slope]).T)
+    return anchor._replace(root=np.eye(basis.shape[1]), basis=basis)

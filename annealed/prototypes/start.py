@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from annealed.objectives.potts import LabelledRows, PottsState, symmetric_eigen
-from annealed.prototypes.base import start_state
+from annealed.objectives.diagonal_plus import DiagonalPlus, diagonal
+from annealed.objectives.potts import LabelledRows, PottsState, metric_of, symmetric_eigen, within_scatter
+from annealed.prototypes.base import oas, spherical_prior, start_state
+from annealed.prototypes.whitening import whitening
 
 MOST_ROWS = 10_000  # of a class, looked at by k-means++
 NEAR = 0.01  # how far about the mean the slides' start scatters, in spreads of the rows
@@ -16,14 +18,15 @@ def within_class_scatter(rows: LabelledRows):
     targets = np.eye(rows.n_classes)[rows.labels] * rows.weight[:, None]
     sums = targets.T @ rows.X
     means = sums / np.maximum(rows.class_weight, 1e-300)[:, None]
+    if isinstance(rows.second_moment, DiagonalPlus):
+        return rows.second_moment.plus(means, np.diag(-rows.class_weight / rows.total))
     return rows.second_moment - means.T @ sums / rows.total
 
 
 def plus_plus_start(rows: LabelledRows, n_per_class, shrinkage, generator) -> PottsState:
     """Prototypes by k-means++ in each class, in the metric of the scatter within classes; labels hard."""
     scatter = within_class_scatter(rows)
-    values, vectors = symmetric_eigen(scatter)
-    white = rows.X @ (vectors / np.sqrt(np.maximum(values, rows.smallest_variance))).astype(rows.X.dtype)
+    white = _white(rows, scatter)
     places = [
         plus_plus(white, np.flatnonzero(rows.labels == label), rows.weight, wanted, generator)
         for label, wanted in enumerate(n_per_class)
@@ -32,6 +35,15 @@ def plus_plus_start(rows: LabelledRows, n_per_class, shrinkage, generator) -> Po
     prototypes = rows.X[np.concatenate(places)].astype(np.float64)
     prototypes = _single_ones_to_means(rows, prototypes, owners)
     return start_state(rows, prototypes, np.eye(rows.n_classes)[owners], scatter, shrinkage)
+
+
+def _white(rows: LabelledRows, scatter):
+    """Rows in the metric of a scatter, which is shrunk where columns are many."""
+    if isinstance(scatter, DiagonalPlus):
+        prior = spherical_prior(scatter, oas(scatter, rows.total))
+        return whitening(metric_of(scatter, prior, rows.smallest_variance)[0]).white(rows.X)
+    values, vectors = symmetric_eigen(scatter)
+    return rows.X @ (vectors / np.sqrt(np.maximum(values, rows.smallest_variance))).astype(rows.X.dtype)
 
 
 def plus_plus(white, own, weight, wanted, generator):
@@ -73,8 +85,8 @@ def _single_ones_to_means(rows, prototypes, owners):
 def mean_start(rows: LabelledRows, n_prototypes, shrinkage, generator) -> PottsState:
     """The slides' start: prototypes near the mean of all rows, labels near equal, the metric of all rows."""
     mean = rows.weight @ rows.X / rows.total
-    scatter = rows.second_moment - np.outer(mean, mean)
+    scatter = within_scatter(rows, mean[None], np.array([rows.total]), mean[None] * rows.total)
     noise = generator.normal(size=(n_prototypes, len(mean)))
-    prototypes = mean + NEAR * noise * np.sqrt(np.maximum(np.diag(scatter), 0))
+    prototypes = mean + NEAR * noise * np.sqrt(np.maximum(diagonal(scatter), 0))
     tilt = 1 + NEAR * generator.uniform(-1, 1, size=(n_prototypes, rows.n_classes))
     return start_state(rows, prototypes, tilt / tilt.sum(axis=1, keepdims=True), scatter, shrinkage)

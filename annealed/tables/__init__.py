@@ -1,13 +1,15 @@
 """Tables as people have them: read from a file, numbers and categories mixed, cells missing."""
 
 from annealed.tables.base import InputError, TableColumns, nearest
+from annealed.tables.labelled import LabelledTable, default_table, label_table
 from annealed.tables.model import TableModel
-from annealed.tables.reading import LabelledTable, default_table, label_table, read_table
-from annealed.tables.vectorizer import make_vectorizer
+from annealed.tables.reading import read_table
+from annealed.tables.vectorizer import MOST_CATEGORIES, make_vectorizer
 
 __all__ = [
     "InputError",
     "LabelledTable",
+    "MOST_CATEGORIES",
     "TableColumns",
     "TableModel",
     "default_table",

@@ -12,8 +12,11 @@ from annealed.optional import require
 
 MISSING = "missing"  # the category of a missing cell
 SHOWN_NAMES = 12
-MOST_IDENTIFIERS = 20  # a text column with more values than this, all different, names rows and tells nothing of others
+MOST_IDENTIFIERS = 20  # a column with more values than this may only tell rows apart
+IDENTIFIER = re.compile(r"(^|[\W_])(id|Id|ID|uid|UID|uuid|UUID)$|(?<=[a-z])I[dD]$")  # as the name of a column
 MOST_CLASSES = 200  # of a numeric target; beyond them it is a quantity
+MOST_LEVELS = 20  # of a target that holds fractions
+LARGEST = 1e100  # beyond it a number stands for none, and its square would overflow
 SECONDS_OF_A_DAY = 86_400.0
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
 
@@ -32,11 +35,11 @@ class TableColumns:
     left_out: dict[str, str]
 
     @classmethod
-    def of(cls, frame) -> TableColumns:
+    def of(cls, frame, labels=None) -> TableColumns:
         kinds: dict[str, list[str]] = {"number": [], "date": [], "category": []}
         left_out = {}
         for name in frame.columns:
-            reason = _reason_to_leave_out(frame[name])
+            reason = _reason_to_leave_out(frame[name], labels)
             if reason:
                 left_out[name] = reason
             else:
@@ -78,23 +81,29 @@ def nearest(name: str, known: list[str]) -> str:
 
 def labels_of(column) -> np.ndarray:
     """Labels of a target: whole numbers as they are, all else as text; missing cells and quantities are refused."""
-    missing = column.isna()
+    types = require("pandas", extra="cli").api.types
+    is_text = types.is_bool_dtype(column) or not types.is_numeric_dtype(column)
+    texts = np.array([str(label).strip() for label in column], dtype=str) if is_text else None
+    missing = column.isna().to_numpy() if texts is None else column.isna().to_numpy() | (texts == "")
     if missing.any():
         raise InputError(
             f"The target {column.name!r} is missing in {int(missing.sum())} of {len(column)} rows, first in row "
-            f"{int(np.argmax(missing)) + 1}: fill these cells or delete their rows."
+            f"{int(np.argmax(missing)) + 1} (a cell that is empty, or says NA, None or ?): fill these cells or delete "
+            "their rows."
         )
-    types = require("pandas", extra="cli").api.types
-    if types.is_bool_dtype(column) or not types.is_numeric_dtype(column):
-        return np.array([str(label) for label in column], dtype=str)
+    return texts if texts is not None else _labels_of_numbers(column)
+
+
+def _labels_of_numbers(column):
     numbers = column.to_numpy()
     n_classes = len(np.unique(numbers))
-    if n_classes > min(MOST_CLASSES, len(numbers) // 2) or not np.all(numbers == np.round(numbers)):
+    is_whole = bool(np.all(numbers == np.round(numbers)))
+    if n_classes > min(MOST_CLASSES if is_whole else MOST_LEVELS, len(numbers) // 2):
         raise InputError(
             f"The target {str(column.name)!r} is a quantity, with {n_classes} different numbers in {len(numbers)} "
             "rows; annealed tells classes apart."
         )
-    return numbers.astype(np.int64)
+    return numbers.astype(np.int64) if is_whole else np.array([str(number) for number in numbers], dtype=str)
 
 
 def _listed(names) -> str:
@@ -117,14 +126,28 @@ def _holds_iso_dates(column, types):
     return len(cells) > 0 and all(ISO_DATE.fullmatch(str(cell)) for cell in cells)
 
 
-def _reason_to_leave_out(column):
-    count, n_values = column.notna().sum(), column.nunique()
+def _reason_to_leave_out(column, labels):
+    try:
+        count, n_values = column.notna().sum(), column.nunique()
+    except TypeError:  # of cells that cannot be told apart, as lists in Parquet
+        return "its cells are neither numbers nor texts"
     if not count:
         return "every cell is missing"
     if n_values == 1 and count == len(column):
         return "every cell is the same"
-    if _kind(column) == "category" and n_values == count > MOST_IDENTIFIERS:
+    if labels is not None and [str(cell).strip() for cell in column] == [str(label) for label in labels]:
+        return "it repeats the target"
+    return _reason_to_call_identifier(column, count, n_values) if n_values > MOST_IDENTIFIERS else None
+
+
+def _reason_to_call_identifier(column, count, n_values):
+    """Why a column only tells rows apart: of a table sorted by class it would give the class away."""
+    if _kind(column) == "category" and n_values == count:
         return "every text is different"
+    if _kind(column) == "number" and column.iloc[0] in (0, 1) and bool((column.diff().iloc[1:] == 1).all()):
+        return "it numbers the rows"
+    if IDENTIFIER.search(str(column.name)) and 2 * n_values > count:
+        return "by its name it tells rows apart"
     return None
 
 
@@ -137,7 +160,7 @@ def _as_numbers(column):
             f"Column {column.name!r} must hold numbers, as it did when the model was fitted. "
             f"Got {column[wrong].iloc[0]!r} in row {int(np.argmax(wrong)) + 1}."
         )
-    return numbers.where(np.isfinite(numbers))
+    return numbers.where(numbers.abs() < LARGEST)
 
 
 def _as_days(column):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +10,9 @@ import numpy as np
 
 from annealed.optional import require
 from annealed.tables.base import InputError, TableColumns, labels_of
+
+INDICATOR = "missingindicator_"  # as scikit-learn begins the names of marks for missing cells
+RARE = "infrequent_sklearn"  # and as it calls the categories that share a column
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,12 @@ class TableModel:
 
     @property
     def feature_names(self) -> list[str]:
-        return [str(name) for name in self.pipeline[0].get_feature_names_out()]
+        """Of the vectorizer's output, in words: `size`, `size missing`, `colour = red`."""
+        parts = self.pipeline[0].named_transformers_
+        numbers = parts["numbers"].get_feature_names_out() if "numbers" in parts else []
+        own = {*self.columns.numbers, *self.columns.dates}
+        named = [name if name in own else f"{name.removeprefix(INDICATOR)} missing" for name in map(str, numbers)]
+        return [*named, *_category_names(parts["categories"])] if "categories" in parts else named
 
     def predict(self, frame):
         """A DataFrame with a prediction and a probability for each class."""
@@ -68,3 +77,10 @@ class TableModel:
                 f"Known: {', '.join(list(known)[:12])}."
             )
         return np.array([known[label] for label in labels])
+
+
+def _category_names(encoder):
+    """A copy is asked: a function among the encoder's settings could not be written to a model file."""
+    own = copy(encoder)
+    own.feature_name_combiner = lambda column, category: f"{column} = {'rare ones' if category == RARE else category}"
+    return [str(name) for name in own.get_feature_names_out()]

@@ -1,134 +1,197 @@
-"""Read a table from a file and take its target apart: every way in which that can fail has a sentence of its own."""
+"""Read a table from a file: every way in which that can fail has a sentence of its own.
+
+A CSV does not say how it is written: encoding, separator and the use of commas in numbers are found from its text.
+"""
 
 from __future__ import annotations
 
+import bz2
 import codecs
-import csv
+import gzip
+import io
+import lzma
 import re
-from dataclasses import dataclass
+import sys
+import zipfile
+import zlib
+from collections import Counter
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from annealed.datasets import load_default
 from annealed.optional import require
-from annealed.tables.base import InputError, TableColumns, check_columns, labels_of
+from annealed.tables.base import InputError
 
-SAMPLE_BYTES = 65_536
-SEPARATORS = ",;\t|"
+STANDARD_INPUT = Path("-")
+PARQUET = b"PAR1"
+SAMPLE = 65_536  # characters by which the separator is found
+SEPARATORS = "\t;|,"  # a comma last: it also stands in numbers and in names
+SEVERAL_BLANKS = r"\s+"
 ALSO_MISSING = ["?"]  # beyond what pandas takes for missing
-DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
-
-
-@dataclass(frozen=True)
-class LabelledTable:
-    """Rows to learn from: features as read, labels, and what each column is."""
-
-    features: Any
-    labels: np.ndarray
-    target: str
-    columns: TableColumns
-
-    @property
-    def classes(self) -> np.ndarray:
-        return np.unique(self.labels)
-
-    def conformed(self):
-        return self.columns.conform(self.features)
+MARKS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark begins it
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+GUESSES = ("utf-8", "cp1252", "latin-1")  # the last reads anything
+QUOTED = re.compile(r'"[^"]*"')
+SEPARATOR_LINE = re.compile(r"sep=(.)\r?\n")  # which Excel writes and reads
+DECIMAL_COMMA = re.compile(r"\s*[-+]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?\s*")
+THOUSANDS_COMMA = re.compile(r"\s*[-+]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?\s*")
 
 
 def read_table(path: Path, *, separator: str | None = None, encoding: str | None = None):
-    """A pandas DataFrame from CSV (separator and encoding found from its beginning, if not given) or Parquet."""
-    if not path.exists():
-        raise InputError(f"There is no file '{path}'.")
-    if path.is_dir():
-        raise InputError(f"'{path}' is a folder, not a table.")
+    """A pandas DataFrame from CSV or Parquet; `-` reads standard input.
+
+    Parameters
+    ----------
+    path : Path
+    separator, encoding : str or None
+        Of a CSV; found from its text where they are None.
+
+    Returns
+    -------
+    frame : pandas DataFrame
+    """
     try:
-        if path.suffix.lower() in (".parquet", ".pq"):
-            require("pyarrow", extra="parquet")
-            frame = require("pandas", extra="cli").read_parquet(path)
+        content = _content(path)
+        if path.suffix.lower() in (".parquet", ".pq") or content.startswith(PARQUET):
+            frame = _read_parquet(content)
         else:
-            frame = _read_csv(path, separator, encoding)
+            frame = _read_csv(_text(path, content, encoding), separator)
     except InputError:
         raise
     except ImportError as error:
         raise InputError(str(error)) from error
-    except (OSError, ValueError, LookupError) as error:  # pandas' own errors are ValueErrors
+    except (OSError, EOFError, ValueError, LookupError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
         raise InputError(f"'{path}' cannot be read as a table: {_first_line(error)}") from error
     except Exception as error:  # pyarrow's errors have a root of their own
         if type(error).__module__.partition(".")[0] != "pyarrow":
             raise
         raise InputError(f"'{path}' cannot be read as a table: {_first_line(error)}") from error
-    frame.columns = [str(name) for name in frame.columns]
+    return _checked(path, frame)
+
+
+def _checked(path, frame):
+    names = frame.columns = [str(name).strip() for name in frame.columns]
     if not len(frame):
         raise InputError(f"The table in '{path}' has no rows.")
-    if _is_data(frame.columns):
+    if _is_data(names):
         raise InputError(
-            f"The first line of '{path}' must hold the names of the columns. Got {', '.join(frame.columns[:5])} ..."
+            f"The first line of '{path}' must hold the names of the columns. Got {', '.join(names[:5])} ..."
         )
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise InputError(f"The columns of '{path}' must have different names. Got {twice[0]!r} twice.")
     return frame
 
 
-def label_table(frame, target: str) -> LabelledTable:
-    """Features and labels of a table, checked for what classification needs."""
-    check_columns([target], frame)
-    labels = labels_of(frame[target])
-    classes = np.unique(labels)
-    if len(classes) < 2:
-        raise InputError(f"The target {target!r} needs at least two classes. Got only {str(classes[0])!r}.")
-    features = frame.drop(columns=target)
-    if not features.shape[1]:
-        raise InputError(f"The table has no column besides the target {target!r}.")
-    return LabelledTable(features, labels, target, TableColumns.of(features))
+def _content(path):
+    if path == STANDARD_INPUT:
+        return sys.stdin.buffer.read()
+    if not path.exists():
+        raise InputError(f"There is no file '{path}'.")
+    if path.is_dir():
+        raise InputError(f"'{path}' is a folder, not a table.")
+    content, packed = path.read_bytes(), path.suffix.lower()
+    if packed == ".zip":
+        return _only_member(path, content)
+    unpack = {".gz": gzip.decompress, ".bz2": bz2.decompress, ".xz": lzma.decompress}.get(packed)
+    return unpack(content) if unpack else content
 
 
-def default_table() -> LabelledTable:
-    """The embedded default as a table: names for columns and classes."""
-    source = load_default()
-    frame = require("pandas", extra="cli").DataFrame(source.X, columns=source.feature_names)
-    frame["diagnosis"] = source.target_names[source.y].astype(object)
-    return label_table(frame, "diagnosis")
+def _only_member(path, content):
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        names = [name for name in archive.namelist() if not name.endswith("/")]
+        if len(names) != 1:
+            raise InputError(f"'{path}' must hold one table. Got {len(names)} files.")
+        return archive.read(names[0])
 
 
-def _read_csv(path, separator, encoding):
-    pandas = require("pandas", extra="cli")
-    with path.open("rb") as file:
-        sample = file.read(SAMPLE_BYTES)
-    if not sample.strip():
+def _text(path, content, encoding):
+    """A mark at the beginning tells the encoding; else UTF-8 if it is, or Windows' Latin alphabet."""
+    if not content.strip():
         raise InputError(f"'{path}' is empty.")
-    if path.suffix.lower() in (".gz", ".bz2", ".zip", ".xz", ".zst"):
-        return pandas.read_csv(path, sep=separator or ",", encoding=encoding or "utf-8", na_values=ALSO_MISSING)
-    if b"\0" in sample and not sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and encoding is None:
-        raise InputError(f"'{path}' is no text: a table must be CSV or Parquet.")
-    encoding = encoding or _encoding(path, sample)
-    separator = separator or _separator(sample.decode(encoding, errors="replace"))
-    options = {"sep": separator, "encoding": encoding, "na_values": ALSO_MISSING}
-    frame = pandas.read_csv(path, **options)
-    if separator != "," and any(_has_decimal_commas(frame[name]) for name in frame.columns):
-        frame = pandas.read_csv(path, **options, decimal=",")
+    known = encoding or next((name for mark, name in MARKS.items() if content.startswith(mark)), None)
+    if known is not None:
+        return content.decode(known)
+    if b"\0" in content[:SAMPLE]:
+        raise InputError(f"'{path}' is no text: a table must be CSV or Parquet (or say its --encoding, as utf-16-le).")
+    for name in GUESSES[:-1]:
+        try:
+            return content.decode(name)
+        except UnicodeDecodeError:
+            continue
+    return content.decode(GUESSES[-1])
+
+
+def _read_csv(text, separator):
+    pandas = require("pandas", extra="cli")
+    said = SEPARATOR_LINE.match(text)
+    if said:
+        text = text[said.end() :]
+    separator = separator or (said[1] if said else _separator(text[:SAMPLE]))
+    options = {"sep": separator, "skipinitialspace": True}
+    frame = pandas.read_csv(io.StringIO(text), na_values=ALSO_MISSING, **options)
+    if not len(frame):
+        return frame
+    n_cells = pandas.read_csv(io.StringIO(text), header=None, skiprows=1, nrows=1, **options).shape[1]
+    styles = [THOUSANDS_COMMA] if separator == "," else [DECIMAL_COMMA, THOUSANDS_COMMA]
+    return _aligned(frame, n_cells).apply(_without_commas, styles=styles, pandas=pandas)
+
+
+def _read_parquet(content):
+    """Numbers of any kind as floats, spans of time as days, and names of rows as columns."""
+    require("pyarrow", extra="parquet")
+    pandas = require("pandas", extra="cli")
+    frame = pandas.read_parquet(io.BytesIO(content))
+    if any(name is not None for name in frame.index.names):
+        frame = frame.reset_index()
+    for place, (_, column) in enumerate(frame.items()):
+        if pandas.api.types.is_timedelta64_dtype(column):
+            frame.isetitem(place, column / pandas.Timedelta(days=1))
+        elif pandas.api.types.infer_dtype(column, skipna=True) == "decimal":
+            frame.isetitem(place, column.astype(float))
     return frame
-
-
-def _encoding(path, sample):
-    """UTF-8 if it is, UTF-16 if it says so, and otherwise Windows' Latin alphabet, where most bytes are letters."""
-    if sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    try:
-        with path.open(encoding="utf-8") as file:
-            while file.read(SAMPLE_BYTES):
-                pass
-    except UnicodeDecodeError:
-        return "cp1252"
-    return "utf-8-sig"
 
 
 def _separator(sample):
-    lines = sample.splitlines()
-    try:
-        return csv.Sniffer().sniff("\n".join(lines[:50]), delimiters=SEPARATORS).delimiter
-    except csv.Error:
-        return max(SEPARATORS, key=lines[0].count) if lines else ","
+    """The one that stands equally often in every line, and most often in the first."""
+    lines = [line for line in QUOTED.sub("", sample).splitlines() if line.strip()][:20]
+    if len(sample) == SAMPLE and len(lines) > 1:
+        lines.pop()  # it may be cut
+    counts = {own: [line.count(own) for line in lines] for own in SEPARATORS}
+    steady = [own for own, seen in counts.items() if lines and seen[0] and len(set(seen)) == 1]
+    likely = steady or [own for own, seen in counts.items() if lines and seen[0]]
+    if likely:
+        return max(likely, key=lambda own: counts[own][0])
+    return SEVERAL_BLANKS if lines and len(lines[0].split()) > 1 else ","
+
+
+def _aligned(frame, n_cells):
+    """Where rows have a cell more than there are names, pandas takes the first for the name of the row."""
+    names = frame.columns
+    if n_cells <= len(names):
+        return frame
+    if n_cells > len(names) + 1:
+        raise InputError(f"The first line names {len(names)} columns, but the first row holds {n_cells} cells.")
+    if frame.iloc[:, -1].notna().any():
+        return frame.reset_index(drop=True)
+    return frame.reset_index().iloc[:, :-1].set_axis(names, axis=1)  # a separator ends the rows
+
+
+def _without_commas(column, styles, pandas):
+    """Texts such as 1,5 or 1,250.5 as numbers, where all of a column are of one style."""
+    if pandas.api.types.is_numeric_dtype(column):
+        return column
+    cells = column.dropna().astype(str)
+    if not cells.str.contains(",", regex=False).any():
+        return column
+    style = next((own for own in styles if all(own.fullmatch(cell) for cell in cells)), None)
+    if style is None:
+        return column
+    swap = str.maketrans(",", ".", ".") if style is DECIMAL_COMMA else str.maketrans("", "", ",")
+    return pandas.to_numeric(column.map(lambda cell: str(cell).translate(swap), na_action="ignore"))
 
 
 def _is_data(names):
@@ -138,13 +201,6 @@ def _is_data(names):
     except ValueError:
         return False
     return numbers != [numbers[0] + place for place in range(len(numbers))]
-
-
-def _has_decimal_commas(column):
-    if require("pandas", extra="cli").api.types.is_numeric_dtype(column):
-        return False
-    cells = column.dropna()
-    return len(cells) > 0 and all(DECIMAL_COMMA.fullmatch(str(cell)) for cell in cells)
 
 
 def _first_line(error):

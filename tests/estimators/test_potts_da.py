@@ -40,8 +40,10 @@ def test_four_prototypes_grow_by_themselves():
 
 @pytest.mark.slow
 def test_spirals_are_unwound():
-    X, y = make_spirals(random_state=0)
-    assert error(PottsDA(random_state=0).fit(X, y), make_spirals, 0) <= 0.01
+    errors = [
+        error(PottsDA(random_state=seed).fit(*make_spirals(random_state=seed)), make_spirals, seed) for seed in (0, 1)
+    ]
+    assert np.mean(errors) <= 0.01
 
 
 def test_the_relaxation_of_the_slides_solves_the_strips_from_a_good_start():

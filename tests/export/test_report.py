@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 from sklearn.datasets import load_iris
 
 from annealed.comparison import OURS, fit_table
@@ -122,6 +123,23 @@ def test_tables_that_do_not_fit_the_model(tmp_path, change, sentence):
     with pytest.raises(InputError, match=sentence):
         write_report(model, change(frame), tmp_path / "report.html")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("n_right", "n_rows"), [(0, 1), (1, 1), (3, 7), (40, 40), (999, 1000)])
+def test_intervals_of_shares_are_wilsons(n_right, n_rows):
+    from annealed.export.report.base import share_interval
+
+    wanted = binomtest(n_right, n_rows).proportion_ci(method="wilson")
+    assert np.allclose(share_interval(n_right / n_rows, n_rows), wanted, atol=1e-12)
+
+
+def test_long_names_stay_different():
+    from annealed.export.report.figures import _short
+
+    assert _short(["a" * 30, "b"]) == ["a" * 17 + "…", "b"]
+    same = _short([f"{'a' * 30} = {own}" for own in ("red", "blue")])
+    assert same[0].endswith("= red") and same[1].endswith("= blue") and len(set(map(len, same))) == 1
+    assert _short(["<b>"]) == ["&lt;b&gt;"]
 
 
 # --- in a browser -----------------------------------------------------------------------------------

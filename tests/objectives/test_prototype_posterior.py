@@ -23,6 +23,10 @@ def point():
     return PrototypePosterior(*(generator.normal(size=shape) for shape in shapes))
 
 
+def metric_of(point):
+    return point.root @ point.root.T
+
+
 def test_the_gradient_is_the_slope(rows, point):
     gradient = loss_and_gradient(rows, point)[1].flat()
     slopes = approx_fprime(point.flat(), lambda flat: loss_and_gradient(rows, point.like(flat))[0], 1e-6)
@@ -30,7 +34,7 @@ def test_the_gradient_is_the_slope(rows, point):
 
 
 def test_the_loss_is_that_of_the_posterior(rows, point):
-    log_proba = log_posterior(rows.X, point.prototypes, point.metric, point.label_logits)
+    log_proba = log_posterior(rows.X, point.prototypes, metric_of(point), point.label_logits)
     np.testing.assert_allclose(np.exp(log_proba).sum(axis=1), 1)
     own = log_proba[np.arange(len(rows.X)), rows.labels]
     np.testing.assert_allclose(loss_and_gradient(rows, point)[0], -rows.weight @ own / rows.total)
@@ -39,11 +43,11 @@ def test_the_loss_is_that_of_the_posterior(rows, point):
 def test_the_posterior_mixes_labels_by_distance(point):
     x = np.array([0.3, -0.2, 0.5])
     offset = x - point.prototypes
-    closeness = np.exp(-0.5 * np.einsum("kd,de,ke->k", offset, point.metric, offset))
+    closeness = np.exp(-0.5 * np.einsum("kd,de,ke->k", offset, metric_of(point), offset))
     labels = np.exp(point.label_logits) / np.exp(point.label_logits).sum(axis=1, keepdims=True)
     expected = closeness @ labels / closeness.sum()
     np.testing.assert_allclose(
-        np.exp(log_posterior(x[None], point.prototypes, point.metric, point.label_logits))[0], expected
+        np.exp(log_posterior(x[None], point.prototypes, metric_of(point), point.label_logits))[0], expected
     )
 
 

@@ -6,6 +6,7 @@ from sklearn.covariance import ledoit_wolf, oas
 
 from annealed.datasets import make_spirals, make_xor_means
 from annealed.objectives.potts import LabelledRows
+from annealed.objectives.principal_rows import PrincipalRows
 from annealed.objectives.prototype_posterior import PrototypePosterior, loss_and_gradient
 from annealed.prototypes import (
     Columns,
@@ -50,6 +51,7 @@ def test_columns_are_standardized_and_brought_back():
 def test_wide_rows_keep_their_distances_in_the_span():
     X = np.random.default_rng(1).normal(size=(8, 30))
     columns = Columns.of_rows(X, np.ones(8))
+    columns = columns.turned(PrincipalRows(LabelledRows(columns.rows(X), np.arange(8) % 2, np.ones(8), 2)).axes)
     rows = columns.rows(X)
     assert rows.shape == (8, 7)
     scaled = (X - X.mean(axis=0)) / X.std(axis=0)

@@ -1,8 +1,11 @@
 """Tables from files: whatever pandas reads is read, and whatever cannot be used is refused in a sentence."""
 
+from decimal import Decimal
+
 import numpy as np
 import pytest
 
+from annealed.comparison import fit_table
 from annealed.tables import InputError, TableColumns, default_table, label_table, make_vectorizer, nearest, read_table
 
 pandas = pytest.importorskip("pandas")
@@ -37,12 +40,61 @@ def test_parquet_and_compressed_csv(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("size;kind\n1,5;a\n2;b\n", [1.5, 2]),  # a decimal comma in some cells only
+        ("size;kind\n1.250,5;a\n2;b\n", [1250.5, 2]),
+        ('size,kind\n"1,250.5",a\n2,b\n', [1250.5, 2]),  # commas between thousands
+        ("length, mm;size;kind\n1,5;1,5;a\n2,5;3,5;b\n", [1.5, 3.5]),  # a comma in a name
+        ("sep=;\nsize;kind\n1;a\n2;b\n", [1, 2]),  # as Excel writes it
+        ("size kind\n1 a\n2 b\n", [1, 2]),
+        (" size , kind \n 1 , a\n 2 , b\n", [1, 2]),
+        ("size,kind\n1,a,\n2,b,\n", [1, 2]),  # a separator more at the end of rows
+        ('"size","kind"\n"1",1,"a"\n"2",2,"b"\n', [1, 2]),  # names of rows, as R writes them
+        ('note,size,kind\n"x;y\n;z;",1,a\n"",2,b\n', [1, 2]),  # a new line in quotes
+    ],
+)
+def test_ways_of_writing_a_csv(tmp_path, text, sizes):
+    (tmp_path / "table.csv").write_text(text)
+    frame = read_table(tmp_path / "table.csv")
+    assert frame["size"].tolist() == sizes
+    assert [str(kind).strip() for kind in frame["kind"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize("packed", ["gz", "bz2", "xz", "zip"])
+def test_compressed_tables_are_looked_into(tmp_path, packed):
+    FRAME.to_csv(tmp_path / f"table.csv.{packed}", sep=";", encoding="latin-1", index=False)
+    frame = read_table(tmp_path / f"table.csv.{packed}")
+    assert list(frame.columns) == list(FRAME.columns)
+    assert frame["colour"].iloc[0] == "grün"
+
+
+def test_kinds_of_parquet(tmp_path):
+    pytest.importorskip("pyarrow")
+    frame = FRAME.assign(
+        price=[Decimal("1.5"), None, Decimal("2.5"), Decimal("3")],
+        span=pandas.to_timedelta([12, 24, 36, 48], unit="h"),
+        lists=[[1, 2]] * 4,
+    )
+    frame.set_index("kind").to_parquet(tmp_path / "table.parquet")
+    again = read_table(tmp_path / "table.parquet")
+    np.testing.assert_array_equal(again["price"], [1.5, np.nan, 2.5, 3])
+    assert again["span"].tolist() == [0.5, 1, 1.5, 2]
+    assert label_table(again, "kind").columns.left_out == {"lists": "its cells are neither numbers nor texts"}
+
+
+@pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
         ("empty.csv", b"", "is empty"),
         ("nameless.csv", b"5,1,2\n5,4,2\n3,1,4\n", "must hold the names of the columns. Got 5, 1, 2 ..."),
         ("header.csv", b"a,b\n", "has no rows"),
         ("picture.csv", b"\x89PNG\r\n\0\0\0", "is no text"),
+        ("wide.csv", b"a,b\n1,2,3,4\n1,2,3,4\n", "names 2 columns, but the first row holds 4 cells"),
+        ("twice.csv", b"a,a \n1,2\n", "must have different names. Got 'a' twice"),
+        ("broken.csv.gz", b"no gzip", "cannot be read as a table"),
+        ("broken.csv.xz", b"no xz", "cannot be read as a table"),
+        ("broken.csv.zip", b"no zip", "cannot be read as a table"),
         ("ragged.csv", b"a,b\n1,2\n1,2,3,4\n", "cannot be read as a table"),
         ("broken.parquet", b"PAR1 and no more", "cannot be read as a table"),
     ],
@@ -80,6 +132,7 @@ def test_unknown_encoding(tmp_path):
     [
         ("knid", {}, "has no column 'knid'. Nearest: 'kind'."),
         ("kind", {"kind": ["a", None, "b", "a"]}, "missing in 1 of 4 rows, first in row 2"),
+        ("kind", {"kind": ["a", "  ", "b", "a"]}, "missing in 1 of 4 rows, first in row 2"),
         ("kind", {"kind": "a"}, "at least two classes. Got only 'a'"),
         ("size", {"size": [0.5, 1.5, 2.5, 3.5]}, "is a quantity"),
     ],
@@ -97,12 +150,14 @@ def test_a_table_of_the_target_alone():
 def test_whole_numbers_stay_numbers_and_truth_values_become_text():
     assert label_table(FRAME.assign(kind=[0.0, 1.0, 1.0, 0.0]), "kind").labels.tolist() == [0, 1, 1, 0]
     assert label_table(FRAME, "ripe").labels.tolist() == ["True", "False", "True", "False"]
+    assert label_table(FRAME.assign(kind=[0.5, 1.5, 1.5, 0.5]), "kind").labels.tolist() == ["0.5", "1.5", "1.5", "0.5"]
+    assert label_table(FRAME.assign(kind=[" a", "b", "a ", "b"]), "kind").classes.tolist() == ["a", "b"]
 
 
 def test_kinds_of_columns():
     frame = pandas.DataFrame(
         {
-            "number": np.arange(30.0),
+            "number": np.arange(30.0) / 2,
             "day": pandas.date_range("2020-01-01", periods=30, tz="UTC"),
             "time": ["2020-01-02", "2020-01-03T12:00:00", None] * 10,
             "text": ["x", "y"] * 15,
@@ -118,6 +173,32 @@ def test_kinds_of_columns():
     np.testing.assert_array_equal(columns.conform(frame)["time"].iloc[:3], [18263, 18264.5, np.nan])
     with pytest.raises(InputError, match="Column 'day' must hold dates"):
         columns.conform(frame.assign(day="tomorrow"))
+
+
+def test_columns_that_only_tell_rows_apart():
+    numbers = np.random.RandomState(0).permutation(1000)[:30]
+    frame = pandas.DataFrame(
+        {
+            "Unnamed: 0": range(30),
+            "patient_id": numbers,
+            "userId": [f"u{own // 2}" for own in range(30)],
+            "paid": numbers,
+            "year": range(1990, 2020),
+            "shop_id": [1, 2, 3] * 10,
+        }
+    )
+    assert TableColumns.of(frame).left_out == {
+        "Unnamed: 0": "it numbers the rows",
+        "patient_id": "by its name it tells rows apart",
+    }
+    doubled = pandas.concat([frame, frame], ignore_index=True)
+    doubled["userId"] = [f"u{own // 2}" for own in range(60)]
+    assert "userId" not in TableColumns.of(doubled).left_out  # half of the rows are not more than half
+
+
+def test_numbers_that_stand_for_none():
+    columns = label_table(FRAME, "kind").columns
+    assert columns.conform(FRAME.assign(size=[1e300, np.inf, -1.7e308, 2.0]))["size"].isna().tolist() == [1, 1, 1, 0]
 
 
 def test_missing_cells_and_unknown_categories_are_vectorized():
@@ -147,3 +228,10 @@ def test_the_default_has_names():
     table = default_table()
     assert table.classes.tolist() == ["benign", "malignant"]
     assert "mean radius" in table.columns.numbers
+
+
+def test_features_are_named_in_words():
+    frame = pandas.concat([FRAME] * 20, ignore_index=True).assign(many=[f"t{row // 2 % 40}" for row in range(80)])
+    frame.loc[0, "many"] = "t-1"
+    names = fit_table(label_table(frame, "kind"), "lda").feature_names
+    assert {"size", "size missing", "colour = red", "colour = missing", "many = rare ones"} <= set(names)

@@ -6,6 +6,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm
+
+QUANTILE = float(norm.ppf(0.975))
+
+
+def share_interval(share, n_rows):
+    """Wilson's 95 % interval, which does not leave [0, 1] and is honest about none and all."""
+    shrink = 1 + QUANTILE**2 / n_rows
+    centre = (share + QUANTILE**2 / (2 * n_rows)) / shrink
+    half = QUANTILE / shrink * np.sqrt(share * (1 - share) / n_rows + QUANTILE**2 / (4 * n_rows**2))
+    return np.maximum(centre - half, 0), np.minimum(centre + half, 1)
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
 
-from annealed.export.report.base import ReportData
+from annealed.export.report.base import QUANTILE, ReportData, share_interval
 from annealed.tables import TableModel
 
-QUANTILE = float(norm.ppf(0.975))
 LEAST = 1e-15  # probability, so that a certain mistake costs a finite loss
 MOST_LISTED = 12
 
@@ -90,13 +88,9 @@ def _scores(data, place):
 
 
 def _error_interval(data) -> str:
-    """Wilson's interval, which does not leave [0, 1] and is honest about zero mistakes."""
-    n_rows = len(data.labels)
     error = float(np.mean(data.predicted[data.chosen] != data.labels))
-    shrink = 1 + QUANTILE**2 / n_rows
-    centre = (error + QUANTILE**2 / (2 * n_rows)) / shrink
-    half = QUANTILE / shrink * np.sqrt(error * (1 - error) / n_rows + QUANTILE**2 / (4 * n_rows**2))
-    return f"{error:.2%} (95 % interval {max(centre - half, 0):.2%} to {centre + half:.2%})"
+    low, high = share_interval(error, len(data.labels))
+    return f"{error:.2%} (95 % interval {low:.2%} to {high:.2%})"
 
 
 def _loss_interval(data) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from annealed.displays.projection import CLASS_COLOURS
-from annealed.export.report.base import ReportData
+from annealed.export.report.base import ReportData, share_interval
 from annealed.optional import require
 
 VALIDATION, TRAIN, CHOSEN = "#0072B2", "#E69F00", "#D55E00"  # of Okabe and Ito, as in the displays
@@ -23,6 +23,7 @@ N_BINS = 10
 N_FEATURES = 10
 MOST_DRAWN = 2_000  # rows in the plane
 LONGEST = 18  # characters of a name beside an axis
+LONGEST_IN_LEGEND = 30
 SIGNIFICANT = 4  # digits that a picture needs
 
 
@@ -78,7 +79,7 @@ def _path(data):
     marker = {"color": CHOSEN, "size": 13, "line": {"color": "white", "width": 2}}
     here = {"mode": "markers", "name": "temperature shown", "marker": marker}
     traces.append(objects.Scatter(x=[chosen], y=[curve[path.best_index]], **here))
-    step = max(1, int(np.log10(path.temperatures[0] / path.temperatures[-1]) // 5))  # decades between ticks
+    decades = np.log10(path.temperatures[0] / path.temperatures[-1])
     frames = [([objects.Scatter(x=[path.temperatures[own]], y=[curve[own]])], [place]) for own in data.shown]
     return _figure(
         traces,
@@ -87,7 +88,8 @@ def _path(data):
             "type": "log",
             "autorange": "reversed",
             "title": "temperature (cooling to the right)",
-            "dtick": step,
+            "dtick": max(1, int(np.ceil(decades / 5))),  # few enough to stand upright on a telephone
+            "tickangle": 0,
             "exponentformat": "power",
         },
         yaxis={"title": path.score_name.removeprefix("neg_").replace("_", " ")},
@@ -142,7 +144,7 @@ def _confusion(data):
         [first],
         frames,
         xaxis={"title": "predicted", "autotickangles": [0, 90], **_ticks(data.classes)},
-        yaxis={"title": "true", "autorange": "reversed", **_ticks(data.classes)},
+        yaxis={"title": {"text": "true", "standoff": 12}, "autorange": "reversed", **_ticks(data.classes)},
     )
 
 
@@ -157,14 +159,19 @@ def _reliability(data):
         said = np.bincount(bins, certainty, N_BINS)[kept] / counts[kept]
         true = np.bincount(bins, predicted == data.labels, N_BINS)[kept] / counts[kept]
         size = 8 + 22 * np.sqrt(counts[kept] / counts.sum())
-        return objects.Scatter(x=_rounded(said), y=_rounded(true), customdata=counts[kept], marker={"size": size})
+        low, high = share_interval(true, counts[kept])
+        bars = {"array": _rounded(high - true), "arrayminus": _rounded(true - low)}
+        return objects.Scatter(
+            x=_rounded(said), y=_rounded(true), customdata=counts[kept], marker={"size": size}, error_y=bars
+        )
 
     first = curve(data.posterior[data.chosen], data.predicted[data.chosen]).update(
         mode="lines+markers",
-        name="rows by certainty",
+        name="rows by certainty, 95 % intervals",
         cliponaxis=False,
         marker_color=VALIDATION,
-        line={"color": VALIDATION},
+        line={"color": VALIDATION, "width": 1},
+        error_y={"symmetric": False, "thickness": 1, "width": 0, "color": VALIDATION},
         hovertemplate="said: %{x:.1%}<br>right: %{y:.1%}<br>%{customdata} rows<extra></extra>",
     )
     ideal = objects.Scatter(x=[0, 1], y=[0, 1], mode="lines", name="as it says", line={"color": "gray", "dash": "dot"})
@@ -180,7 +187,7 @@ def _reliability(data):
 
 def _plane(data):
     objects = require("plotly.graph_objects", extra="cli")
-    plane, names = data.plane, _names(data.classes)
+    plane, names, listed = data.plane, _names(data.classes), _short(data.classes, LONGEST_IN_LEGEND)
     n_classes = len(names)
     shade = np.round(plane.regions + np.clip(plane.certainty, 0, 0.99), 2)
     drawn = np.random.RandomState(0).permutation(len(data.labels))[:MOST_DRAWN]
@@ -201,26 +208,27 @@ def _plane(data):
             x=points[labels == code, 0],
             y=points[labels == code, 1],
             mode="markers",
-            name=names[code],
+            name=listed[code],
+            text=[names[code]] * int((labels == code).sum()),
             marker={
                 "color": _colour(code),
                 "symbol": _symbol(code),
                 "size": 7,
                 "line": {"color": "white", "width": 0.7},
             },
-            hovertemplate="%{fullData.name}<extra></extra>",
+            hovertemplate="%{text}<extra></extra>",
         )
         for code in range(n_classes)
     ]
     mark = {"symbol": "circle-open", "size": 11, "opacity": 0.7, "color": "#000000", "line": {"width": 1.5}}
-    errors = objects.Scatter(mode="markers", name="predicted wrongly", marker=mark, hoverinfo="skip")
+    errors = objects.Scatter(mode="markers", marker=mark, hoverinfo="skip", showlegend=False)
     frames = [
         ([objects.Heatmap(z=own), objects.Scatter(x=off[:, 0], y=off[:, 1])], [0, n_classes + 1])
         for own, off in zip(shade, wrong, strict=True)
     ]
     off = wrong[data.chosen]
     errors.update(x=off[:, 0], y=off[:, 1])
-    hidden = {"showticklabels": False, "showgrid": False}
+    hidden = {"showticklabels": False, "showgrid": False, "ticks": ""}
     return _figure(
         [regions, *rows, errors],
         frames,
@@ -241,7 +249,7 @@ def _features(data):
             objects.Bar(
                 x=_rounded(strength[order]),
                 y=[f"{place}" for place in range(len(order))],
-                text=[_short(name) for name in names],
+                text=_short(names),
                 customdata=_names(names),
                 orientation="h",
                 marker={"color": [VALIDATION if own > 0 else CHOSEN for own in strength[order]]},
@@ -286,14 +294,20 @@ def _names(texts):
     return [escape(str(own), quote=False) for own in texts]
 
 
-def _short(text):
-    text = str(text)
-    return escape(text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…", quote=False)
+def _short(texts, longest=LONGEST):
+    """Names cut at the end; in the middle where they would be the same, as those of one column's categories."""
+    texts = [str(own) for own in texts]
+    cut = [own if len(own) <= longest else f"{own[: longest - 1]}…" for own in texts]
+    half = longest // 2
+    return _names(
+        short if cut.count(short) == 1 or len(own) <= longest else f"{own[: half - 1]}…{own[-half:]}"
+        for own, short in zip(texts, cut, strict=True)
+    )
 
 
 def _ticks(classes):
     places = list(range(len(classes)))
-    return {"tickmode": "array", "tickvals": places, "ticktext": [_short(name) for name in classes], "showgrid": False}
+    return {"tickmode": "array", "tickvals": places, "ticktext": _short(classes), "showgrid": False}
 
 
 def _rounded(values):

@@ -17,7 +17,7 @@ from annealed.comparison import fingerprint, table_splits
 from annealed.estimators.melda import class_weights_of
 from annealed.export.report.base import OneTemperature, Plane, Prototypes, ReportData
 from annealed.schedules import FixedSchedule
-from annealed.tables import TableModel
+from annealed.tables import InputError, TableModel
 
 MOST_ROWS = 20_000
 MOST_TEMPERATURES = 30
@@ -31,6 +31,8 @@ def report_data(model: TableModel, frame) -> ReportData:
     classifier, path = model.classifier, model.path
     if not _speaks_anywhere(classifier):
         path = OneTemperature(np.array([classifier.temperature_]))
+    if len(frame) < 2:
+        raise InputError("A report needs at least two rows. Got 1.")
     labels = model.label_codes(frame)
     rows = model.columns.conform(frame)
     is_held_out = fingerprint(rows, model.classes[labels]) == model.facts.get("fingerprint")
@@ -128,16 +130,23 @@ def _directions(classifier, centred, labels):
     """(n_features, 2): discriminants of the model's own scores where they are linear, completed by a main direction."""
     is_linear = hasattr(classifier, "coef_")
     of_features = class_weights_of(classifier)[0].T if is_linear else np.eye(centred.shape[1])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # scores of K classes have K - 1 dimensions, which LDA remarks on
-        scalings = LinearDiscriminantAnalysis().fit(centred @ of_features, labels).scalings_
-    found = (of_features @ scalings)[:, :2]
+    found = (of_features @ _scalings(centred @ of_features, labels))[:, :2]
     if found.shape[1] < 2:
         points = centred @ found
         rest = centred - points @ np.linalg.lstsq(points, centred, rcond=None)[0]
         second = PCA(1).fit(rest).components_.T
         found = np.hstack([found, second - found @ np.linalg.lstsq(points, centred @ second, rcond=None)[0]])
     return found
+
+
+def _scalings(scores, labels):
+    """Discriminants of scores, (n_scores, n_found); the first score itself where the rows are too few to tell."""
+    n_classes = len(np.unique(labels))
+    if n_classes < 2 or len(labels) <= n_classes:
+        return np.eye(scores.shape[1])[:, :1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scores of K classes have K - 1 dimensions, which LDA remarks on
+        return LinearDiscriminantAnalysis().fit(scores, labels).scalings_
 
 
 def _axis(column):

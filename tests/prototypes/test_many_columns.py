@@ -1,0 +1,159 @@
+"""Many columns: the form along principal axes gives what the plain one gives."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime
+
+from annealed import PottsDA
+from annealed.objectives.diagonal_plus import DiagonalPlus, dense
+from annealed.objectives.potts import LabelledRows, MetricPrior, Multilinear, free_energy, metric_of
+from annealed.objectives.potts_quadratic import Quadratic
+from annealed.objectives.principal_rows import PrincipalRows, has_many_columns
+from annealed.objectives.prototype_posterior import PrototypePosterior, loss_and_gradient
+from annealed.prototypes import Cooling, cool, plus_plus_start, refinements, spoken
+from annealed.prototypes.base import start_state
+from annealed.prototypes.start import within_class_scatter
+from annealed.prototypes.whitening import whitening
+
+COOLING = Cooling(tuple(2 / 1.5**step for step in range(12)), coupling=8.0, shrinkage=0.3)
+
+
+def made_rows(n_rows=40, n_features=12, seed=0):
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(2, size=n_rows)
+    X = generator.normal(size=(n_rows, n_features)) * generator.uniform(0.3, 2, n_features)
+    X[:, 0] += 3 * labels + 6 * generator.integers(2, size=n_rows)
+    return LabelledRows(X - X.mean(axis=0), labels, generator.uniform(0.5, 2.0, n_rows), 2)
+
+
+def both_starts(rows):
+    """The same start in the rows' own coordinates and along their axes."""
+    principal = PrincipalRows(rows)
+    prototypes, labels = rows.X[[0, 1, -2, -1]], np.eye(2)[[0, 0, 1, 1]]
+    plain = start_state(rows, prototypes, labels, within_class_scatter(rows), 0.3)
+    turned = start_state(principal, principal.along(prototypes), labels, within_class_scatter(principal), 0.3)
+    return principal, plain, turned
+
+
+@pytest.mark.parametrize("n_rows", [60, 10], ids=["tall", "wide"])
+def test_the_second_moment_is_diagonal_along_the_axes(n_rows):
+    rows = made_rows(n_rows)
+    principal = PrincipalRows(rows)
+    moment = (principal.X.T * principal.weight / principal.total) @ principal.X
+    np.testing.assert_allclose(moment, np.diag(principal.variances), atol=1e-10)
+    np.testing.assert_allclose(principal.X @ principal.X.T, rows.X @ rows.X.T, atol=1e-8)
+    np.testing.assert_allclose(principal.axes.T @ principal.axes, np.eye(len(principal.variances)), atol=1e-8)
+    assert len(principal.variances) == min(12, n_rows - 1)
+
+
+def test_rows_that_are_all_the_same_keep_an_axis():
+    principal = PrincipalRows(LabelledRows(np.zeros((4, 3)), np.array([0, 0, 1, 1]), np.ones(4), 2))
+    assert principal.X.shape == (4, 1) and has_many_columns(LabelledRows(np.zeros((3, 3)), np.arange(3), np.ones(3), 3))
+
+
+@pytest.mark.parametrize("relaxation", [Multilinear, Quadratic])
+def test_sweeps_are_the_same(relaxation):
+    rows = made_rows()
+    principal, plain, turned = both_starts(rows)
+    one, other = relaxation(rows, 8.0), relaxation(principal, 8.0)
+    for temperature in (2.0, 1.0, 0.5):
+        prior = MetricPrior(0.4, np.full(12, 0.7))
+        swept, alike = one.sweep(plain, temperature, prior), other.sweep(turned, temperature, prior)
+        np.testing.assert_allclose(alike.free_energy, swept.free_energy)
+        plain, turned = swept.state, alike.state
+        np.testing.assert_allclose(turned.labels, plain.labels, atol=1e-10)
+        np.testing.assert_allclose(turned.prototypes, principal.along(plain.prototypes), atol=1e-8)
+        np.testing.assert_allclose(dense(turned.metric), principal.axes.T @ plain.metric @ principal.axes, atol=1e-8)
+    assert isinstance(turned.metric, DiagonalPlus)
+
+
+def test_the_free_energy_of_any_memberships_is_the_same():
+    rows = made_rows()
+    principal, plain, turned = both_starts(rows)
+    spins = np.random.default_rng(1).dirichlet(np.ones(4), size=40)
+    prior = MetricPrior(0.4, np.full(12, 0.7))
+    values = [free_energy(own, state, spins, 0.7, 8.0, prior) for own, state in [(rows, plain), (principal, turned)]]
+    np.testing.assert_allclose(*values)
+
+
+def test_cooling_ends_at_the_same_place():
+    rows = made_rows(80)
+    principal, plain, turned = both_starts(rows)
+    one, other = cool(rows, plain, COOLING), cool(principal, turned, COOLING)
+    np.testing.assert_allclose(other.state.prototypes, principal.along(one.state.prototypes), atol=1e-6)
+    energies = [[step.free_energy for step in own.steps] for own in (one, other)]
+    np.testing.assert_allclose(*energies)
+
+
+def test_without_a_prior_the_floor_on_eigenvalues_is_kept():
+    scatter = DiagonalPlus(np.array([1.0, 1e-12, 2.0]), np.array([[0.3, 0.0, 0.1]]), np.array([[0.5]]))
+    none = MetricPrior(0.0, np.ones(3))
+    for one, other in zip(metric_of(scatter, none, 1e-3), metric_of(scatter.dense(), none, 1e-3), strict=True):
+        np.testing.assert_allclose(one, other)
+
+
+# --- refinement ---------------------------------------------------------------------------------------------
+
+
+def test_a_low_rank_whitening_makes_the_metric_the_identity():
+    turned = both_starts(made_rows())[2]
+    root = whitening(turned.metric)
+    points = np.random.default_rng(0).normal(size=(5, 12))
+    white = root.white(points)
+    np.testing.assert_allclose(white @ white.T, points @ turned.metric @ points.T)
+    np.testing.assert_allclose(root.back(white), points)
+    inside = PrototypePosterior(white, np.array([[1.3]]), np.zeros((5, 2)), np.eye(12)[:, :1])
+    changed = points @ root.metric(inside) @ points.T
+    np.testing.assert_allclose(changed, inside.through(white) @ white.T)
+
+
+def test_a_whole_basis_refines_as_without_one():
+    """With as many prototypes as columns nothing is left out, and both forms minimize the same."""
+    rows = made_rows(60, 4)
+    principal = PrincipalRows(rows)
+    state = cool(rows, plus_plus_start(rows, [3, 3], 0.3, np.random.RandomState(0)), COOLING).state
+    turned = replace(state, prototypes=principal.along(state.prototypes), scatter=None)
+    metric = DiagonalPlus(np.ones(4), np.eye(4), principal.axes.T @ state.metric @ principal.axes - np.eye(4))
+    (one,) = refinements(rows, spoken(rows, state, 1.0), [0.02])
+    (other,) = refinements(principal, spoken(principal, replace(turned, metric=metric), 1.0), [0.02])
+    np.testing.assert_allclose(other.log_proba(principal.X), one.log_proba(rows.X), atol=2e-2)
+
+
+def test_the_loss_within_a_basis_has_the_right_slope():
+    rows, generator = made_rows(30, 5), np.random.default_rng(3)
+    basis = np.linalg.qr(generator.normal(size=(5, 2)))[0]
+    shapes = [(3, 5), (2, 2), (3, 2)]
+    point = PrototypePosterior(*(generator.normal(size=shape) for shape in shapes), basis)
+    slopes = approx_fprime(point.flat(), lambda flat: loss_and_gradient(rows, point.like(flat))[0], 1e-6)
+    np.testing.assert_allclose(loss_and_gradient(rows, point)[1].flat(), slopes, atol=1e-6)
+    whole = np.eye(5) + basis @ (point.root - np.eye(2)) @ basis.T
+    same = PrototypePosterior(point.prototypes, whole, point.label_logits)
+    np.testing.assert_allclose(loss_and_gradient(rows, same)[0], loss_and_gradient(rows, point)[0])
+
+
+# --- the estimator ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_rows", [50, 300], ids=["wide", "tall"])
+@pytest.mark.parametrize("options", [{}, {"shrinkage": 0.0}, {"shrinkage": "ledoit_wolf"}, {"init": "mean"}], ids=repr)
+def test_many_columns_are_fitted(n_rows, options):
+    generator = np.random.default_rng(0)
+    y = generator.integers(2, size=n_rows)
+    X = generator.normal(size=(n_rows, 140)) + 1.0 * y[:, None] * (np.arange(140) < 40)
+    model = PottsDA(n_prototypes=4, n_init=2, **options).fit(X, y)
+    assert model.score(X, y) > 0.9
+    assert np.isfinite(model.metric_).all() and model.metric_.shape == (140, 140)
+    offsets = X[:, None] - model.prototypes_
+    distances = np.einsum("nkd,de,nke->nk", offsets, model.metric_, offsets)
+    np.testing.assert_array_equal(distances.argmin(axis=1), model.apply(X))
+
+
+def test_a_part_of_very_many_rows_climbs_along_its_own_axes(monkeypatch):
+    monkeypatch.setattr("annealed.prototype_search.FIT_ROWS", 200)
+    generator = np.random.default_rng(0)
+    y = generator.integers(2, size=400)
+    X = generator.normal(size=(400, 130)) + y[:, None] * (np.arange(130) < 30)
+    model = PottsDA(n_prototypes=2, n_init=1, shrinkage=0.3).fit(X, y)
+    assert model.score(X, y) > 0.9 and model.path_.round[-1] == 1
