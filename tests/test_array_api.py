@@ -220,9 +220,9 @@ def test_torch_tensors_are_numpy_without_dispatch():
 
 def test_another_library_is_refused_at_prediction(move):
     X, y = table()
-    with pytest.raises(ValueError, match="fitted with .* and got X of NumPy"):
+    with pytest.raises(ValueError, match="same namespace .* got X of NumPy"):
         InnerProductADA(cv=3).fit(move(X), y).predict(X)
-    with pytest.raises(ValueError, match="fitted with NumPy and got X of"):
+    with pytest.raises(ValueError, match="same namespace .* fitted with NumPy and got X of"):
         InnerProductADA(cv=3).fit(X, y).predict(move(X))
 
 

@@ -94,24 +94,24 @@ class _Walk:
 
 
 class LogitsMixin(ClassifierMixin):
-    """A classifier whose posterior is the Gibbs distribution (7) of `_logits(X)`, (n_samples, n_classes)."""
+    """A classifier whose posterior is the Gibbs distribution (7) of `_logits(X, method)`, (n_samples, n_classes)."""
 
     def decision_function(self, X):
         """Logits of the posterior: (n_samples, n_classes), or for two classes (n_samples,) of the second."""
-        logits = self._logits(X)
+        logits = self._logits(X, "decision_function")
         return logits[:, 1] - logits[:, 0] if self.classes_.shape[0] == 2 else logits
 
     def predict_proba(self, X):
         """The Gibbs posterior (eq. 7), (n_samples, n_classes)."""
-        return gibbs.posterior(self._logits(X))
+        return gibbs.posterior(self._logits(X, "predict_proba"))
 
     def predict_log_proba(self, X):
         """Logarithm of the posterior, (n_samples, n_classes)."""
-        return gibbs.log_posterior(self._logits(X))
+        return gibbs.log_posterior(self._logits(X, "predict_log_proba"))
 
     def predict(self, X):
         """The class of the largest score (eq. 1)."""
-        best = argmax(self._logits(X))
+        best = argmax(self._logits(X, "predict"))
         return named_classes(self.classes_, best)
 
 
@@ -642,20 +642,20 @@ class AnnealedClassifier(PathDiagramMixin, CallbackSupportMixin, LogitsMixin, Ba
 
     # -- prediction --------------------------------------------------------------------------------------------
 
-    def _logits(self, X):
+    def _logits(self, X, method):
         """Logits (n_samples, n_classes) at the posterior's own scale."""
         check_is_fitted(self)
         if is_dispatched(X):
             X = check_foreign(self, X, reset=False)
         else:
             X = validate_data(self, X, accept_sparse=self._accept_sparse(), dtype=DTYPES, reset=False)
-        check_same_library(X, self._arrays, self)
+        check_same_library(X, next(iter(self._arrays.values())), self, method)
         return self.posterior_scale_ * self._form.logits(X, self._arrays, self.temperature_)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self._make_objective().accepts_sparse
-        tags.array_api_support = True
+        tags.array_api_support = self._make_objective().runs_on_devices and self.solver in ("auto", "lbfgs")
         return tags
 
 

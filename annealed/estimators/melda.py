@@ -25,7 +25,7 @@ from annealed.arrays import Place, is_dispatched, is_foreign, to_host
 from annealed.callbacks import CallbackSupportMixin, hand_over, take_back
 from annealed.design import ArrayDesign
 from annealed.estimators.base import DTYPES, AnnealedClassifier, PathDiagramMixin
-from annealed.estimators.on_device import check_device_weight, check_foreign, check_labels
+from annealed.estimators.on_device import check_device_weight, check_foreign, check_labels, check_same_library
 from annealed.estimators.weights import check_weight
 from annealed.objectives import InnerProduct
 from annealed.schedules import check_temperature
@@ -210,12 +210,13 @@ class MELDA(
             n_components = min(n_components, rank)
             self._set_ordered(coef, intercept, directions, n_components)
         self.reduced_classifier_, self._whitened = classifier, None
-        if is_foreign(X):
-            place = Place.of(X)
-            for name in ("scalings_", "offset_"):
-                setattr(self, name, place.row(getattr(self, name)))
         if n_components < rank:
             self._fit_reduced(X, y, sample_weight, coef, directions, n_components)
+        if is_foreign(X):
+            place = Place.of(X)
+            arrays = {name: own for name, own in vars(self).items() if isinstance(own, np.ndarray)}
+            for name in arrays.keys() - {"classes_", "feature_names_in_"}:
+                setattr(self, name, place.wide(arrays[name]))
         return self
 
     def _fit_reduced(self, X, y, sample_weight, coef, directions: _Directions, n_components):
@@ -301,12 +302,15 @@ class MELDA(
     def transform(self, X):
         """Project rows to the kept directions, (n_samples, n_components)."""
         check_is_fitted(self)
-        return _project(self._checked(X), self.scalings_, self.offset_)
+        return _project(self._checked(X, "transform"), self.scalings_, self.offset_)
 
-    def _checked(self, X):
+    def _checked(self, X, method):
         if is_dispatched(X):
-            return check_foreign(self, X, reset=False)
-        return validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
+            X = check_foreign(self, X, reset=False)
+        else:
+            X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
+        check_same_library(X, self.scalings_, self, method)
+        return X
 
     def inverse_transform(self, X):
         """The shortest rows, in the features' own units, whose projections these are.
@@ -324,7 +328,10 @@ class MELDA(
         if X.shape[1] != self._n_features_out:
             raise ValueError(f"X must have {self._n_features_out} columns, one a component. Got {X.shape[1]}.")
         back = np.linalg.pinv(to_host(self.scalings_))
-        return (X + self.offset_) @ (Place.of(X).row(back) if is_foreign(X) else back)
+        if is_foreign(X):
+            place = Place.of(X)
+            return (X + place.row(self.offset_)) @ place.row(back)
+        return (X + self.offset_) @ back
 
     @property
     def _n_features_out(self):
@@ -343,18 +350,19 @@ class MELDA(
         model : GaussianModel
         """
         check_is_fitted(self)
-        about = self._loadings - self._loadings.mean(axis=0)
-        means = about + self._center
-        missing = self._log_share - self._bias - 0.5 * np.sum(means**2, axis=1)
+        loadings, bias, center = to_host(self._loadings), to_host(self._bias), to_host(self._center)
+        about = loadings - loadings.mean(axis=0)
+        means = about + center
+        missing = to_host(self._log_share) - bias - 0.5 * np.sum(means**2, axis=1)
         means = means + np.linalg.lstsq(about, missing - missing.mean(), rcond=SMALLEST_SHIFT)[0]
-        log_prior = self._bias + 0.5 * np.sum(means**2, axis=1)
+        log_prior = bias + 0.5 * np.sum(means**2, axis=1)
         return GaussianModel(log_prior - np.logaddexp.reduce(log_prior), means, np.eye(means.shape[1]))
 
     # -- prediction ------------------------------------------------------------------------------------------
 
     def _ask(self, method, X):
         check_is_fitted(self)
-        X = self._checked(X)
+        X = self._checked(X, method)
         rows = X if self._whitened is None else _project(X, *self._whitened)
         return getattr(self.reduced_classifier_, method)(rows)
 
@@ -383,7 +391,8 @@ class MELDA(
 
 def _project(X, scalings, offset):
     if is_foreign(X):
-        return X @ scalings - offset
+        place = Place.of(X)
+        return X @ place.row(scalings) - place.row(offset)
     return np.asarray(X @ scalings.astype(X.dtype, copy=False) - offset.astype(X.dtype, copy=False))
 
 

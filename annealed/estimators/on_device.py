@@ -56,17 +56,16 @@ def check_foreign(estimator, X, reset=True):
     return validate_data(estimator, X, dtype=Place.of(X).float_dtypes, reset=reset)
 
 
-def check_same_library(X, arrays, estimator):
-    """X must be of the library, and on the device, that the model was fitted with."""
-    fitted = next(iter(arrays.values()))
+def check_same_library(X, fitted, estimator, method):
+    """X must be of the library, and on the device, of an array that the model was fitted with."""
     if not is_foreign(X) and not is_foreign(fitted):
         return
     here, there = (Place.of(own) if is_foreign(own) else None for own in (X, fitted))
     if here is None or there is None or (here.xp, here.device) != (there.xp, there.device):
         names = ["NumPy" if own is None else f"{own.xp.__name__} on {own.device}" for own in (there, here)]
         raise ValueError(
-            f"{type(estimator).__name__} was fitted with {names[0]} and got X of {names[1]}. Bring X in the same "
-            "library, on the same device (with array_api_dispatch on)."
+            f"Inputs passed to {type(estimator).__name__}.{method}() must use the same namespace and the same device "
+            f"as those passed to fit(). It was fitted with {names[0]} and got X of {names[1]}."
         )
 
 
@@ -92,7 +91,8 @@ def named_classes(classes, best):
     if not is_foreign(best):
         return classes[best]
     place = Place.of(best)
-    if not is_foreign(classes):
+    if not is_foreign(classes) or Place.of(classes).xp is not place.xp:
+        classes = to_host(classes)
         if classes.dtype.kind not in "biuf":
             return classes[to_host(best)]
         classes = place.xp.asarray(classes, device=place.device)
@@ -104,7 +104,9 @@ def check_device_weight(weight, n_rows, place: Place, name="sample_weight"):
     xp = place.xp
     if weight is None:
         return xp.ones(n_rows, dtype=place.wide_dtype, device=place.device)
-    weight = place.wide(weight if is_foreign(weight) else np.asarray(weight, dtype=np.float64))
+    if not is_foreign(weight) or (Place.of(weight).xp, Place.of(weight).device) != (xp, place.device):
+        weight = np.asarray(to_host(weight), dtype=np.float64)
+    weight = place.wide(weight)
     if weight.ndim == 0:
         weight = xp.broadcast_to(weight, (n_rows,))
     if weight.shape != (n_rows,):

@@ -89,7 +89,7 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
             )
         return prior / prior.sum()
 
-    def _logits(self, X):
+    def _logits(self, X, method):
         """Logits of the posterior, (n_samples, n_classes)."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)

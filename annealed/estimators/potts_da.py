@@ -348,14 +348,14 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
     def _n_features_out(self):
         return len(self.prototypes_)
 
-    def _read(self, X, reader):
+    def _read(self, X, reader, method):
         """`reader(scores)` of blocks of rows: minus half the squared distances over the temperature, (n_rows, K)."""
         check_is_fitted(self)
         if is_dispatched(X):
             X = check_foreign(self, X, reset=False)
         else:
             X = validate_data(self, X, dtype=DTYPES, reset=False)
-        check_same_library(X, {"prototypes": self.prototypes_}, self)
+        check_same_library(X, self.prototypes_, self, method)
         prototypes, metric, _ = self._posterior
         size = DEVICE_BLOCK_ROWS if is_foreign(X) else BLOCK_ROWS
         parts = [
@@ -366,29 +366,32 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
 
     def apply(self, X):
         """Number of the nearest prototype of each row, (n_samples,)."""
-        return self._read(X, argmax)
+        return self._read(X, argmax, "apply")
 
     def transform(self, X):
         """Memberships of rows in prototypes, (n_samples, n_prototypes)."""
-        return self._read(X, gibbs.posterior)
+        return self._read(X, gibbs.posterior, "transform")
 
     def predict(self, X):
         """The class of the largest posterior, or the label of the nearest prototype, as `decision` says."""
         check_is_fitted(self)
         if self.decision == "nearest":
             return named_classes(self.classes_, take_rows(argmax(self.prototype_labels_), self.apply(X)))
-        return named_classes(self.classes_, argmax(self.predict_log_proba(X)))
+        return named_classes(self.classes_, argmax(self._log_proba(X, "predict")))
 
     def predict_log_proba(self, X):
         """Logarithm of the posterior, (n_samples, n_classes)."""
-        joint = self._read(X, lambda scores: gibbs.posterior(scores) @ self.prototype_labels_)
+        return self._log_proba(X, "predict_log_proba")
+
+    def _log_proba(self, X, method):
+        joint = self._read(X, lambda scores: gibbs.posterior(scores) @ self.prototype_labels_, method)
         xp = namespace_of(joint)
         tiny = float(xp.finfo(joint.dtype).smallest_normal)
         return gibbs.log_posterior(self.posterior_scale_ * xp.log(xp.clip(joint, tiny, None)))
 
     def predict_proba(self, X):
         """The posterior: the memberships' share of each label, at the scale that suits held-out rows."""
-        logs = self.predict_log_proba(X)
+        logs = self._log_proba(X, "predict_proba")
         return namespace_of(logs).exp(logs)
 
     def __sklearn_tags__(self):
