@@ -330,7 +330,7 @@ class MELDA(
         back = np.linalg.pinv(to_host(self.scalings_))
         if is_foreign(X):
             place = Place.of(X)
-            return (X + place.row(self.offset_)) @ place.row(back)
+            return (place.wide(X) + self.offset_) @ place.wide(back)
         return (X + self.offset_) @ back
 
     @property
