@@ -138,6 +138,12 @@ def reproduce(arguments: list[str]) -> int:
     return run("-m", "experiments", *arguments)
 
 
+def install_extras(arguments: list[str]) -> int:
+    """Extras beyond those that the verbs bring; tests of what is not installed are skipped by name."""
+    prepare(frozenset({"test", *arguments}))
+    return 0
+
+
 class Verb(NamedTuple):
     run: Callable[[list[str]], int]
     extras: frozenset[str]
@@ -147,6 +153,9 @@ class Verb(NamedTuple):
 VERBS = {
     "demo": Verb(demo, frozenset({"cli"}), "compare on the embedded default and write report.html"),
     "test": Verb(test, frozenset({"test"}), "run the tests; arguments go to pytest"),
+    "install": Verb(
+        install_extras, frozenset({"test"}), "install extras for the tests, such as install gpu: torch, which is large"
+    ),
     "check": Verb(check, frozenset({"check"}), "lint, formatting and types; arguments are paths"),
     "build": Verb(build, frozenset({"build"}), "build the wheel and try it alone in a fresh environment"),
     "bench": Verb(bench, frozenset({"bench"}), "time the library beside its peers; arguments are problems and options"),
@@ -171,10 +180,10 @@ def main(arguments: list[str]) -> int:
         return 2
     try:
         prepare(VERBS[name].extras)
+        return VERBS[name].run(rest)
     except subprocess.CalledProcessError as error:
         print(f"dev.py could not install what `{name}` needs; pip's own words are above.", file=sys.stderr)
         return error.returncode
-    return VERBS[name].run(rest)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,11 @@ def test_installs_once_and_keeps_earlier_extras(dev):
     assert dev.installed == [f"{dev.ROOT}[test]", f"{dev.ROOT}[check,test]"]
 
 
+def test_extras_asked_for_by_name_are_installed_beside_those_of_the_tests(dev):
+    assert dev.main(["install", "gpu"]) == 0
+    assert dev.installed == [f"{dev.ROOT}[test]", f"{dev.ROOT}[gpu,test]"]
+
+
 def test_installs_again_when_the_declaration_changed(dev):
     dev.STAMP.write_text(json.dumps({"test": "the fingerprint of an older pyproject.toml"}))
     dev.prepare(frozenset({"test"}))
