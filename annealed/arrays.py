@@ -170,8 +170,11 @@ def on_named_device(X, device):
     Returns (rows, place): the only call that imports torch.
     """
     torch = require("torch", extra="gpu")
-    device = torch.device(device)
-    sample = torch.empty((0,), dtype=getattr(torch, X.dtype.name), device=device)
+    try:
+        sample = torch.empty((0,), dtype=getattr(torch, X.dtype.name), device=device)
+    except (AssertionError, RuntimeError, NotImplementedError) as error:  # torch's words for a device it does not have
+        raise ValueError(f"device={device!r} cannot be used by torch here: {str(error).splitlines()[0]}") from error
+    device = sample.device
     place = Place.of(sample)
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)

@@ -226,6 +226,13 @@ def test_another_library_is_refused_at_prediction(move):
         InnerProductADA(cv=3).fit(X, y).predict(move(X))
 
 
+def test_a_device_that_torch_does_not_have_is_named():
+    pytest.importorskip("torch")
+    table = gaussian()
+    with pytest.raises(ValueError, match="device='meaningless' cannot be used by torch here"):
+        InnerProductADA(device="meaningless").fit(table.X, table.y)
+
+
 @pytest.mark.parametrize("name", ["inner_product", "distance", "melda", "potts"])
 def test_a_named_device_gives_numpy_back(name, move_torch):
     X, y = table()
