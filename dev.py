@@ -153,9 +153,7 @@ class Verb(NamedTuple):
 VERBS = {
     "demo": Verb(demo, frozenset({"cli"}), "compare on the embedded default and write report.html"),
     "test": Verb(test, frozenset({"test"}), "run the tests; arguments go to pytest"),
-    "install": Verb(
-        install_extras, frozenset({"test"}), "install extras for the tests, such as install gpu: torch, which is large"
-    ),
+    "install": Verb(install_extras, frozenset({"test"}), "install more for the tests: install torch-tests"),
     "check": Verb(check, frozenset({"check"}), "lint, formatting and types; arguments are paths"),
     "build": Verb(build, frozenset({"build"}), "build the wheel and try it alone in a fresh environment"),
     "bench": Verb(bench, frozenset({"bench"}), "time the library beside its peers; arguments are problems and options"),

@@ -190,7 +190,7 @@ import annealed.path
 visit = annealed.path._Walk.visit
 def slowly(self, *arguments):
     print("visiting", file=sys.stderr, flush=True)
-    time.sleep(0.3)
+    time.sleep(1.0)
     return visit(self, *arguments)
 annealed.path._Walk.visit = slowly
 from annealed.__main__ import main
@@ -198,16 +198,26 @@ main()
 """
 
 
+def interrupted(visits, *arguments):
+    """Exit code and standard error of a command that gets Ctrl-C at a temperature, counted from the first."""
+    command = [sys.executable, "-c", SLOW_FIT, *arguments]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        for _ in range(visits):
+            process.stderr.readline()
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        try:
+            _, errors = process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    return process.returncode, errors
+
+
 @pytest.mark.skipif(os.name == "nt", reason="signals are sent in the POSIX way")
 def test_ctrl_c_keeps_the_path_walked_so_far(folder):
-    command = [sys.executable, "-c", SLOW_FIT, "fit", "flowers.csv", "-t", "species"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    for _ in range(3):
-        process.stderr.readline()
-    time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 0, errors
+    code, errors = interrupted(3, "fit", "flowers.csv", "-t", "species")
+    assert code == 0, errors
     assert "the path walked so far is kept" in errors
     records = json.loads(run("path", "model.skops", "--json").stdout)
     assert 2 <= len(records) <= 8
@@ -251,9 +261,11 @@ def test_notes_on_columns(folder, frame):
     assert "column 'text' holds 75 different texts" in notes
 
 
-def test_narrow_terminals(folder, model, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "60")
-    for text in (run("path", model).stdout, run("compare", "flowers.csv", "-t", "species", "--folds", "2").stdout):
+def test_narrow_terminals(folder, model):
+    for arguments in (("path", str(model)), ("compare", "flowers.csv", "-t", "species", "--folds", "2")):
+        command = [sys.executable, "-m", "annealed", *arguments]
+        environment = {**os.environ, "COLUMNS": "60"}  # read once, when the program starts
+        text = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
         assert max(map(len, text.splitlines())) <= 60
         assert "…" not in text
     assert "gradient-boosting" in text and "\x1b" not in text
@@ -279,12 +291,8 @@ def test_a_place_that_cannot_be_written_is_told_before_the_work(folder):
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are sent in the POSIX way")
 def test_ctrl_c_during_a_comparison_leaves_what_was_compared(folder):
-    command = [sys.executable, "-c", SLOW_FIT, "compare", "flowers.csv", "-t", "species", "--save", "best.skops"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    process.stderr.readline()
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
+    code, errors = interrupted(1, "compare", "flowers.csv", "-t", "species", "--save", "best.skops")
+    assert code == 130, errors
     assert "nothing was written" in errors and "Traceback" not in errors
     assert os.listdir() == ["flowers.csv"]
 
