@@ -185,7 +185,8 @@ def test_missing_extra_is_one_sentence_with_the_pip_line():
 
 
 SLOW_FIT = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is born deaf to it
 import annealed.path
 visit = annealed.path._Walk.visit
 def slowly(self, *arguments):
