@@ -48,6 +48,7 @@ SHARED_IN_A_FOLDER = {
     "on_device",
     "potts",
     "threads",
+    "validation",
     "weights",
     "whitening",
 }

@@ -24,8 +24,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from annealed.arrays import Place, is_dispatched, is_foreign, to_host
 from annealed.callbacks import CallbackSupportMixin, hand_over, take_back
 from annealed.design import ArrayDesign
-from annealed.estimators.base import DTYPES, AnnealedClassifier, PathDiagramMixin
+from annealed.estimators.base import AnnealedClassifier, PathDiagramMixin
 from annealed.estimators.on_device import check_device_weight, check_foreign, check_labels, check_same_library
+from annealed.estimators.validation import DTYPES
 from annealed.estimators.weights import check_weight
 from annealed.objectives import InnerProduct
 from annealed.schedules import check_temperature

@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from annealed.arrays import Place, is_dispatched, is_foreign, namespace_of, on_named_device, take_rows, to_host
 from annealed.callbacks import CallbackSupportMixin, FitWatch, with_callbacks
 from annealed.design.threads import one_thread, threads_over_blocks
-from annealed.estimators.base import DTYPES
 from annealed.estimators.on_device import (
     argmax,
     check_device_weight,
@@ -25,6 +24,7 @@ from annealed.estimators.on_device import (
     classes_like,
     named_classes,
 )
+from annealed.estimators.validation import DTYPES
 from annealed.estimators.weights import check_weight
 from annealed.objectives import gibbs
 from annealed.objectives.array_potts import ArrayLabelledRows

@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from annealed.estimators.base import DTYPES
+from annealed.estimators.validation import DTYPES
 
 
 class SecondOrderFeatures(TransformerMixin, BaseEstimator):
