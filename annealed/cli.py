@@ -16,7 +16,7 @@ from rich.markup import escape
 from annealed import __version__
 from annealed.answers import comparison_table, path_table
 from annealed.callbacks import StopOnInterrupt
-from annealed.comparison import CANDIDATES, OURS, compare, fit_table, table_splits
+from annealed.comparison import CANDIDATES, NOT_KEPT, OURS, compare, fit_table, table_splits
 from annealed.export import (
     check_writable,
     load_model,
@@ -101,7 +101,7 @@ def compare_command(
     data: MaybeData = None,
     target: MaybeTarget = None,
     folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation.")] = 5,
-    save: Annotated[Path | None, typer.Option(help="Fit the best annealed model on all rows and write it.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Fit the best model on all rows and write it.")] = None,
     as_json: AsJson = False,
     separator: Separator = None,
     encoding: Encoding = None,
@@ -115,7 +115,7 @@ def compare_command(
     if not as_json:
         _print_comparison(ranked, table)
     if save is not None and len(ranked) == len(CANDIDATES):
-        answer["saved"] = _fit_and_save(table, answer["best_of_ours"], save)
+        answer["saved"] = _fit_and_save(table, _kept(answer), save)
     if as_json:
         _print_json(answer)
     if len(ranked) < len(CANDIDATES):
@@ -268,6 +268,15 @@ def _ranking(ranked):
     return {"best": ranked[0].name, "best_of_ours": ours, "models": [result.as_dict() for result in ranked]}
 
 
+def _kept(ranking):
+    """The best model, or the best of ours where no file of the best is safe to open."""
+    best, ours = ranking["best"], ranking["best_of_ours"]
+    if best not in NOT_KEPT:
+        return best
+    _say(f"No file of {best} is safe to open, so {ours}, the best of ours, is kept.")
+    return ours
+
+
 def _fitted(table, name):
     guard = StopOnInterrupt()
     with CoolingBar(messages) as bar:
@@ -284,9 +293,12 @@ def _fit_and_save(table, name, output):
     """Fit, write, and tell what was written."""
     fitted = _fitted(table, name)
     save_model(fitted, output)
+    saved = {"model": name, "file": str(output)}
+    if name not in OURS:
+        _say(f"{name} fitted; the model is in {output}")
+        return saved
     record = fitted.path
-    saved = {"model": name, "file": str(output), "temperature": float(fitted.classifier.temperature_)}
-    saved["n_temperatures"] = len(record)
+    saved |= {"temperature": float(fitted.classifier.temperature_), "n_temperatures": len(record)}
     loss = ""
     if getattr(record, "validation_score", None) is not None:
         saved["validation_log_loss"] = -float(record.validation_score[record.best_index].mean())

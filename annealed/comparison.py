@@ -49,6 +49,7 @@ PEERS: dict[str, Callable[[], Any]] = {
     "class-shares": DummyClassifier,
 }
 CANDIDATES = {**OURS, **PEERS}
+NOT_KEPT = ("nearest-neighbours", "random-forest", "gradient-boosting")  # no file of compiled trees is safe to open
 
 
 @dataclass(frozen=True)

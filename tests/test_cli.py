@@ -105,14 +105,16 @@ def test_prototypes_have_a_path_of_their_own(folder):
     assert "temperatures" in run("path", "potts.skops").stdout
 
 
-def test_compare_names_the_best_and_saves_ours(folder):
+def test_compare_names_the_best_and_saves_it(folder):
     answer = run("compare", "flowers.csv", "-t", "species", "--folds", "2", "--save", "best.skops", "--json")
     compared = json.loads(answer.stdout)
     losses = [row["log_loss"] for row in compared["models"]]
     assert losses == sorted(losses)
     assert compared["best"] == compared["models"][0]["model"]
     assert {"inner-product", "distance", "melda", "lda"} <= {row["model"] for row in compared["models"]}
-    assert run("path", "best.skops").exit_code == 0
+    assert compared["saved"]["model"] == compared["best"] == "lda"
+    assert run("predict", "best.skops", "flowers.csv", "-o", "by_lda.csv").exit_code == 0
+    assert "needs a model with an annealing path" in refused("path", "best.skops")
 
 
 def test_compare_prints_a_readable_table(folder):
@@ -274,8 +276,16 @@ def test_narrow_terminals(folder, model):
 
 def test_json_of_every_command(folder, model):
     saved = json.loads(run("compare", "flowers.csv", "-t", "species", "--folds", "2", "--save", "b", "--json").stdout)
-    assert saved["saved"]["model"] == saved["best_of_ours"]
+    assert saved["saved"]["model"] == saved["best"]
     assert os.path.exists(json.loads(run("report", model, "flowers.csv", "--json").stdout)["report"])
+
+
+def test_the_best_of_ours_is_kept_where_no_file_of_the_best_is_safe_to_open(folder, monkeypatch):
+    monkeypatch.setattr("annealed.cli.NOT_KEPT", ("lda",))
+    answer = run("compare", "flowers.csv", "-t", "species", "--folds", "2", "--save", "b", "--json")
+    said = json.loads(answer.stdout)
+    assert said["best"] == "lda" and said["saved"]["model"] == said["best_of_ours"]
+    assert "No file of lda is safe to open" in answer.stderr
 
 
 def test_reports_of_few_rows(model, frame):
