@@ -19,6 +19,7 @@ from sklearn import get_config
 from annealed.optional import require
 
 PRECISIONS = ("tf32", "bf16")
+SHARE_OF_MEMORY = 0.7  # of what is free, beyond which rows are streamed
 
 
 def is_foreign(array) -> bool:
@@ -181,6 +182,3 @@ def on_named_device(X, device):
         if X.nbytes > SHARE_OF_MEMORY * free:
             return X, place
     return torch.asarray(X, device=device), place
-
-
-SHARE_OF_MEMORY = 0.7  # of what is free, beyond which rows are streamed
