@@ -85,14 +85,14 @@ def counted(device="cuda"):
     """Count the passes of the fits made inside, and time them."""
     found, original = Counted(), ArrayProblem._loss
 
-    def loss(problem, parameters, temperature, fits, quick, learn):
+    def loss(problem, parameters, temperature, fits, quick, learn, fine=False):
         design, precision = problem.design, problem.precision if quick else None
         size = design.n_rows * design.n_features
         found.passes += 1
         own = 4.0 * size * parameters.shape[0] * parameters.shape[1]
         found.operations[precision] = found.operations.get(precision, 0.0) + own
         found.bytes_read += size * problem.place.row_bytes
-        return original(problem, parameters, temperature, fits, quick, learn)
+        return original(problem, parameters, temperature, fits, quick, learn, fine)
 
     ArrayProblem._loss = loss
     is_cuda = str(device).startswith("cuda")

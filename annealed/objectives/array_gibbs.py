@@ -1,21 +1,31 @@
-"""The Gibbs posterior (eq. 7) of rows on a device, in the array-API standard; torch takes the same steps in place.
+"""The Gibbs posterior (eq. 7) of rows on a device, in the array-API standard; torch takes the same steps in place, and
+in one kernel on a GPU where Triton, which comes with it there, can make one.
 
 Shapes: logits (n_rows, n_fits, n_classes), labels (n_rows,).
 """
 
 from __future__ import annotations
 
+from types import ModuleType
+from typing import Any
+
 from annealed.arrays import Place
 
+_FUSED: dict[Any, ModuleType | None] = {}  # by device, once it was tried there
 
-def loss_and_residual(place: Place, logits, labels):
-    """Negative log-likelihood (n_rows, n_fits) and `posterior - targets` (15); logits may be overwritten.
+
+def loss_and_residual(place: Place, logits, labels, dtype=None):
+    """Negative log-likelihood (n_rows, n_fits) and `posterior - targets` (15), of a torch `dtype` where that is named;
+    logits may be overwritten.
 
     As in `annealed/objectives/gibbs.py`, the true class's residual is minus the sum of the others, and the loss of an
     all but certain row comes from that sum, so that both keep their digits in single precision too.
     """
-    true, residual, others = (_with_torch if place.is_torch else _in_the_standard)(place, logits, labels)
     xp = place.xp
+    if place.is_torch:
+        true, residual, others = _with_torch(logits, labels, logits.dtype if dtype is None else dtype)
+    else:
+        true, residual, others = _in_the_standard(place, logits, labels)
     certain = others < 0.5
     loss = xp.where(certain, -xp.log1p(-xp.where(certain, others, xp.zeros_like(others))), -true)
     return loss, residual
@@ -35,18 +45,40 @@ def _in_the_standard(place, logits, labels):
     return true, xp.where(is_true, -others[..., None], posterior), others
 
 
-def _with_torch(place, logits, labels):
+def _with_torch(logits, labels, dtype):
+    fused = fused_kernel(logits)
+    if fused is not None and fused.can_take(logits):
+        return fused.true_residual_others(logits, labels, dtype)
     index = labels[:, None, None].expand(-1, logits.shape[1], 1)
     log_posterior = logits.log_softmax(-1)
     true = log_posterior.gather(2, index)[..., 0]
     posterior = log_posterior.exp_().scatter_(2, index, 0.0)
     others = posterior.sum(-1)
-    return true, posterior.scatter_(2, index, -others[..., None]), others
+    return true, posterior.scatter_(2, index, -others[..., None]).to(dtype), others
+
+
+def fused_kernel(logits) -> ModuleType | None:
+    """`annealed/objectives/fused_gibbs.py` for torch rows on a GPU, or None where it does not work."""
+    if not logits.is_cuda:
+        return None
+    if logits.device not in _FUSED:
+        _FUSED[logits.device] = _tried(logits)
+    return _FUSED[logits.device]
+
+
+def _tried(logits):
+    try:
+        from annealed.objectives import fused_gibbs
+
+        fused_gibbs.true_residual_others(logits.new_zeros((1, 1, 2)), logits.new_zeros(1).long(), logits.dtype)
+    except Exception:  # no Triton, or no C compiler for it: torch's own steps give the same
+        return None
+    return fused_gibbs
 
 
 def class_variance(place: Place, residual):
     """Sum over rows of posterior * (1 - posterior), (n_classes,), from the residual (n_rows, n_classes) of one fit."""
-    size = place.xp.abs(residual)
+    size = place.xp.abs(place.row(residual))
     return place.xp.sum(size - size * size, axis=0)
 
 

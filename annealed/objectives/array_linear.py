@@ -7,8 +7,8 @@ coordinates, shares of the classes. The problems here take copies of them to the
     gradient = sum_i w_i (posterior - targets) x_i
 
 with logits `(x - center) @ coef + intercept`. Only numbers cross to the host, once a pass. With `precision` the
-products may be rounded: "tf32" on the rows as they are, "bf16" on a copy of the rows in the coordinates solved in, each
-with sums in float32; `objective(..., quick=False)` never is.
+products of quick passes are rounded (`annealed/objectives/device_rows.py`): "tf32" on the rows as they are, "bf16" on a
+copy of the rows in the coordinates solved in, each with sums in float32. Fine ones are quick, but round only the rows.
 
 Shapes: parameters (n_fits, n_classes, width), on the device, in its widest float.
 """
@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from annealed.arrays import Place, to_host
+from annealed.arrays import to_host
 from annealed.design import ArrayDesign
 from annealed.objectives import array_gibbs
 from annealed.objectives.base import HOT_LOGIT, NO_PICKS, Inspection, Problem
+from annealed.objectives.device_rows import RowsAsTheyAre, SplitRows, TurnedRows
 from annealed.objectives.linear import PenalizedLinearProblem
 
 LEARNED_ROWS = 1 << 17  # that tell the classes' variances under the posterior
@@ -131,33 +132,34 @@ class ArrayProblem(Problem):
     def has_quick_rows(self) -> bool:
         return self.precision is not None
 
-    def objective(self, parameters, temperature, fits, quick=False, learn=False) -> Evaluation:
+    def objective(self, parameters, temperature, fits, quick=False, learn=False, fine=False) -> Evaluation:
         """Everything a solver needs of some fits, in one pass over the rows; nothing is brought to the host.
 
-        `learn` refreshes the class variances behind `precondition`, from the first of the fits.
+        `learn` refreshes the class variances behind `precondition`, from the first of the fits; `fine` is of a quick
+        pass.
         """
         with self.place.products_in(self.precision if quick else None):
-            loss, slope, loss_gradient = self._loss(parameters, temperature, fits, quick, learn)
+            loss, slope, loss_gradient = self._loss(parameters, temperature, fits, quick, learn, fine)
         strength, anchor = self.penalty(temperature, fits)
         offset = parameters - anchor
         pull = strength * offset
         value = loss + 0.5 * self.xp.sum(pull * offset, axis=(1, 2))
         return Evaluation(value, loss_gradient + pull, loss, loss_gradient, slope)
 
-    def _loss(self, parameters, temperature, fits, quick, learn):
+    def _loss(self, parameters, temperature, fits, quick, learn, fine=False):
         place, xp = self.place, self.xp
         coef, intercept = self.forward(parameters, temperature, fits)
         shape = intercept.shape
-        rows = self._rows(quick)
-        flat, level = xp.reshape(rows.coef(coef, parameters), (-1, rows.width)), xp.reshape(intercept, (-1,))
-        flat, level = place.row(flat), place.row(level)
+        rows = self._rows(quick, fine)
+        coef = rows.coef(coef, parameters)
+        tables = rows.tables(xp.reshape(coef, (-1, rows.width)), xp.reshape(intercept, (-1,)))
         step = max(1, self.design.n_rows // LEARNED_ROWS)
         uniform = self._uniform[fits]
         is_uniform = bool(np.isfinite(uniform).all())
 
         def kernel(block):
-            logits = xp.reshape(block.scores(flat, level), (-1, *shape))
-            losses, residual = array_gibbs.loss_and_residual(place, logits, block.labels)
+            logits = xp.reshape(rows.scores(block, tables), (-1, *shape))
+            losses, residual = array_gibbs.loss_and_residual(place, logits, block.labels, rows.residual_dtype)
             variance = xp.sum(losses[:1, ...]) * 0.0
             if learn:
                 variance = step * array_gibbs.class_variance(place, residual[::step, 0, :])
@@ -168,8 +170,7 @@ class ArrayProblem(Problem):
                 residual *= weight[:, :, None]
                 loss = xp.sum(place.wide(losses) * place.wide(weight), axis=0)
             residual = xp.reshape(residual, (residual.shape[0], -1))
-            sums = xp.sum(residual, axis=0)
-            return loss, variance, block.pulled(residual, sums), sums
+            return loss, variance, *rows.pulled(block, residual)
 
         loss, variance, pulled, sums = rows.design.sum_on_device(kernel, n_fits=shape[0])
         self.n_passes += 1
@@ -180,12 +181,12 @@ class ArrayProblem(Problem):
         if learn:
             share = xp.maximum(variance / self.design.n_rows, variance * 0.0 + SMALLEST_VARIANCE)
             self.class_variance = xp.broadcast_to(share[None, :], (self.n_fits, self.n_classes))
-        slope = xp.sum(rows.coef(coef, parameters) * pulled, axis=(1, 2)) + xp.sum(intercept * sums, axis=1)
+        slope = xp.sum(coef * pulled, axis=(1, 2)) + xp.sum(intercept * sums, axis=1)
         pulled = pulled if rows.is_turned else self.from_features(pulled, fits)
         return loss, slope, self.backward(pulled, sums, parameters, temperature, fits)
 
-    def _rows(self, quick):
-        return _RowsAsTheyAre(self.design)
+    def _rows(self, quick, fine=False):
+        return (SplitRows if quick and fine else RowsAsTheyAre)(self.design)
 
     # -- what the path asks for ---------------------------------------------------------------------------------
 
@@ -302,10 +303,12 @@ class ArrayPenalizedProblem(ArrayProblem):
         self.width = self.rank + host.fit_intercept
         self.missing = self.place.wide(host.missing)
         self._has_missing = bool(host.missing.any()) and host.fit_intercept
-        self._turned_rows = _TurnedRows(self) if precision == "bf16" else None
+        self._turned_rows = TurnedRows(self.design, self.place.row(self.basis)) if precision == "bf16" else None
 
-    def _rows(self, quick):
-        return self._turned_rows if quick and self._turned_rows is not None else super()._rows(quick)
+    def _rows(self, quick, fine=False):
+        if not quick or self._turned_rows is None:
+            return super()._rows(quick, fine)
+        return self._turned_rows.split() if fine else self._turned_rows
 
     def _split(self, table):
         if self.fit_intercept:
@@ -327,9 +330,9 @@ class ArrayPenalizedProblem(ArrayProblem):
     def backward(self, pulled, residual_sum, parameters, temperature, fits):
         return self._join(pulled, residual_sum)
 
-    def _loss(self, parameters, temperature, fits, quick, learn):
+    def _loss(self, parameters, temperature, fits, quick, learn, fine=False):
         """As for every family, plus an imaginary row at the centre for a class that a fit has no row of."""
-        loss, slope, gradient = super()._loss(parameters, temperature, fits, quick, learn)
+        loss, slope, gradient = super()._loss(parameters, temperature, fits, quick, learn, fine)
         if not self._has_missing:
             return loss, slope, gradient
         xp, missing = self.xp, self.of_fits(self.missing, fits)
@@ -388,19 +391,20 @@ class ArrayPenalizedProblem(ArrayProblem):
 
     def hot_temperature(self):
         """Hot, coef is -gradient / (l2_strength T): the temperature at which its logits are HOT_LOGIT in size."""
-        fits, place = slice(0, 1), self.place
-        with place.products_in(None):
-            _, _, gradient = self._loss(self.start(1.0)[fits, ...], 1.0, fits, False, False)
-            coef, _ = self._split(gradient)
-            features = self.to_features(coef, fits)
-
-            def kernel(block):
-                return (place.wide(block.weight[:, 0]) @ place.wide(block.product(features)[:, 0, :]) ** 2,)
-
+        fits, place, quick = slice(0, 1), self.place, self.has_quick_rows
+        with place.products_in(self.precision):
+            _, _, gradient = self._loss(self.start(1.0)[fits, ...], 1.0, fits, quick, False)
+            coef, intercept = self._split(gradient)
             (largest,) = place.host(self.xp.max(self.xp.abs(coef)))
             if largest <= self.host.gradient_noise():
                 return 1.0
-            (squares,) = self.design.sum_rows(kernel)
+            rows = self._rows(quick)
+            tables = rows.tables(rows.coef(self.to_features(coef, fits), gradient)[0, ...], intercept[0, ...] * 0.0)
+
+            def kernel(block):
+                return (block.weight[:, 0] @ rows.scores(block, tables) ** 2,)
+
+            (squares,) = rows.design.sum_rows(kernel)
         return float(np.sqrt(squares.max()) / (self.l2_strength * HOT_LOGIT))
 
     def _report(self, parameters, temperature, fits):
@@ -456,67 +460,6 @@ class ArrayDistanceProblem(ArrayProblem):
     def _report(self, parameters, temperature, fits):
         means = self._turned(temperature / 2 * parameters, self.inverse, fits, transposed=True)
         return {**super()._report(parameters, temperature, fits), "means": means + self.center}
-
-
-class _RowsAsTheyAre:
-    """Rows of the design; coefficients are those of the features."""
-
-    is_turned = False
-
-    def __init__(self, design):
-        self.design, self.width = design, design.n_features
-
-    def coef(self, of_features, parameters):
-        return of_features
-
-
-class _TurnedRows:
-    """A bfloat16 copy of the centred rows in the coordinates solved in, each rounded after the turn."""
-
-    is_turned = True
-
-    def __init__(self, problem: ArrayPenalizedProblem):
-        design, place, xp = problem.design, problem.place, problem.xp
-        if not place.is_torch:
-            raise ValueError(f'precision="bf16" needs torch. Got arrays of {xp.__name__}.')
-        self.width = problem.rank
-        basis = place.row(problem.basis)
-        rows = xp.empty((design.n_rows, self.width), dtype=xp.bfloat16, device=place.device)
-
-        def fill(block):
-            values = block.raw if block.center is None else block.raw - block.center
-            rows[block.rows] = (values * basis if basis.ndim == 1 else values @ basis).bfloat16()
-
-        with place.products_in(None):
-            list(design.map_blocks(fill))
-        self.design = _RoundedDesign(rows, design.labels, design.weight, design.total_weight, design.n_classes, place)
-
-    def coef(self, of_features, parameters):
-        return parameters[..., : self.width]
-
-
-class _RoundedDesign(ArrayDesign):
-    """Rows in bfloat16 whose products are added up in float32."""
-
-    def _block(self, rows, labels, weight):
-        block = super()._block(rows, labels, weight)
-        return _RoundedBlock(self.place, block.raw, rows, labels, weight)
-
-
-class _RoundedBlock:
-    def __init__(self, place: Place, raw, rows, labels, weight):
-        self.place, self.raw, self.rows, self.labels, self.weight = place, raw, rows, labels, weight
-
-    def scores(self, flat, level):
-        return self._multiply(self.raw, flat.bfloat16().T) + level
-
-    def pulled(self, flat, sums=None):
-        return self._multiply(flat.bfloat16().T, self.raw)
-
-    def _multiply(self, left, right):
-        if self.place.is_accelerator:
-            return self.place.xp.mm(left, right, out_dtype=self.place.xp.float32)
-        return left.float() @ right.float()
 
 
 def on_device(problem, precision=None) -> ArrayProblem:

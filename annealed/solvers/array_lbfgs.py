@@ -8,6 +8,14 @@ the gradient, oldest first, D the preconditioner, R = triu(S Y'), and u = R^-1 S
 
 which needs products of vectors only. They are made on the device beside the value and the certificate, and all of them
 come to the host together: one transfer a pass.
+
+With rounded products the chosen temperature is polished as a linear system is refined: where full and fine products
+differ by `loss_0` and `gradient_0` at the start x_0, what is minimized is
+
+    fine loss(x) + loss_0 + <gradient_0, x - x_0> + penalty(x),
+
+whose minimum is that of the full loss but for what the rounding of the rows changes in the Hessian. Full precision then
+looks at it, and goes on where that was not enough.
 """
 
 from __future__ import annotations
@@ -16,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from annealed.objectives.array_linear import ArrayProblem
+from annealed.objectives.array_linear import ArrayProblem, Evaluation
 from annealed.solvers.base import FOLD_SUBOPTIMALITY_SHARE, SUBOPTIMALITY_SHARE, Solution, Solver
 
 ARMIJO = 1e-4
@@ -27,6 +35,7 @@ SMALLEST_FACTOR = 0.1  # on the preconditioner
 PROMISED_SHARE = 0.1  # of `tol`: the relative fall that is left to the final fit before its temperature is chosen
 SMALLEST_PAIR = {None: 0.0, "tf32": 1e-6, "bf16": 4e-5}  # relative fall promised by a step whose pair is kept
 TOGETHER = 64  # columns of a product that cost about what one does, where the rows are all that is read
+REFINED_SHARE = 0.8  # of `tol`, to which fine products certify before full ones look
 QUICK_DECREMENT = {"tf32": 1e-5, "bf16": 1e-5}  # relative: what rounded products are trusted for
 
 
@@ -99,8 +108,14 @@ class ArrayLBFGS(Solver):
         """The final fit in full precision, until its certificate says so, with what the walk has learnt."""
         if not problem.temperature_free:
             self._memory.clear()
+        n_iter = np.zeros(problem.n_fits, dtype=int)
+        if problem.has_quick_rows:
+            refined = _Refinement(problem, start, temperature, REFINED_SHARE * tol, self._memory)
+            refined.run(0, 1, max_iter)
+            start, n_iter = refined.x, refined.n_iter
         search = _Search(problem, start, temperature, tol, self._memory, quick=False, certify=True)
         search.run(0, 1, max_iter)
+        search.n_iter += n_iter
         return search.solution()
 
 
@@ -135,6 +150,9 @@ class _Search:
         self.largest, self.n_iter = np.zeros(n_fits), np.zeros(n_fits, dtype=int)
         self.converged = np.ones(n_fits, dtype=bool)
 
+    def look(self, points, fits, learn) -> Evaluation:
+        return self.problem.objective(points, self.temperature, fits, self.quick, learn)
+
     def solution(self) -> Solution:
         return Solution(self.x, self.value, self.largest, self.n_iter, self.converged, self.certificate)
 
@@ -152,6 +170,29 @@ class _Search:
                 break
             state.step()
         state.finish()
+
+
+class _Refinement(_Search):
+    """The final fit under fine products, corrected by what full ones say at the start."""
+
+    def __init__(self, problem: ArrayProblem, start, temperature, tol, memory: _Pairs):
+        super().__init__(problem, start, temperature, tol, memory, quick=False, certify=True)
+        self.origin: tuple | None = None  # the first point, and the loss and gradient by which full products differ
+
+    def look(self, points, fits, learn):
+        found = self.problem.objective(points, self.temperature, fits, True, learn, fine=True)
+        if self.origin is None:
+            full = self.problem.objective(points, self.temperature, fits)
+            self.origin = points, full.loss - found.loss, full.loss_gradient - found.loss_gradient
+        first, loss, gradient = self.origin
+        shift = loss + self.xp.sum(gradient * (points - first), axis=(1, 2))
+        return Evaluation(
+            found.value + shift,
+            found.gradient + gradient,
+            found.loss + shift,
+            found.loss_gradient + gradient,
+            found.slope,
+        )
 
 
 def _is_solved(problem: ArrayProblem, tol, precision, certify, fits, value, largest, certificate, decrement):
@@ -191,8 +232,7 @@ class _Descent:
         self._arrive(np.ones(len(fits), dtype=bool), self._numbers(found))
 
     def _look(self, points, learn=False):
-        search = self.search
-        return self.problem.objective(points, search.temperature, _named(self.active), search.quick, learn)
+        return self.search.look(points, _named(self.active), learn)
 
     def _numbers(self, found) -> _Numbers:
         """All that the host needs of a pass, in one transfer; pairs include the step just tried."""
