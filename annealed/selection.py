@@ -267,7 +267,8 @@ def stratified_splits(n_folds, labels, classes, random_state):
     splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
     with warnings.catch_warnings():  # a class rarer than the folds is met above, and is no trouble here
         warnings.filterwarnings("ignore", message="The least populated class")
-        parts = list(splitter.split(shared[:, None], labels[shared]))
+        few_bytes = labels[shared].astype(np.min_scalar_type(len(counts)))  # are sorted fast
+        parts = list(splitter.split(shared[:, None], few_bytes))
     return [(np.concatenate([shared[train], np.flatnonzero(alone)]), shared[test]) for train, test in parts]
 
 

@@ -148,8 +148,8 @@ class ArrayDesign(Design):
         for rows in self.slices(n_fits or weight.shape[1]):
             yield function(self._block(rows, self.labels[rows], weight[rows, :]))
 
-    def map_rows(self, function, rows):
-        step = self.block_rows(1)
+    def map_rows(self, function, rows, n_fits=1):
+        step = self.block_rows(n_fits)
         for first in range(0, rows.shape[0], step):
             part = rows[first : min(first + step, rows.shape[0])]
             yield function(self._block(part, self.place.xp.take(self.labels, part), None))

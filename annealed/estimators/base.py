@@ -22,10 +22,10 @@ from annealed.design.threads import threads_over_blocks
 from annealed.estimators.on_device import (
     argmax,
     check_foreign,
-    check_labels,
     check_precision,
     check_same_library,
     classes_like,
+    coded_labels,
     device_design,
     device_rows,
     named_classes,
@@ -256,11 +256,12 @@ class AnnealedClassifier(ValidationMixin, PathDiagramMixin, CallbackSupportMixin
         given_y = y
         if is_dispatched(X):
             X = check_foreign(self, X)
-            y = check_labels(y, X.shape[0])
+            classes, labels = coded_labels(y, X.shape[0])
+            y = classes[labels]
         else:
             X, y = validate_data(self, X, y, accept_sparse=self._accept_sparse(), dtype=DTYPES)
             check_classification_targets(y)
-        classes, labels = np.unique(y, return_inverse=True)
+            classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y must hold at least two classes. Got only one class: {classes[0]!r}.")
         rows = self._rows(X, y, labels, classes, sample_weight)

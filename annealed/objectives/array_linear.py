@@ -28,6 +28,8 @@ from annealed.objectives.linear import PenalizedLinearProblem
 
 LEARNED_ROWS = 1 << 17  # that tell the classes' variances under the posterior
 INSPECTED_ROWS = 1 << 15  # that tell by how much the posterior's own scale changes the loss
+FEW_COLUMNS = 64  # of a product that cost about what one does, where the rows are all that is read
+TEMPORARIES = 4  # as large as held-out logits, when they are looked at: by so much their blocks are shorter
 KEPT_BYTES = 1 << 31  # of held-out logits, up to which they are kept between looks at them
 SMALLEST_VARIANCE = 1e-12
 
@@ -43,11 +45,11 @@ class Evaluation(NamedTuple):
 
 
 class HeldOutPart(NamedTuple):
-    """Held-out rows of one block: deviations of logits from the true one, weights, and the fold."""
+    """Held-out rows of one block: deviations of logits from the true one, weights, and the fold of each."""
 
     deviation: Any
     weight: Any
-    fold: int
+    fold: Any
 
 
 class ArrayProblem(Problem):
@@ -193,23 +195,51 @@ class ArrayProblem(Problem):
     def watch(self, picks):
         """Held-out rows, by the fit that has not seen them."""
         self.picks = picks
-        self._own_rows = [(int(fit), self.place.whole(picks.rows[picks.fits == fit])) for fit in np.unique(picks.fits)]
+        of_fits = ((fit, picks.fits == fit) for fit in range(self.n_fits))
+        self._own_rows = [(fit, self.place.whole(picks.rows[own])) for fit, own in of_fits if own.any()]
+        self._fold_of_row: Any = None
+        is_once = len(picks.rows) > 0 and np.bincount(picks.rows).max() == 1 and picks.fits.min() > 0
+        if is_once and (self.n_fits - 1) * self.n_classes <= FEW_COLUMNS:
+            fold = np.full(self.design.n_rows, -1)
+            fold[picks.rows] = picks.fits - 1
+            self._fold_of_row = self.place.whole(fold)
 
     def held_out_logits(self, parameters, temperature):
         raise NotImplementedError("rows on a device are judged part by part: see held_out_parts")
 
     def held_out_parts(self, parameters, temperature, weight):
         """Parts of the watched rows, each fold's under its own fit; `weight` (n_rows,) is that of every row."""
+        with self.place.products_in(self.precision):
+            if self._fold_of_row is not None:
+                yield from self._parts_of_all(parameters, temperature, weight)
+            else:
+                yield from self._parts_by_fold(parameters, temperature, weight)
+
+    def _parts_of_all(self, parameters, temperature, weight):
+        """With few columns: all folds in one product, of which each row takes its own; a row of none weighs nothing."""
+        xp, place, fits = self.xp, self.place, slice(1, self.n_fits)
+        coef, intercept = self.forward(parameters[fits, ...], temperature, fits)
+        flat, level = (xp.reshape(place.row(own), (-1, *own.shape[2:])) for own in (coef, intercept))
+
+        def part(block):
+            fold = self._fold_of_row[block.rows]
+            scores = xp.reshape(block.scores(flat, level), (-1, *intercept.shape))
+            own = xp.broadcast_to(xp.where(fold < 0, fold * 0, fold)[:, None, None], (fold.shape[0], 1, self.n_classes))
+            deviation = array_gibbs.deviations(place, xp.take_along_axis(scores, own, axis=1)[:, 0, :], block.labels)
+            return HeldOutPart(deviation, weight[block.rows] * place.wide(fold >= 0), fold)
+
+        yield from self.design.map_blocks(part, fits)
+
+    def _parts_by_fold(self, parameters, temperature, weight):
         xp, place = self.xp, self.place
         for fit, rows in self._own_rows:
             flat, level = self._one_fit(parameters[fit : fit + 1, ...], temperature, slice(fit, fit + 1))
 
             def part(block, flat=flat, level=level, fit=fit):
                 deviation = array_gibbs.deviations(place, block.scores(flat, level), block.labels)
-                return HeldOutPart(deviation, place.wide(xp.take(weight, block.rows)), fit - 1)
+                return HeldOutPart(deviation, place.wide(xp.take(weight, block.rows)), block.labels * 0 + (fit - 1))
 
-            with place.products_in(self.precision):
-                yield from self.design.map_rows(part, rows)
+            yield from self.design.map_rows(part, rows, TEMPORARIES)
 
     def _one_fit(self, parameters, temperature, fits):
         coef, intercept = self.forward(parameters, temperature, fits)
@@ -238,7 +268,9 @@ class ArrayProblem(Problem):
         gain, done = total * 0.0, 0
         with self.place.products_in(self.precision):
             for deviation in self.design.map_rows(
-                lambda block: array_gibbs.deviations(self.place, block.scores(flat, level), block.labels), sample
+                lambda block: array_gibbs.deviations(self.place, block.scores(flat, level), block.labels),
+                sample,
+                TEMPORARIES,
             ):
                 own = weight[done : done + deviation.shape[0]]
                 done += deviation.shape[0]

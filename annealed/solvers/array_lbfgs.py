@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from annealed.objectives.array_linear import ArrayProblem, Evaluation
+from annealed.objectives.array_linear import FEW_COLUMNS, ArrayProblem, Evaluation
 from annealed.solvers.base import FOLD_SUBOPTIMALITY_SHARE, SUBOPTIMALITY_SHARE, Solution, Solver
 
 ARMIJO = 1e-4
@@ -34,7 +34,6 @@ DECREMENT_ROUNDING = 0.01  # of a row's number: a promised fall, relative, below
 SMALLEST_FACTOR = 0.1  # on the preconditioner
 PROMISED_SHARE = 0.1  # of `tol`: the relative fall that is left to the final fit before its temperature is chosen
 SMALLEST_PAIR = {None: 0.0, "tf32": 1e-6, "bf16": 4e-5}  # relative fall promised by a step whose pair is kept
-TOGETHER = 64  # columns of a product that cost about what one does, where the rows are all that is read
 REFINED_SHARE = 0.8  # of `tol`, to which fine products certify before full ones look
 QUICK_DECREMENT = {"tf32": 1e-5, "bf16": 1e-5}  # relative: what rounded products are trusted for
 
@@ -70,7 +69,7 @@ class ArrayLBFGS(Solver):
     def adapt(self, problem, tol):
         """Few columns leave the products waiting for the rows: then several temperatures are looked at together."""
         if problem.temperature_free:
-            self.filled_together = max(1, TOGETHER // problem.n_classes)
+            self.filled_together = max(1, FEW_COLUMNS // problem.n_classes)
         return problem
 
     def fill(self, problem, starts, temperatures, *, tol, max_iter, memory):
