@@ -49,13 +49,15 @@ class ArrayBlock(Block):
         """`rows @ flat.T + level`, (n_rows, n_columns); what the centre takes off is part of the level."""
         if self.center is not None:
             level = level - flat @ self.center
-        if self.place.is_torch:
+        if self.place.is_torch and self.place.row_bytes == 4:  # of doubles it is twice as slow as its parts
             return self.xp.addmm(level, self.raw, flat.T)
-        return self.raw @ flat.T + level
+        scores = self.raw @ flat.T
+        scores += level
+        return scores
 
     def pulled(self, flat, sums=None):
         """`flat.T @ rows`, (n_columns, n_features); `sums` are those of the columns of `flat` where they are known."""
-        pulled = flat.T @ self.raw
+        pulled = (self.raw.T @ flat).T  # in this order, a fifth faster in TF32
         if self.center is None:
             return pulled
         sums = self.xp.sum(flat, axis=0) if sums is None else sums
@@ -172,6 +174,12 @@ class ArrayDesign(Design):
             wide = [self.place.wide(term) for term in terms]
             totals = wide if not totals else [total + term for total, term in zip(totals, wide, strict=True)]
         return totals
+
+    def eigh(self, matrix):
+        """On a GPU, which is some ten times as fast at it."""
+        if not self.place.is_accelerator:
+            return super().eigh(matrix)
+        return tuple(self.place.host(*self.place.xp.linalg.eigh(self.place.wide(matrix))))
 
     def targets(self, labels):
         """Whether a row is of a class, (n, n_classes)."""

@@ -385,9 +385,11 @@ class AnnealedClassifier(ValidationMixin, PathDiagramMixin, CallbackSupportMixin
         solver, settings = make_solver(self.solver, problem), problem.chosen()
         problem = solver.adapt(problem, self.tol)
 
-        def fitted_so_far(nodes):
+        dtype = watch.data["X"].dtype
+
+        def fitted_so_far(nodes):  # does not know `watch`, so that both, and the rows, go when the fit has ended
             other = copy(self)
-            other._keep(nodes, problem, judge, watch.data["X"].dtype)
+            other._keep(nodes, problem, judge, dtype)
             return other.__dict__
 
         watch.fitted_so_far = fitted_so_far

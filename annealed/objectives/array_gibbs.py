@@ -14,21 +14,26 @@ from annealed.arrays import Place
 _FUSED: dict[Any, ModuleType | None] = {}  # by device, once it was tried there
 
 
-def loss_and_residual(place: Place, logits, labels, dtype=None):
-    """Negative log-likelihood (n_rows, n_fits) and `posterior - targets` (15), of a torch `dtype` where that is named;
-    logits may be overwritten.
+def loss_and_residual(place: Place, logits, labels, weight=None, dtype=None):
+    """Negative log-likelihood (n_rows, n_fits), `weight (posterior - targets)` (15), and its sums (n_fits, n_classes).
 
+    Without `weight` (n_rows, n_fits) all are one. Logits may be overwritten; a `dtype` of the residual is torch's.
     As in `annealed/objectives/gibbs.py`, the true class's residual is minus the sum of the others, and the loss of an
     all but certain row comes from that sum, so that both keep their digits in single precision too.
     """
     xp = place.xp
-    if place.is_torch:
-        true, residual, others = _with_torch(logits, labels, logits.dtype if dtype is None else dtype)
+    fused = fused_kernel(logits) if place.is_torch else None
+    if fused is not None and fused.can_take(logits):
+        true, others, residual, sums = fused.true_others_residual_sums(logits, labels, weight, dtype or logits.dtype)
     else:
-        true, residual, others = _in_the_standard(place, logits, labels)
+        true, others, residual = (_with_torch if place.is_torch else _in_the_standard)(place, logits, labels)
+        if weight is not None:
+            residual *= weight[:, :, None]
+        sums = xp.sum(residual, axis=0)
+        residual = residual if dtype is None else residual.to(dtype)
     certain = others < 0.5
     loss = xp.where(certain, -xp.log1p(-xp.where(certain, others, xp.zeros_like(others))), -true)
-    return loss, residual
+    return loss, residual, sums
 
 
 def _in_the_standard(place, logits, labels):
@@ -42,19 +47,16 @@ def _in_the_standard(place, logits, labels):
     true = xp.sum(xp.where(is_true, shifted, zero), axis=-1) - xp.log(total[..., 0])
     posterior = xp.where(is_true, zero, weights / total)
     others = xp.sum(posterior, axis=-1)
-    return true, xp.where(is_true, -others[..., None], posterior), others
+    return true, others, xp.where(is_true, -others[..., None], posterior)
 
 
-def _with_torch(logits, labels, dtype):
-    fused = fused_kernel(logits)
-    if fused is not None and fused.can_take(logits):
-        return fused.true_residual_others(logits, labels, dtype)
+def _with_torch(place, logits, labels):
     index = labels[:, None, None].expand(-1, logits.shape[1], 1)
     log_posterior = logits.log_softmax(-1)
     true = log_posterior.gather(2, index)[..., 0]
     posterior = log_posterior.exp_().scatter_(2, index, 0.0)
     others = posterior.sum(-1)
-    return true, posterior.scatter_(2, index, -others[..., None]).to(dtype), others
+    return true, others, posterior.scatter_(2, index, -others[..., None])
 
 
 def fused_kernel(logits) -> ModuleType | None:
@@ -70,15 +72,18 @@ def _tried(logits):
     try:
         from annealed.objectives import fused_gibbs
 
-        fused_gibbs.true_residual_others(logits.new_zeros((1, 1, 2)), logits.new_zeros(1).long(), logits.dtype)
+        few = logits.new_zeros((1, 1, 2))
+        fused_gibbs.true_others_residual_sums(few, few[0, 0, :1].long(), None, few.dtype)
     except Exception:  # no Triton, or no C compiler for it: torch's own steps give the same
         return None
     return fused_gibbs
 
 
-def class_variance(place: Place, residual):
+def class_variance(place: Place, residual, weight=None):
     """Sum over rows of posterior * (1 - posterior), (n_classes,), from the residual (n_rows, n_classes) of one fit."""
     size = place.xp.abs(place.row(residual))
+    if weight is not None:
+        size = size / place.xp.where(weight > 0, weight, place.xp.ones_like(weight))[:, None]
     return place.xp.sum(size - size * size, axis=0)
 
 

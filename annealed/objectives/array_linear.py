@@ -29,7 +29,7 @@ from annealed.objectives.linear import PenalizedLinearProblem
 LEARNED_ROWS = 1 << 17  # that tell the classes' variances under the posterior
 INSPECTED_ROWS = 1 << 15  # that tell by how much the posterior's own scale changes the loss
 FEW_COLUMNS = 64  # of a product that cost about what one does, where the rows are all that is read
-TEMPORARIES = 4  # as large as held-out logits, when they are looked at: by so much their blocks are shorter
+TEMPORARIES = 2  # as large as held-out logits, when they are looked at: by so much their blocks are shorter
 KEPT_BYTES = 1 << 31  # of held-out logits, up to which they are kept between looks at them
 SMALLEST_VARIANCE = 1e-12
 
@@ -161,18 +161,18 @@ class ArrayProblem(Problem):
 
         def kernel(block):
             logits = xp.reshape(rows.scores(block, tables), (-1, *shape))
-            losses, residual = array_gibbs.loss_and_residual(place, logits, block.labels, rows.residual_dtype)
+            weight = None if is_uniform else self.of_fits(block.weight.T, fits).T
+            losses, residual, sums = array_gibbs.loss_and_residual(
+                place, logits, block.labels, weight, rows.residual_dtype
+            )
             variance = xp.sum(losses[:1, ...]) * 0.0
             if learn:
-                variance = step * array_gibbs.class_variance(place, residual[::step, 0, :])
-            if is_uniform:
-                loss = xp.sum(place.wide(losses), axis=0)
-            else:
-                weight = self.of_fits(block.weight.T, fits).T
-                residual *= weight[:, :, None]
-                loss = xp.sum(place.wide(losses) * place.wide(weight), axis=0)
-            residual = xp.reshape(residual, (residual.shape[0], -1))
-            return loss, variance, *rows.pulled(block, residual)
+                own = None if weight is None else weight[::step, 0]
+                variance = step * array_gibbs.class_variance(place, residual[::step, 0, :], own)
+            losses = place.wide(losses)
+            loss = xp.sum(losses if weight is None else losses * place.wide(weight), axis=0)
+            residual, sums = xp.reshape(residual, (residual.shape[0], -1)), xp.reshape(sums, (-1,))
+            return loss, variance, rows.pulled(block, residual, sums), sums
 
         loss, variance, pulled, sums = rows.design.sum_on_device(kernel, n_fits=shape[0])
         self.n_passes += 1
@@ -434,7 +434,10 @@ class ArrayPenalizedProblem(ArrayProblem):
             tables = rows.tables(rows.coef(self.to_features(coef, fits), gradient)[0, ...], intercept[0, ...] * 0.0)
 
             def kernel(block):
-                return (block.weight[:, 0] @ rows.scores(block, tables) ** 2,)
+                scores = rows.scores(block, tables)
+                scores *= scores
+                scores *= block.weight[:, :1]
+                return (self.xp.sum(scores, axis=0),)
 
             (squares,) = rows.design.sum_rows(kernel)
         return float(np.sqrt(squares.max()) / (self.l2_strength * HOT_LOGIT))

@@ -1,11 +1,11 @@
 """The Gibbs posterior of torch rows on a GPU in one kernel: logits are read once, the residual is written once.
 
-    residual = posterior - targets, with the true class's own as minus the sum of the others
+    residual = weight (posterior - targets), with the true class's own as minus the sum of the others
 
 Triton comes with torch's builds for CUDA. `annealed/objectives/array_gibbs.py` imports this file when such rows are
 there, and takes torch's own steps where it cannot.
 
-Shapes: logits (n_rows, n_fits, n_classes), labels (n_rows,).
+Shapes: logits (n_rows, n_fits, n_classes), labels (n_rows,), weight (n_rows, n_fits) or None.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import triton.language as tl
 from triton.runtime import driver
 
 MOST_CLASSES = 1 << 14  # in the registers of one program
-VALUES = 1 << 10  # of a program, in as many rows as make them up
+TILE_VALUES = 1 << 10  # of a program at a time, in as many rows as make them up
+TILES = 16  # of a program, one after the other: their sums need no reading again
 
 
 def can_take(logits) -> bool:
@@ -24,40 +25,54 @@ def can_take(logits) -> bool:
     return is_here and logits.is_contiguous() and logits.shape[-1] <= MOST_CLASSES
 
 
-def true_residual_others(logits, labels, dtype):
-    """Log posterior of the true class, the residual as `dtype` (in place where that is the logits'), and the sum of
-    the other classes' posterior.
+def true_others_residual_sums(logits, labels, weight, dtype):
+    """Log posterior of the true class and sum of the others' posterior (n_rows, n_fits), the residual as `dtype`, in
+    place where that is the logits', and its sums over rows (n_fits, n_classes).
     """
     n_rows, n_fits, n_classes = logits.shape
     residual = logits if dtype == logits.dtype else logits.new_empty(logits.shape, dtype=dtype)
     true, others = logits.new_empty((n_rows, n_fits)), logits.new_empty((n_rows, n_fits))
-    columns = triton.next_power_of_2(n_classes)
-    rows = max(1, VALUES // columns)
-    n_warps = min(16, max(4, columns // 512))
-    n_lines = n_rows * n_fits
-    _kernel[(triton.cdiv(n_lines, rows),)](
-        logits, labels, residual, true, others, n_lines, n_fits, n_classes, rows, columns, num_warps=n_warps
-    )
-    return true, residual, others
+    n_columns = triton.next_power_of_2(n_classes)
+    n_tile_rows = max(1, TILE_VALUES // n_columns)
+    n_programs = triton.cdiv(n_rows, n_tile_rows * TILES)
+    sums = logits.new_empty((n_programs, n_fits, n_classes))
+    strides = (0, 0) if weight is None else weight.stride()
+    _kernel[(n_programs, n_fits)](
+        logits, labels, weight, residual, true, others, sums, n_rows, n_fits, n_classes, *strides,
+        weight is not None, n_tile_rows, n_columns, TILES, num_warps=min(16, max(4, n_columns // 512)),
+    )  # fmt: skip
+    return true, others, residual, sums.sum(0)
 
 
 @triton.jit
-def _kernel(logits, labels, residual, true, others, n_lines, n_fits, n_classes, ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # fmt: skip # noqa: E501
-    lines = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+def _kernel(
+    logits, labels, weight, residual, true, others, sums, n_rows, n_fits, n_classes, row_stride, fit_stride,
+    IS_WEIGHTED: tl.constexpr, TILE_ROWS: tl.constexpr, COLUMNS: tl.constexpr, TILES: tl.constexpr,
+):  # fmt: skip
+    program, fit = tl.program_id(0), tl.program_id(1)
     columns = tl.arange(0, COLUMNS)
-    is_line = lines < n_lines
-    places = lines[:, None] * n_classes + columns[None, :]
-    is_there = is_line[:, None] & (columns < n_classes)[None, :]
-    values = tl.load(logits + places, mask=is_there, other=-float("inf"))
-    label = tl.load(labels + lines // n_fits, mask=is_line, other=0)
-    is_true = columns[None, :] == label[:, None]
-    shifted = values - tl.max(values, 1)[:, None]
-    weights = tl.exp(shifted)
-    total = tl.sum(weights, 1)
-    own = tl.sum(tl.where(is_true, shifted, 0.0), 1) - tl.log(total)
-    posterior = tl.where(is_true, 0.0, weights / total[:, None])
-    rest = tl.sum(posterior, 1)
-    found = tl.where(is_true, -rest[:, None], posterior)
-    tl.store(residual + places, found.to(residual.dtype.element_ty), mask=is_there)
-    tl.store(true + lines, own, mask=is_line)
-    tl.store(others + lines, rest, mask=is_line)
+    is_class = columns < n_classes
+    added = tl.zeros([COLUMNS], logits.dtype.element_ty)
+    for tile in range(TILES):
+        rows = (program.to(tl.int64) * TILES + tile) * TILE_ROWS + tl.arange(0, TILE_ROWS)
+        is_row = rows < n_rows
+        lines = rows * n_fits + fit
+        places = lines[:, None] * n_classes + columns[None, :]
+        is_there = is_row[:, None] & is_class[None, :]
+        values = tl.load(logits + places, mask=is_there, other=-float("inf"))
+        label = tl.load(labels + rows, mask=is_row, other=0)
+        is_true = columns[None, :] == label[:, None]
+        shifted = values - tl.max(values, 1)[:, None]
+        weights = tl.exp(shifted)
+        total = tl.sum(weights, 1)
+        own = tl.sum(tl.where(is_true, shifted, 0.0), 1) - tl.log(total)
+        posterior = tl.where(is_true, 0.0, weights / total[:, None])
+        rest = tl.sum(posterior, 1)
+        found = tl.where(is_true, -rest[:, None], posterior)
+        if IS_WEIGHTED:
+            found *= tl.load(weight + rows * row_stride + fit * fit_stride, mask=is_row, other=0.0)[:, None]
+        tl.store(residual + places, found.to(residual.dtype.element_ty), mask=is_there)
+        tl.store(true + lines, own, mask=is_row)
+        tl.store(others + lines, rest, mask=is_row)
+        added += tl.sum(tl.where(is_there, found, 0.0), 0)
+    tl.store(sums + (program * n_fits + fit) * n_classes + columns, added, mask=is_class)
