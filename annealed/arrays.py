@@ -178,7 +178,9 @@ def on_named_device(X, device):
     device = sample.device
     place = Place.of(sample)
     if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
+        free, whole = torch.cuda.mem_get_info(device)
+        allowed = torch.cuda.get_per_process_memory_fraction(device) * whole - torch.cuda.memory_allocated(device)
+        free = min(free, allowed)
         if X.nbytes > SHARE_OF_MEMORY * free:
             return X, place
     return torch.asarray(X, device=device), place

@@ -45,6 +45,7 @@ def row_of(rows, precision, rates, copied, device, **options):
         "passes": found.passes,
         "ms a pass, all in": 1000 * found.seconds / max(found.passes, 1),
         "share of the floor": found.floor(rates, copied) / found.seconds,
+        "in the passes alone": found.floor(rates, copied) / max(found.pass_seconds, 1e-9),
         "peak memory / X": found.peak_bytes / (rows.X.nbytes or 1),
         "held-out top-1": accuracy,
         "chosen": f"{best + 1} of {len(path)}",

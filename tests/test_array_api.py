@@ -259,6 +259,30 @@ def test_rows_without_room_are_streamed(move_torch):
     np.testing.assert_allclose(to_host(found.value), value, rtol=1e-12)
 
 
+@pytest.mark.gpu
+def test_rows_beyond_the_memory_of_a_gpu_are_streamed():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("torch sees no GPU")
+    generator = np.random.RandomState(0)
+    y = generator.randint(4, size=40_000)
+    X = generator.standard_normal((len(y), 1024)).astype(np.float32)
+    X[:, :4] += np.eye(4, dtype=np.float32)[y]
+    model = InnerProductADA(selection=0.3, device="cuda")
+    known = clone(model).fit(X, y).coef_
+    n_times, allowed = 25, 5 * X.nbytes * 3  # 4.1 GB of rows, 2.5 GB for them
+    X, y = np.tile(X, (n_times, 1)), np.tile(y, n_times)
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction(allowed / torch.cuda.mem_get_info()[1])
+    try:
+        torch.cuda.reset_peak_memory_stats()
+        coef = clone(model).fit(X, y).coef_
+        assert torch.cuda.max_memory_allocated() <= allowed < 0.7 * X.nbytes
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    np.testing.assert_allclose(coef, known, atol=2e-3 * np.abs(known).max())
+
+
 def test_held_out_logits_need_not_be_kept(move, monkeypatch):
     X, y = table()
     kept = InnerProductADA(cv=3).fit(move(X), y)
