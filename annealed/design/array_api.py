@@ -135,7 +135,10 @@ class ArrayDesign(Design):
     def rows_of(self, rows):
         """Some rows on the device: a slice, or numbers on the device."""
         if self.is_streamed:
-            return self.place.row(self.X[rows if isinstance(rows, slice) else to_host(rows)])
+            part = self.X[rows if isinstance(rows, slice) else to_host(rows)]
+            if self.place.is_accelerator and part.flags.writeable:  # sent as it lies
+                return self.place.xp.asarray(part, device=self.place.device)
+            return self.place.row(part)
         if isinstance(rows, slice):
             return self.X[rows, :]
         return self.place.xp.take(self.X, rows, axis=0)
@@ -171,8 +174,11 @@ class ArrayDesign(Design):
     def sum_on_device(self, kernel, fits=slice(None), n_fits=None):
         totals: list = []
         for terms in self.map_blocks(kernel, fits, n_fits):
-            wide = [self.place.wide(term) for term in terms]
-            totals = wide if not totals else [total + term for total, term in zip(totals, wide, strict=True)]
+            if not totals:
+                totals = [self.place.xp.asarray(self.place.wide(term), copy=True) for term in terms]
+                continue
+            for total, term in zip(totals, terms, strict=True):
+                total += term
         return totals
 
     def eigh(self, matrix):

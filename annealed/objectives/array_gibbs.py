@@ -14,26 +14,34 @@ from annealed.arrays import Place
 _FUSED: dict[Any, ModuleType | None] = {}  # by device, once it was tried there
 
 
-def loss_and_residual(place: Place, logits, labels, weight=None, dtype=None):
-    """Negative log-likelihood (n_rows, n_fits), `weight (posterior - targets)` (15), and its sums (n_fits, n_classes).
+def loss_residual_sums(place: Place, logits, labels, weight=None, dtype=None):
+    """Weighted negative log-likelihood (n_fits,), `weight (posterior - targets)` (15), its sums (n_fits, n_classes).
 
     Without `weight` (n_rows, n_fits) all are one. Logits may be overwritten; a `dtype` of the residual is torch's.
+    """
+    fused = fused_kernel(logits) if place.is_torch else None
+    if fused is not None and fused.can_take(logits):
+        return fused.loss_residual_sums(logits, labels, weight, dtype or logits.dtype, place.wide_dtype)
+    losses, residual = loss_and_residual(place, logits, labels)
+    losses = place.wide(losses)
+    if weight is not None:
+        residual *= weight[:, :, None]
+        losses = losses * place.wide(weight)
+    sums = place.xp.sum(residual, axis=0)
+    return place.xp.sum(losses, axis=0), residual if dtype is None else residual.to(dtype), sums
+
+
+def loss_and_residual(place: Place, logits, labels):
+    """Negative log-likelihood (n_rows, n_fits) and `posterior - targets`; logits may be overwritten.
+
     As in `annealed/objectives/gibbs.py`, the true class's residual is minus the sum of the others, and the loss of an
     all but certain row comes from that sum, so that both keep their digits in single precision too.
     """
     xp = place.xp
-    fused = fused_kernel(logits) if place.is_torch else None
-    if fused is not None and fused.can_take(logits):
-        true, others, residual, sums = fused.true_others_residual_sums(logits, labels, weight, dtype or logits.dtype)
-    else:
-        true, others, residual = (_with_torch if place.is_torch else _in_the_standard)(place, logits, labels)
-        if weight is not None:
-            residual *= weight[:, :, None]
-        sums = xp.sum(residual, axis=0)
-        residual = residual if dtype is None else residual.to(dtype)
+    true, others, residual = (_with_torch if place.is_torch else _in_the_standard)(place, logits, labels)
     certain = others < 0.5
     loss = xp.where(certain, -xp.log1p(-xp.where(certain, others, xp.zeros_like(others))), -true)
-    return loss, residual, sums
+    return loss, residual
 
 
 def _in_the_standard(place, logits, labels):
@@ -73,7 +81,7 @@ def _tried(logits):
         from annealed.objectives import fused_gibbs
 
         few = logits.new_zeros((1, 1, 2))
-        fused_gibbs.true_others_residual_sums(few, few[0, 0, :1].long(), None, few.dtype)
+        fused_gibbs.loss_residual_sums(few, few[0, 0, :1].long(), None, few.dtype, few.double().dtype)
     except Exception:  # no Triton, or no C compiler for it: torch's own steps give the same
         return None
     return fused_gibbs

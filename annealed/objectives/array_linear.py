@@ -162,26 +162,24 @@ class ArrayProblem(Problem):
         def kernel(block):
             logits = xp.reshape(rows.scores(block, tables), (-1, *shape))
             weight = None if is_uniform else self.of_fits(block.weight.T, fits).T
-            losses, residual, sums = array_gibbs.loss_and_residual(
+            loss, residual, sums = array_gibbs.loss_residual_sums(
                 place, logits, block.labels, weight, rows.residual_dtype
             )
-            variance = xp.sum(losses[:1, ...]) * 0.0
-            if learn:
-                own = None if weight is None else weight[::step, 0]
-                variance = step * array_gibbs.class_variance(place, residual[::step, 0, :], own)
-            losses = place.wide(losses)
-            loss = xp.sum(losses if weight is None else losses * place.wide(weight), axis=0)
-            residual, sums = xp.reshape(residual, (residual.shape[0], -1)), xp.reshape(sums, (-1,))
-            return loss, variance, rows.pulled(block, residual, sums), sums
+            flat = xp.reshape(residual, (residual.shape[0], -1))
+            found = loss, sums, rows.pulled(block, flat, xp.reshape(sums, (-1,)))
+            if not learn:
+                return found
+            own = None if weight is None else weight[::step, 0]
+            return *found, step * array_gibbs.class_variance(place, residual[::step, 0, :], own)
 
-        loss, variance, pulled, sums = rows.design.sum_on_device(kernel, n_fits=shape[0])
+        loss, sums, pulled, *variance = rows.design.sum_on_device(kernel, n_fits=shape[0])
         self.n_passes += 1
-        pulled, sums = xp.reshape(pulled, (*shape, -1)), xp.reshape(sums, shape)
+        pulled = xp.reshape(pulled, (*shape, -1))
         if is_uniform:
             factor = place.wide(uniform)
             loss, pulled, sums = loss * factor, pulled * factor[:, None, None], sums * factor[:, None]
         if learn:
-            share = xp.maximum(variance / self.design.n_rows, variance * 0.0 + SMALLEST_VARIANCE)
+            share = xp.maximum(variance[0] / self.design.n_rows, variance[0] * 0.0 + SMALLEST_VARIANCE)
             self.class_variance = xp.broadcast_to(share[None, :], (self.n_fits, self.n_classes))
         slope = xp.sum(coef * pulled, axis=(1, 2)) + xp.sum(intercept * sums, axis=1)
         pulled = pulled if rows.is_turned else self.from_features(pulled, fits)
@@ -334,6 +332,8 @@ class ArrayPenalizedProblem(ArrayProblem):
         self.l2_strength, self.fit_intercept = host.l2_strength, host.fit_intercept
         self.width = self.rank + host.fit_intercept
         self.missing = self.place.wide(host.missing)
+        self._is_penalized = self.place.wide(np.arange(self.width) < self.rank)
+        self._last_strength: tuple[float, Any] = np.nan, None
         self._has_missing = bool(host.missing.any()) and host.fit_intercept
         self._turned_rows = TurnedRows(self.design, self.place.row(self.basis)) if precision == "bf16" else None
 
@@ -377,12 +377,16 @@ class ArrayPenalizedProblem(ArrayProblem):
         return loss, slope + xp.sum(evidence * intercept, axis=1), self._join(coef, own + evidence)
 
     def penalty(self, temperature, fits):
-        """Strengths have a leading axis where temperatures do."""
-        penalized = np.ones(self.width)
-        if self.fit_intercept:
-            penalized[-1] = 0
-        strength = self.l2_strength * np.asarray(temperature)[..., None, None] * penalized
-        return self.place.wide(strength.reshape(-1, 1, self.width)), 0.0
+        """Strengths have a leading axis where temperatures do. The last is kept: a pass asks for it several times."""
+        if np.ndim(temperature) > 0:
+            return self._strengths(temperature), 0.0
+        if self._last_strength[0] != temperature:
+            self._last_strength = float(temperature), self._strengths(temperature)
+        return self._last_strength[1], 0.0
+
+    def _strengths(self, temperature):
+        strength = self.place.wide(self.l2_strength * np.reshape(temperature, (-1, 1, 1)))
+        return strength * self._is_penalized
 
     def _strength(self, temperature, ndim):
         """Of the coefficients, one number or one a temperature, to be divided by."""
@@ -399,13 +403,12 @@ class ArrayPenalizedProblem(ArrayProblem):
 
     def precondition(self, vectors, temperature, fits):
         """A common shift of all classes moves no posterior: the penalty is all that it meets."""
+        xp = self.xp
         diagonal = self._curvature(fits) + self.penalty(temperature, fits)[0]
-        diagonal = self.xp.reshape(diagonal, (diagonal.shape[0], *(1,) * (vectors.ndim - 3), *diagonal.shape[1:]))
+        diagonal = xp.reshape(diagonal, (diagonal.shape[0], *(1,) * (vectors.ndim - 3), *diagonal.shape[1:]))
         solved = vectors / diagonal
-        solved = solved - self.xp.mean(solved, axis=-2, keepdims=True)
-        coef, _ = self._split(self.xp.mean(vectors, axis=-2, keepdims=True))
-        common = coef / self._strength(temperature, coef.ndim)
-        return solved + (self._join(common, common[..., 0] * 0.0) if self.fit_intercept else common)
+        common = xp.mean(vectors, axis=-2, keepdims=True) / self._strength(temperature, vectors.ndim)
+        return solved - xp.mean(solved, axis=-2, keepdims=True) + common * self._is_penalized
 
     def certificate(self, gradient, temperature, fits):
         """|gradient|^2 / (2 l2_strength T) at the best intercept; see `PenalizedLinearProblem.certificate`."""
