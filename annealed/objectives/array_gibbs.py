@@ -14,34 +14,21 @@ from annealed.arrays import Place
 _FUSED: dict[Any, ModuleType | None] = {}  # by device, once it was tried there
 
 
-def loss_residual_sums(place: Place, logits, labels, weight=None, dtype=None):
-    """Weighted negative log-likelihood (n_fits,), `weight (posterior - targets)` (15), its sums (n_fits, n_classes).
+def loss_and_residual(place: Place, logits, labels, dtype=None):
+    """Negative log-likelihood (n_rows, n_fits) and `posterior - targets` (15), of torch's `dtype` where one is named.
 
-    Without `weight` (n_rows, n_fits) all are one. Logits may be overwritten; a `dtype` of the residual is torch's.
+    Logits may be overwritten. As in `annealed/objectives/gibbs.py`, the true class's residual is minus the sum of the
+    others, and the loss of an all but certain row comes from that sum, so that both keep their digits in single
+    precision too.
     """
     fused = fused_kernel(logits) if place.is_torch else None
     if fused is not None and fused.can_take(logits):
-        return fused.loss_residual_sums(logits, labels, weight, dtype or logits.dtype, place.wide_dtype)
-    losses, residual = loss_and_residual(place, logits, labels)
-    losses = place.wide(losses)
-    if weight is not None:
-        residual *= weight[:, :, None]
-        losses = losses * place.wide(weight)
-    sums = place.xp.sum(residual, axis=0)
-    return place.xp.sum(losses, axis=0), residual if dtype is None else residual.to(dtype), sums
-
-
-def loss_and_residual(place: Place, logits, labels):
-    """Negative log-likelihood (n_rows, n_fits) and `posterior - targets`; logits may be overwritten.
-
-    As in `annealed/objectives/gibbs.py`, the true class's residual is minus the sum of the others, and the loss of an
-    all but certain row comes from that sum, so that both keep their digits in single precision too.
-    """
+        return fused.loss_and_residual(logits, labels, dtype or logits.dtype)
     xp = place.xp
     true, others, residual = (_with_torch if place.is_torch else _in_the_standard)(place, logits, labels)
     certain = others < 0.5
     loss = xp.where(certain, -xp.log1p(-xp.where(certain, others, xp.zeros_like(others))), -true)
-    return loss, residual
+    return loss, residual if dtype is None else residual.to(dtype)
 
 
 def _in_the_standard(place, logits, labels):
@@ -81,17 +68,15 @@ def _tried(logits):
         from annealed.objectives import fused_gibbs
 
         few = logits.new_zeros((1, 1, 2))
-        fused_gibbs.loss_residual_sums(few, few[0, 0, :1].long(), None, few.dtype, few.double().dtype)
+        fused_gibbs.loss_and_residual(few, few[0, 0, :1].long(), few.dtype)
     except Exception:  # no Triton, or no C compiler for it: torch's own steps give the same
         return None
     return fused_gibbs
 
 
-def class_variance(place: Place, residual, weight=None):
+def class_variance(place: Place, residual):
     """Sum over rows of posterior * (1 - posterior), (n_classes,), from the residual (n_rows, n_classes) of one fit."""
     size = place.xp.abs(place.row(residual))
-    if weight is not None:
-        size = size / place.xp.where(weight > 0, weight, place.xp.ones_like(weight))[:, None]
     return place.xp.sum(size - size * size, axis=0)
 
 
@@ -103,13 +88,15 @@ def deviations(place: Place, logits, labels):
 def scaled_moments(place: Place, scale, deviation):
     """Loss, mean and variance of the logits' deviation from the true one under the posterior at a scale, by row."""
     xp = place.xp
-    shifted = scale * deviation
-    top = xp.max(shifted, axis=1, keepdims=True)
-    weights = xp.exp(shifted - top)
+    weights = scale * deviation
+    top = xp.max(weights, axis=1, keepdims=True)
+    weights -= top
+    weights = xp.exp(weights)
     total = xp.sum(weights, axis=1)
-    weighted = weights * deviation
-    mean = xp.sum(weighted, axis=1) / total
-    square = xp.sum(weighted * deviation, axis=1) / total
+    weights *= deviation
+    mean = xp.sum(weights, axis=1) / total
+    weights *= deviation
+    square = xp.sum(weights, axis=1) / total
     return xp.log(total) + top[:, 0], mean, square - mean * mean
 
 
@@ -118,4 +105,5 @@ def scaled_losses(place: Place, scale, deviation):
     xp = place.xp
     shifted = scale * deviation
     top = xp.max(shifted, axis=1, keepdims=True)
-    return xp.log(xp.sum(xp.exp(shifted - top), axis=1)) + top[:, 0]
+    shifted -= top
+    return xp.log(xp.sum(xp.exp(shifted), axis=1)) + top[:, 0]

@@ -26,7 +26,7 @@ from annealed.objectives.base import HOT_LOGIT, NO_PICKS, Inspection, Problem
 from annealed.objectives.device_rows import RowsAsTheyAre, SplitRows, TurnedRows
 from annealed.objectives.linear import PenalizedLinearProblem
 
-LEARNED_ROWS = 1 << 17  # that tell the classes' variances under the posterior
+LEARNED_ROWS = 1 << 16  # that tell the classes' variances under the posterior
 INSPECTED_ROWS = 1 << 15  # that tell by how much the posterior's own scale changes the loss
 FEW_COLUMNS = 64  # of a product that cost about what one does, where the rows are all that is read
 TEMPORARIES = 2  # as large as held-out logits, when they are looked at: by so much their blocks are shorter
@@ -158,25 +158,23 @@ class ArrayProblem(Problem):
         step = max(1, self.design.n_rows // LEARNED_ROWS)
         uniform = self._uniform[fits]
         is_uniform = bool(np.isfinite(uniform).all())
+        factor = place.wide(uniform)  # on its way before the passes that it would wait for
 
         def kernel(block):
             logits = xp.reshape(rows.scores(block, tables), (-1, *shape))
-            weight = None if is_uniform else self.of_fits(block.weight.T, fits).T
-            loss, residual, sums = array_gibbs.loss_residual_sums(
-                place, logits, block.labels, weight, rows.residual_dtype
-            )
-            flat = xp.reshape(residual, (residual.shape[0], -1))
-            found = loss, sums, rows.pulled(block, flat, xp.reshape(sums, (-1,)))
-            if not learn:
-                return found
-            own = None if weight is None else weight[::step, 0]
-            return *found, step * array_gibbs.class_variance(place, residual[::step, 0, :], own)
+            losses, residual = array_gibbs.loss_and_residual(place, logits, block.labels, rows.residual_dtype)
+            variance = (step * array_gibbs.class_variance(place, residual[::step, 0, :]),) if learn else ()
+            losses = place.wide(losses)
+            if not is_uniform:
+                weight = self.of_fits(block.weight.T, fits).T
+                residual *= weight[:, :, None]
+                losses = losses * place.wide(weight)
+            return xp.sum(losses, axis=0), *rows.pulled(block, xp.reshape(residual, (residual.shape[0], -1))), *variance
 
-        loss, sums, pulled, *variance = rows.design.sum_on_device(kernel, n_fits=shape[0])
+        loss, pulled, sums, *variance = rows.design.sum_on_device(kernel, n_fits=shape[0])
         self.n_passes += 1
-        pulled = xp.reshape(pulled, (*shape, -1))
+        pulled, sums = xp.reshape(pulled, (*shape, -1)), xp.reshape(sums, shape)
         if is_uniform:
-            factor = place.wide(uniform)
             loss, pulled, sums = loss * factor, pulled * factor[:, None, None], sums * factor[:, None]
         if learn:
             share = xp.maximum(variance[0] / self.design.n_rows, variance[0] * 0.0 + SMALLEST_VARIANCE)

@@ -1,12 +1,12 @@
 """Rows on a device as a pass multiplies them: as they lie, or rounded to the precision that was asked for.
 
-    scores = rows @ coef.T + level,    pulled = residual.T @ rows
+    scores = rows @ coef.T + level,    pulled = residual.T @ rows,    sums = sum of the residual over rows
 
 Rounded products are rough: coefficients are rounded too, anew at every point. Split rows also multiply what the
 rounding left of the coefficients. Then only the rows are rounded, the same way in every pass, and the loss is as smooth
 a function as in full precision.
 
-Shapes: coef (n_columns, width), level (n_columns,), residual (n_rows, n_columns) with its sums (n_columns,).
+Shapes: coef (n_columns, width), level (n_columns,), residual (n_rows, n_columns).
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ class RowsAsTheyAre:
     def scores(self, block, tables):
         return block.scores(*tables)
 
-    def pulled(self, block, residual, sums):
-        return block.pulled(residual, sums)
+    def pulled(self, block, residual):
+        sums = self.place.xp.sum(residual, axis=0)
+        return block.pulled(residual, sums), sums
 
 
 class SplitRows(RowsAsTheyAre):
@@ -61,8 +62,8 @@ class SplitRows(RowsAsTheyAre):
 class TurnedRows:
     """A bfloat16 copy of the centred rows in the coordinates solved in, each rounded after the turn.
 
-    Ones stand beside the coordinates: with them the level, in parts, belongs to the product. Zeros beside them make up
-    a width that tensor cores take.
+    Ones stand beside the coordinates: with them the level, in parts, belongs to one product and the sums to the other.
+    Zeros beside them make up a width that tensor cores take.
     """
 
     is_turned = True
@@ -113,8 +114,9 @@ class TurnedRows:
             scores += self._multiply(block.raw, table.T)
         return scores
 
-    def pulled(self, block, residual, sums):
-        return self._multiply(residual.T, block.raw)[:, : self.width]
+    def pulled(self, block, residual):
+        pulled = self._multiply(residual.T, block.raw)
+        return pulled[:, : self.width], pulled[:, self.width]
 
     def _multiply(self, left, right):
         """Products of bfloat16, added up in float32."""

@@ -1,11 +1,11 @@
 """The Gibbs posterior of torch rows on a GPU in one kernel: logits are read once, the residual is written once.
 
-    residual = weight (posterior - targets), with the true class's own as minus the sum of the others
+    residual = posterior - targets, with the true class's own as minus the sum of the others
 
 Triton comes with torch's builds for CUDA. `annealed/objectives/array_gibbs.py` imports this file when such rows are
 there, and takes torch's own steps where it cannot.
 
-Shapes: logits (n_rows, n_fits, n_classes), labels (n_rows,), weight (n_rows, n_fits) or None.
+Shapes: logits (n_rows, n_fits, n_classes), labels (n_rows,).
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from triton.language.extra import libdevice
 from triton.runtime import driver
 
 MOST_CLASSES = 1 << 14  # in the registers of one program
-TILE_VALUES = 1 << 10  # of a program at a time, in as many rows as make them up
-TILES = 16  # of a program, one after the other: their sums need no reading again
+VALUES = 1 << 10  # of a program, in as many lines of classes as make them up
 
 
 def can_take(logits) -> bool:
@@ -26,57 +25,36 @@ def can_take(logits) -> bool:
     return is_here and logits.is_contiguous() and logits.shape[-1] <= MOST_CLASSES
 
 
-def loss_residual_sums(logits, labels, weight, dtype, wide_dtype):
-    """Loss (n_fits,) as `wide_dtype`, the residual as `dtype`, in place where that is the logits', and its sums over
-    rows (n_fits, n_classes).
-    """
+def loss_and_residual(logits, labels, dtype):
+    """Loss (n_rows, n_fits), and the residual as `dtype`: in place where that is the logits'."""
     n_rows, n_fits, n_classes = logits.shape
     residual = logits if dtype == logits.dtype else logits.new_empty(logits.shape, dtype=dtype)
-    n_columns = triton.next_power_of_2(n_classes)
-    n_tile_rows = max(1, TILE_VALUES // n_columns)
-    n_programs = triton.cdiv(n_rows, n_tile_rows * TILES)
-    loss = logits.new_empty((n_programs, n_fits), dtype=wide_dtype)
-    sums = logits.new_empty((n_programs, n_fits, n_classes))
-    strides = (0, 0) if weight is None else weight.stride()
-    _kernel[(n_programs, n_fits)](
-        logits, labels, weight, residual, loss, sums, n_rows, n_fits, n_classes, *strides,
-        weight is not None, n_tile_rows, n_columns, TILES, num_warps=min(16, max(4, n_columns // 512)),
-    )  # fmt: skip
-    return loss.sum(0), residual, sums.sum(0)
+    loss, n_lines = logits.new_empty((n_rows, n_fits)), n_rows * n_fits
+    columns = triton.next_power_of_2(n_classes)
+    lines = max(1, VALUES // columns)
+    n_warps = min(16, max(4, columns // 512))
+    grid = (triton.cdiv(n_lines, lines),)
+    _kernel[grid](logits, labels, residual, loss, n_lines, n_fits, n_classes, lines, columns, num_warps=n_warps)
+    return loss, residual
 
 
-@triton.jit(do_not_specialize=["labels", "weight", "n_rows", "n_fits", "row_stride", "fit_stride"])
-def _kernel(
-    logits, labels, weight, residual, loss, sums, n_rows, n_fits, n_classes, row_stride, fit_stride,
-    IS_WEIGHTED: tl.constexpr, TILE_ROWS: tl.constexpr, COLUMNS: tl.constexpr, TILES: tl.constexpr,
-):  # fmt: skip
-    program, fit = tl.program_id(0), tl.program_id(1)
+@triton.jit(do_not_specialize=["labels", "n_lines", "n_fits"])  # one compilation for any number of rows and of fits
+def _kernel(logits, labels, residual, loss, n_lines, n_fits, n_classes, LINES: tl.constexpr, COLUMNS: tl.constexpr):
+    lines = tl.program_id(0).to(tl.int64) * LINES + tl.arange(0, LINES)
     columns = tl.arange(0, COLUMNS)
-    is_class = columns < n_classes
-    added = tl.zeros([COLUMNS], logits.dtype.element_ty)
-    losses = tl.zeros([TILE_ROWS], tl.float64)
-    for tile in range(TILES):
-        rows = (program.to(tl.int64) * TILES + tile) * TILE_ROWS + tl.arange(0, TILE_ROWS)
-        is_row = rows < n_rows
-        places = (rows * n_fits + fit)[:, None] * n_classes + columns[None, :]
-        is_there = is_row[:, None] & is_class[None, :]
-        values = tl.load(logits + places, mask=is_there, other=-float("inf"))
-        label = tl.load(labels + rows, mask=is_row, other=0)
-        is_true = columns[None, :] == label[:, None]
-        shifted = values - tl.max(values, 1)[:, None]
-        weights = tl.exp(shifted)
-        total = tl.sum(weights, 1)
-        posterior = tl.where(is_true, 0.0, weights / total[:, None])
-        others = tl.sum(posterior, 1)
-        found = tl.where(is_true, -others[:, None], posterior)
-        doubtful = tl.log(total) - tl.sum(tl.where(is_true, shifted, 0.0), 1)
-        own = tl.where(others < 0.5, -libdevice.log1p(-tl.minimum(others, 0.5)), doubtful).to(tl.float64)
-        if IS_WEIGHTED:
-            weighs = tl.load(weight + rows * row_stride + fit * fit_stride, mask=is_row, other=0.0)
-            found *= weighs[:, None]
-            own *= weighs.to(tl.float64)
-        tl.store(residual + places, found.to(residual.dtype.element_ty), mask=is_there)
-        added += tl.sum(tl.where(is_there, found, 0.0), 0)
-        losses += tl.where(is_row, own, 0.0)
-    tl.store(sums + (program * n_fits + fit) * n_classes + columns, added, mask=is_class)
-    tl.store(loss + program * n_fits + fit, tl.sum(losses, 0))
+    is_line = lines < n_lines
+    places = lines[:, None] * n_classes + columns[None, :]
+    is_there = is_line[:, None] & (columns < n_classes)[None, :]
+    values = tl.load(logits + places, mask=is_there, other=-float("inf"))
+    label = tl.load(labels + lines // n_fits, mask=is_line, other=0)
+    is_true = columns[None, :] == label[:, None]
+    shifted = values - tl.max(values, 1)[:, None]
+    weights = tl.exp(shifted)
+    total = tl.sum(weights, 1)
+    posterior = tl.where(is_true, 0.0, weights / total[:, None])
+    others = tl.sum(posterior, 1)
+    found = tl.where(is_true, -others[:, None], posterior)
+    doubtful = tl.log(total) - tl.sum(tl.where(is_true, shifted, 0.0), 1)
+    own = tl.where(others < 0.5, -libdevice.log1p(-tl.minimum(others, 0.5)), doubtful)
+    tl.store(residual + places, found.to(residual.dtype.element_ty), mask=is_there)
+    tl.store(loss + lines, own, mask=is_line)
