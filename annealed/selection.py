@@ -273,8 +273,8 @@ def stratified_splits(n_folds, labels, classes, random_state):
 
 
 def fold_weights(splits, sample_weight):
-    """Weight per row and fit: the final fit on all rows first, then each fold on its training part."""
-    weight = np.zeros((len(sample_weight), 1 + len(splits)))
+    """Weight per row and fit, rows innermost: the final fit on all rows first, then each fold on its training part."""
+    weight = np.zeros((len(sample_weight), 1 + len(splits)), order="F")
     weight[:, 0] = sample_weight
     for fit, (train, _) in enumerate(splits, start=1):
         weight[train, fit] = sample_weight[train]

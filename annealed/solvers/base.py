@@ -13,6 +13,7 @@ from annealed.objectives import Problem, SmoothProblem
 
 SUBOPTIMALITY_SHARE = 0.01  # the final fit's certified relative suboptimality is held under this share of `tol`
 FOLD_SUBOPTIMALITY_SHARE = 1.0  # and a fold's estimated one, whose only use is to choose a temperature, under this
+LAST_STEP_SHARE = 0.03  # of `tol`: a fold whose next step promises a smaller relative fall takes it without a look
 SINGLE_PRECISION_TOL = 1e-5  # tolerances down to this are served by folds in single precision
 ROUNDING = 64 * np.finfo(np.float64).eps  # progress below this, relative to the value, is not progress
 
@@ -85,9 +86,10 @@ def largest_entry(gradient):
     return np.abs(gradient).max(axis=1)
 
 
-def is_solved(problem: SmoothProblem, value, gradient, temperature, fits, tol, decrement):
+def is_solved(problem: SmoothProblem, value, gradient, temperature, fits, tol, decrement, has_last_step=False):
     """The final fit: gradient within `tol` entry by entry, and its certified relative suboptimality where a family
-    has one. A fold: the fall that a (quasi-)Newton step promises, `decrement`, is small beside the value.
+    has one. A fold: the fall that a (quasi-)Newton step promises, `decrement`, is small beside the value, and its
+    gradient is within `tol` too, or the solver takes that step as its last.
 
     A gradient that is nothing but rounding is solved whatever the tolerance.
     """
@@ -95,6 +97,8 @@ def is_solved(problem: SmoothProblem, value, gradient, temperature, fits, tol, d
     certificate = problem.certificate(gradient, value, temperature, fits)
     is_certified = (largest <= tol) & (certificate <= SUBOPTIMALITY_SHARE * tol)
     is_close = (largest <= tol) & (decrement <= FOLD_SUBOPTIMALITY_SHARE * tol * np.abs(value))
+    if has_last_step:
+        is_close = decrement <= LAST_STEP_SHARE * tol * np.abs(value)
     is_final = np.arange(problem.n_fits)[fits] == 0
     return np.where(is_final, is_certified, is_close) | (largest <= problem.gradient_noise())
 
