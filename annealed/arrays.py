@@ -153,12 +153,15 @@ class Place:
 
     @contextmanager
     def products_in(self, precision: str | None):
-        """A context in which float32 products of torch are in full precision, or rounded to TF32 where so named."""
+        """A context in which float32 products of torch are in full precision, or in TF32 where rounded ones will do.
+
+        Those of bfloat16 are bfloat16's own; what else is multiplied beside them need not be finer than TF32.
+        """
         if not self.is_torch:
             yield
             return
         before = self.xp.get_float32_matmul_precision()
-        self.xp.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+        self.xp.set_float32_matmul_precision("highest" if precision is None else "high")
         try:
             yield
         finally:

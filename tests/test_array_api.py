@@ -344,8 +344,9 @@ def test_products_are_in_full_precision_unless_asked(move_torch):
     try:
         with place.products_in(None):
             assert place.xp.get_float32_matmul_precision() == "highest"
-        with place.products_in("tf32"):
-            assert place.xp.get_float32_matmul_precision() == "high"
+        for precision in ("tf32", "bf16"):
+            with place.products_in(precision):
+                assert place.xp.get_float32_matmul_precision() == "high"
         assert place.xp.get_float32_matmul_precision() == "high"
     finally:
         place.xp.set_float32_matmul_precision(before)
