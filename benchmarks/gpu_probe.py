@@ -28,7 +28,7 @@ def fitted(rows, precision, device, n_temperatures=50, coldest=1e-4):
 
 def warm_up(n_columns, n_classes, device, precisions=(None,)):
     """Load the libraries and have their kernels compiled, on a few rows."""
-    small = make_embeddings(max(4096, 30 * n_classes), n_columns, n_classes, 1000, device=device)
+    small = make_embeddings(max(4096, 30 * n_classes), n_columns, n_classes, max(1000, 5 * n_classes), device=device)
     for precision in precisions:
         fitted(small, precision, device, n_temperatures=3)
 

@@ -292,6 +292,16 @@ def test_held_out_logits_need_not_be_kept(move, monkeypatch):
     np.testing.assert_allclose(made_again.path_.validation_score, kept.path_.validation_score, rtol=1e-12)
 
 
+def test_folds_are_judged_together_as_one_by_one(move, monkeypatch):
+    X, y = table()
+    weight = np.linspace(0.5, 2, len(y))
+    together = InnerProductADA(cv=3).fit(move(X), y, sample_weight=move(weight))
+    monkeypatch.setattr(annealed.objectives.array_linear, "FEW_COLUMNS", 0)
+    one_by_one = InnerProductADA(cv=3).fit(move(X), y, sample_weight=move(weight))
+    np.testing.assert_allclose(together.path_.validation_score, one_by_one.path_.validation_score, rtol=1e-10)
+    np.testing.assert_allclose(together.path_.posterior_scale, one_by_one.path_.posterior_scale, rtol=1e-10)
+
+
 # --- precision --------------------------------------------------------------------------------------
 
 

@@ -173,7 +173,7 @@ def device_design(rows: DeviceRows, splits, n_classes) -> ArrayDesign:
     for train, _ in splits:
         is_train = np.zeros(n_rows, dtype=bool)
         is_train[train] = True
-        columns.append(rows.weight * place.wide(is_train))
+        columns.append(rows.weight * place.wide(xp.asarray(is_train, device=place.device)))
     stack = xp.stack(columns, axis=1)
     (total,) = place.host(xp.sum(stack, axis=0))
     if not (total > 0).all():

@@ -191,14 +191,16 @@ class ArrayProblem(Problem):
     def watch(self, picks):
         """Held-out rows, by the fit that has not seen them."""
         self.picks = picks
-        of_fits = ((fit, picks.fits == fit) for fit in range(self.n_fits))
-        self._own_rows = [(fit, self.place.whole(picks.rows[own])) for fit, own in of_fits if own.any()]
         self._fold_of_row: Any = None
+        self._own_rows: list = []
         is_once = len(picks.rows) > 0 and np.bincount(picks.rows).max() == 1 and picks.fits.min() > 0
         if is_once and (self.n_fits - 1) * self.n_classes <= FEW_COLUMNS:
             fold = np.full(self.design.n_rows, -1)
             fold[picks.rows] = picks.fits - 1
             self._fold_of_row = self.place.whole(fold)
+        else:
+            of_fits = ((fit, picks.fits == fit) for fit in range(self.n_fits))
+            self._own_rows = [(fit, self.place.whole(picks.rows[own])) for fit, own in of_fits if own.any()]
 
     def held_out_logits(self, parameters, temperature):
         raise NotImplementedError("rows on a device are judged part by part: see held_out_parts")

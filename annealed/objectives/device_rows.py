@@ -84,7 +84,7 @@ class TurnedRows:
             rows[block.rows, self.width : self.width + LEVEL_PARTS] = 1.0
 
         with place.products_in(None):
-            list(design.map_blocks(fill))
+            list(design.map_blocks(fill, copies_rows=True))
         self.design = ArrayDesign(rows, design.labels, design.weight, design.total_weight, design.n_classes, place)
 
     def split(self) -> TurnedRows:
