@@ -20,7 +20,7 @@ from sklearn.model_selection import StratifiedKFold, check_cv
 from annealed.design.threads import map_in_order
 from annealed.interpolation import lagrange
 from annealed.objectives import NO_PICKS, Picks, gibbs
-from annealed.path import Judgement
+from annealed.walk import Judgement
 
 DEFAULT_FOLDS = 5
 SCALE_PRIOR = 2.0  # weight of s^2 / n_rows: how firmly the posterior scale is held to one
