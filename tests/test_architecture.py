@@ -37,6 +37,8 @@ LAYERS = [
 OPEN_TO_ALL = {"arrays", "optional", "interpolation", "sparkline"}
 SHARED_IN_A_FOLDER = {
     "array_gibbs",
+    "array_linear",
+    "array_pairs",
     "base",
     "contrasts",
     "coordinates",

@@ -19,8 +19,8 @@ from annealed import MELDA, AnnealedClassifier, DistanceADA, InnerProductADA, Po
 from annealed.arrays import Place, combined, copied, is_foreign, stacked, take_rows, to_host
 from annealed.design import ArrayDesign, make_design
 from annealed.objectives import Distance, InnerProduct, Quadratic, gibbs
+from annealed.objectives.array_families import on_device
 from annealed.objectives.array_gibbs import fused_kernel, loss_and_residual
-from annealed.objectives.array_linear import on_device
 from annealed.objectives.array_potts import ArrayLabelledRows
 from annealed.objectives.device_rows import SplitRows, TurnedRows
 from annealed.objectives.potts import LabelledRows, PottsState

@@ -33,7 +33,7 @@ from annealed.estimators.on_device import (
 from annealed.estimators.validation import DTYPES, Rows, ValidationMixin
 from annealed.estimators.weights import check_weight, class_weights
 from annealed.objectives import InnerProduct, Objective, gibbs
-from annealed.objectives.array_linear import on_device
+from annealed.objectives.array_families import on_device
 from annealed.path import AnnealingPath
 from annealed.schedules import UntilSchedule, check_temperature, make_schedule
 from annealed.selection import (
