@@ -27,6 +27,7 @@ from annealed.objectives import gibbs
 
 ROUNDING = 256 * np.finfo(np.float64).eps
 FEW_LOGITS = 20_000
+LAST_STEP_SHARE = 0.03  # of `tol`: a fold whose next step promises a smaller relative fall takes it without a look
 HOT_LOGIT = 0.1  # root mean square logit at the hot end of an automatic schedule
 
 
@@ -216,6 +217,7 @@ class SmoothProblem(Problem):
         return ROUNDING
 
     fits_are_alike = True  # in the same coordinates, so that a fold can use the final fit's moves and curvature
+    last_step_share = LAST_STEP_SHARE
     has_quick_rows = False  # whether `rows_and_forward` knows quick rows, of less precision
 
     def quicken(self):

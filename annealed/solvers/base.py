@@ -13,7 +13,6 @@ from annealed.objectives import Problem, SmoothProblem
 
 SUBOPTIMALITY_SHARE = 0.01  # the final fit's certified relative suboptimality is held under this share of `tol`
 FOLD_SUBOPTIMALITY_SHARE = 1.0  # and a fold's estimated one, whose only use is to choose a temperature, under this
-LAST_STEP_SHARE = 0.03  # of `tol`: a fold whose next step promises a smaller relative fall takes it without a look
 SINGLE_PRECISION_TOL = 1e-5  # tolerances down to this are served by folds in single precision
 ROUNDING = 64 * np.finfo(np.float64).eps  # progress below this, relative to the value, is not progress
 
@@ -98,7 +97,7 @@ def is_solved(problem: SmoothProblem, value, gradient, temperature, fits, tol, d
     is_certified = (largest <= tol) & (certificate <= SUBOPTIMALITY_SHARE * tol)
     is_close = (largest <= tol) & (decrement <= FOLD_SUBOPTIMALITY_SHARE * tol * np.abs(value))
     if has_last_step:
-        is_close = decrement <= LAST_STEP_SHARE * tol * np.abs(value)
+        is_close = decrement <= problem.last_step_share * tol * np.abs(value)
     is_final = np.arange(problem.n_fits)[fits] == 0
     return np.where(is_final, is_certified, is_close) | (largest <= problem.gradient_noise())
 

@@ -19,7 +19,6 @@ from problems import (
 
 from annealed.objectives import Distance, InnerProduct, Quadratic
 from annealed.solvers import LBFGS, SOLVERS, ScaledConjugateGradient, make_solver
-from annealed.solvers.base import LAST_STEP_SHARE
 
 SMOOTH = [name for name in SOLVERS if name != "subspace"]  # solvers that ask a problem for its gradient
 CONVEX = [gaussian, badly_scaled, two_classes, rare_class, separable]
@@ -151,7 +150,7 @@ def test_solution_tells_the_truth(family, solver):
     solution = minimize(problem, solver, 2.0, tol=1e-5)
     value, gradient, _ = problem.objective(solution.parameters, 2.0)
     np.testing.assert_allclose(solution.value[0], value[0], rtol=1e-10)
-    np.testing.assert_allclose(solution.value, value, rtol=LAST_STEP_SHARE * 1e-5 if solver == "lbfgs" else 1e-10)
+    np.testing.assert_allclose(solution.value, value, rtol=problem.last_step_share * 1e-5 if solver == "lbfgs" else 1e-10)
     largest = np.abs(gradient).max(axis=1)
     assert (largest <= solution.gradient_norm + 1e-9).all()
     if solver != "newton":
