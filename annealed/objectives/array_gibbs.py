@@ -11,7 +11,7 @@ from typing import Any
 
 from annealed.arrays import Place
 
-_FUSED: dict[Any, ModuleType | None] = {}  # by device, once it was tried there
+_WORKS: dict[Any, bool] = {}  # whether the fused kernel does, by device, once it was tried there
 
 
 def loss_and_residual(place: Place, logits, labels, dtype=None):
@@ -22,7 +22,7 @@ def loss_and_residual(place: Place, logits, labels, dtype=None):
     precision too.
     """
     fused = fused_kernel(logits) if place.is_torch else None
-    if fused is not None and fused.can_take(logits):
+    if fused is not None:
         return fused.loss_and_residual(logits, labels, dtype or logits.dtype)
     xp = place.xp
     true, others, residual = (_with_torch if place.is_torch else _in_the_standard)(place, logits, labels)
@@ -55,21 +55,20 @@ def _with_torch(place, logits, labels):
 
 
 def fused_kernel(logits) -> ModuleType | None:
-    """`annealed/objectives/fused_gibbs.py` for torch rows on a GPU, or None where it does not work."""
-    if not logits.is_cuda:
+    """`annealed/objectives/fused_gibbs.py` where it can take these logits of torch, or None."""
+    if not logits.is_cuda or not _WORKS.get(logits.device, True):
         return None
-    if logits.device not in _FUSED:
-        _FUSED[logits.device] = _tried(logits)
-    return _FUSED[logits.device]
-
-
-def _tried(logits):
     try:
         from annealed.objectives import fused_gibbs
 
-        few = logits.new_zeros((1, 1, 2))
-        fused_gibbs.loss_and_residual(few, few[0, 0, :1].long(), few.dtype)
+        if not fused_gibbs.can_take(logits):
+            return None
+        if logits.device not in _WORKS:
+            few = logits.new_zeros((1, 1, 2))
+            fused_gibbs.loss_and_residual(few, few[0, 0, :1].long(), few.dtype)
+            _WORKS[logits.device] = True
     except Exception:  # no Triton, or no C compiler for it: torch's own steps give the same
+        _WORKS[logits.device] = False
         return None
     return fused_gibbs
 
