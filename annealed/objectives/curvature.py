@@ -131,7 +131,7 @@ class LearnedCurvature:
         raise AssertionError("a matrix of positive curvatures with a whole ridge has a factor")
 
     def _balanced(self, balance, diagonal):
-        """The Hessian between two `balance`, in one copy that LAPACK can overwrite: its transpose, as it is symmetric."""
+        """The Hessian between two `balance`, symmetric, in one copy that LAPACK can overwrite."""
         balance = balance.astype(self.hessian.dtype)
         balanced = self.hessian * balance
         balanced *= balance[:, None]

@@ -101,12 +101,15 @@ class _Search:
     def _aim(self, fits):
         """New directions for these fits, which stand at accepted points; solved ones are done.
 
-        A final fit that its gradient alone shows to be solved needs no direction.
+        The final fit is judged by its gradient, before a direction is sought; in single precision by the fall that the
+        direction promises too, as folds are.
         """
-        if len(fits) and fits[0] == 0:
+        is_final = len(fits) and fits[0] == 0
+        if is_final:
             fits = self._retire(fits, np.full(len(fits), np.inf))
         self._new_directions(fits)
-        self._retire(fits, -0.5 * self.slope[fits])
+        if self.quick or not is_final:
+            self._retire(fits, -0.5 * self.slope[fits])
 
     def _retire(self, fits, decrement):
         """Mark the solved ones of these fits, and let folds among them take a last step; the others."""
