@@ -140,10 +140,10 @@ def fingerprint(rows, labels) -> str:
 
 def table_splits(labels, n_folds):
     """The folds of a comparison: stratified, shuffled in the same way every time."""
-    classes, codes = np.unique(labels, return_inverse=True)
+    _, codes = np.unique(labels, return_inverse=True)
     with warnings.catch_warnings():  # rare classes are met by keeping their rows for training
         warnings.simplefilter("ignore")
-        splits = stratified_splits(n_folds, codes, classes, 0)
+        splits = stratified_splits(n_folds, codes, 0)
     if not splits:
         raise InputError("Every class has a single row, so nothing can be held out to compare on.")
     return splits

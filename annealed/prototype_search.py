@@ -256,4 +256,4 @@ def make_folds(rows: LabelledRows, seed) -> list[tuple[np.ndarray, np.ndarray]]:
         return list(StratifiedShuffleSplit(1, test_size=0.25, random_state=seed).split(rows.X, rows.labels))
     with warnings.catch_warnings():  # classes rarer than the folds are never held out, which is no trouble here
         warnings.simplefilter("ignore", UserWarning)
-        return stratified_splits(5 if n_rows <= 300 else 3, rows.labels, np.arange(rows.n_classes), seed)
+        return stratified_splits(5 if n_rows <= 300 else 3, rows.labels, seed)

@@ -224,10 +224,10 @@ def choose(scores: np.ndarray, scale: np.ndarray, n_rows: float, rule: str, is_l
     return int(np.flatnonzero(mean >= mean[best] - error)[0])
 
 
-def make_splits(cv, X, y, labels, classes, random_state, split_params) -> list[tuple[np.ndarray, np.ndarray]]:
+def make_splits(cv, X, y, labels, random_state, split_params) -> list[tuple[np.ndarray, np.ndarray]]:
     """(train rows, test rows) of every fold; a number of folds is stratified and copes with rare classes."""
     if cv is None or isinstance(cv, (int, np.integer)):
-        return stratified_splits(DEFAULT_FOLDS if cv is None else int(cv), labels, classes, random_state)
+        return stratified_splits(DEFAULT_FOLDS if cv is None else int(cv), labels, random_state)
     splitter = check_cv(cv, y, classifier=True)
     splits = list(splitter.split(X, y, **split_params))
     if not splits:
@@ -235,8 +235,9 @@ def make_splits(cv, X, y, labels, classes, random_state, split_params) -> list[t
     return splits
 
 
-def stratified_splits(n_folds, labels, classes, random_state):
-    """Shuffled stratified folds whose training parts have every class: a class of one row is never held out.
+def stratified_splits(n_folds, labels, random_state):
+    """Shuffled stratified folds whose training parts have every class: a class of one row is never held out, and so
+    not seen by validation.
 
     Shuffled, because tables often come sorted; `random_state=None` shuffles the same way every time.
     """
@@ -244,14 +245,6 @@ def stratified_splits(n_folds, labels, classes, random_state):
         raise ValueError(f"cv must be at least 2 folds. Got {n_folds}.")
     counts = np.bincount(labels)
     alone = counts[labels] == 1
-    if alone.any():
-        names = ", ".join(repr(name) for name in classes[labels[alone][:5]].tolist())
-        warnings.warn(
-            f"{alone.sum()} class(es) with one row, fewer than the {n_folds} folds: {names}. Such rows are kept for "
-            "training in every fold, so validation does not see their class.",
-            UserWarning,
-            stacklevel=5,
-        )
     shared = np.flatnonzero(~alone)
     most = counts.max()
     if most < 2:

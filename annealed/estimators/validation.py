@@ -137,9 +137,9 @@ class ValidationMixin:
     def _splits(self, rows: Rows, selection, split_params):
         if selection == "cv":
             y = rows.classes[rows.labels]
-            splits = make_splits(self.cv, rows.X, y, rows.labels, rows.classes, self.random_state, split_params)
+            splits = make_splits(self.cv, rows.X, y, rows.labels, self.random_state, split_params)
         elif selection == "holdout":
-            splits = stratified_splits(DEFAULT_FOLDS, rows.labels, rows.classes, self.random_state)[:1]
+            splits = stratified_splits(DEFAULT_FOLDS, rows.labels, self.random_state)[:1]
         else:
             return []
         if not splits:

@@ -142,12 +142,13 @@ def test_unknown_fit_argument():
 
 
 @pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA])
-def test_class_of_one_row_still_fits_with_a_warning_that_says_so(estimator):
+def test_class_of_one_row_is_trained_on_in_every_fold_without_a_warning(estimator):
     labels = np.array(["a", "b", "c"], dtype=object)[y]
     labels[0] = "lonely"
-    with pytest.warns(UserWarning, match="one row, fewer than the 5 folds: 'lonely'"):
-        model = estimator().fit(X, labels)
+    model = estimator().fit(X, labels)
     assert "lonely" in model.classes_
+    assert model.path_.validation_score.shape[1] == 5
+    assert np.isfinite(model.path_.validation_score).all()
     assert np.isfinite(model.predict_proba(X)).all()
 
 

@@ -409,7 +409,6 @@ def test_nothing_but_constant_columns_leaves_the_prior(coordinates):
 
 
 @COORDINATES
-@pytest.mark.filterwarnings("ignore::UserWarning")  # a class of one row cannot be in every fold
 def test_class_of_one_row(coordinates):
     table = rare_class()
     keep = np.concatenate([np.flatnonzero(table.y < 2), np.flatnonzero(table.y == 2)[:1]])
