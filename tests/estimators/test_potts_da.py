@@ -46,6 +46,15 @@ def test_spirals_are_unwound():
     assert np.mean(errors) <= 0.01
 
 
+@pytest.mark.slow
+def test_growth_does_not_give_up_before_anything_is_learnt():
+    """On these spirals three rounds after the second gain nothing; then prototypes are enough."""
+    X, y = make_spirals(random_state=15)
+    model = PottsDA(random_state=15).fit(X, y)
+    assert model.path_.validation_loss[:5].min() > 0.6 and model.path_.validation_loss.min() < 0.1
+    assert error(model, make_spirals, 15) < 0.02
+
+
 def test_the_relaxation_of_the_slides_solves_the_strips_from_a_good_start():
     X, y = make_xor_means(random_state=0)
     model = PottsDA(4, relaxation="quadratic", shrinkage="oas", refine=False, n_init=3).fit(X, y)
