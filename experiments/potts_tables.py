@@ -4,8 +4,8 @@ The slides do not give the generators of examples 1 to 3, nor how their networks
 tuned so that a support vector machine and RBF networks err about as printed; their numbers beside ours are a
 comparison in kind, not a check. The support vector machine is `SVC()`. An RBF network is the plainest of its time: rows
 drawn at random as centres (Broomhead and Lowe, 1988), the mean distance to the two nearest centres as a unit's width
-(Moody and Darken, 1989), least squares. Of the recipes that were tried it lies nearest to the print on all three
-tables; with k-means for the centres networks of many units err far less than printed. 800 rows train, 800 test, 20 seeds.
+(Moody and Darken, 1989), least squares. Of the recipes that were tried it lies nearest to the print over all three
+tables; with centres by k-means, networks of many units err far less than printed. 800 rows train, 800 test, 20 seeds.
 
 Wisconsin: the 683 complete rows, 20 stratified splits into 483 and 200. The published 1.0 % is that of one unknown
 split: two rows of 200 wrong. The standard deviation of such an error over splits is about one point for every method,
