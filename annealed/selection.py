@@ -20,7 +20,7 @@ from sklearn.model_selection import StratifiedKFold, check_cv
 from annealed.design.threads import map_in_order
 from annealed.interpolation import lagrange
 from annealed.objectives import NO_PICKS, Picks, gibbs
-from annealed.path import Judgement
+from annealed.walk import Judgement
 
 DEFAULT_FOLDS = 5
 SCALE_PRIOR = 2.0  # weight of s^2 / n_rows: how firmly the posterior scale is held to one
@@ -272,8 +272,8 @@ def stratified_splits(n_folds, labels, classes, random_state):
 
 
 def fold_weights(splits, sample_weight):
-    """Weight per row and fit: the final fit on all rows first, then each fold on its training part."""
-    weight = np.zeros((len(sample_weight), 1 + len(splits)))
+    """Weight per row and fit, rows innermost: the final fit on all rows first, then each fold on its training part."""
+    weight = np.zeros((len(sample_weight), 1 + len(splits)), order="F")
     weight[:, 0] = sample_weight
     for fit, (train, _) in enumerate(splits, start=1):
         weight[train, fit] = sample_weight[train]

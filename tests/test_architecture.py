@@ -18,6 +18,7 @@ LAYERS = [
     "objectives",
     "solvers",
     "schedules",
+    "walk",
     "path",
     "selection",
     "prototypes",

@@ -13,10 +13,10 @@ from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
 from annealed import AnnealedClassifier, AnnealingPath, DistanceADA, InnerProductADA
 from annealed.objectives import Distance, InnerProduct
-from annealed.path import REACH, Judgement, anneal
 from annealed.schedules import FixedSchedule
 from annealed.selection import NO_PICKS
 from annealed.solvers import LBFGS
+from annealed.walk import REACH, Judgement, anneal
 from benchmarks.quality import PenalizedLikelihood
 
 LADDER = 4.0 * 0.7 ** np.arange(12)
@@ -366,7 +366,7 @@ FINER_LADDER = 4.0 * 0.9 ** np.arange(32)
 def nodes_and_every(monkeypatch, ladder, X, y):
     """The path of a ladder as it is walked, and with a node at every temperature."""
     walked = InnerProductADA(schedule=ladder, cv=3).fit(X, y).path_
-    monkeypatch.setattr("annealed.path.REACH", 0.0)
+    monkeypatch.setattr("annealed.walk.REACH", 0.0)
     every = InnerProductADA(schedule=ladder, cv=3).fit(X, y).path_
     assert every.is_node.all()
     return walked, every

@@ -26,7 +26,13 @@ BLOCK_BYTES = 1 << 21  # of a block's widest temporary: small beside X, large be
 
 
 class Block(ABC):
-    """Some consecutive rows of a design, seen by a kernel."""
+    """Some consecutive rows of a design, seen by a kernel.
+
+    served : positions, among the fits asked for, of those that `weight` has columns of; None is all. Fits that leave
+        every row of a block out are not bothered with it.
+    """
+
+    served: np.ndarray | None = None
 
     def __init__(self, rows: slice, labels: np.ndarray, weight: np.ndarray):
         self.rows = rows
@@ -113,14 +119,19 @@ class Design(ABC):
     def _block(self, rows, labels, weight) -> Block: ...
 
     def sum_rows(self, kernel: Callable[[Block], tuple], fits=slice(None)) -> tuple:
-        """Add `kernel(block)`, a tuple of arrays, over all blocks."""
+        """Add `kernel(block)`, a tuple of arrays, over all blocks; those of a block that serves a part of the fits
+        have the served fits along their first axis.
+        """
         totals: list = []
-        for terms in self.map_blocks(kernel, fits):
+        n_fits = len(np.arange(self.n_fits)[fits])
+        for served, terms in self.map_blocks(lambda block: (block.served, kernel(block)), fits):
+            if served is None:
+                served = ...
             if not totals:
-                totals = [np.asarray(term, dtype=np.float64) for term in terms]
-                continue
+                shapes = [np.shape(term) if served is ... else (n_fits, *term.shape[1:]) for term in terms]
+                totals = [np.zeros(shape) for shape in shapes]
             for total, term in zip(totals, terms, strict=True):
-                total += term
+                total[served] += term
         return tuple(totals)
 
     @abstractmethod

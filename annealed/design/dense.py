@@ -7,13 +7,17 @@ that digits would be lost; everything else sees a block centred and widened to f
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
 from annealed.design.base import BLOCK_BYTES, Block, Design
 from annealed.design.coordinates import Coordinates
+from annealed.design.threads import map_in_order
 
 FARTHEST_CENTER = 2.0  # mean distances of a column from it: products of rows as they lie then lose a bit or two
+SMALLEST_GROUP = 200  # mean number of rows that the same fits leave out, from which they get blocks of their own
+MOST_GROUPED = 60  # fits, whose sets are told apart by the bits of a number
 SPREAD_ROWS = 1000  # rows that tell that distance well enough
 
 
@@ -107,16 +111,67 @@ class SinglePrecisionRows(DenseDesign):
 
     Each entry is rounded after the rotation, so a coordinate of small spread keeps its own digits; rounding X itself
     would lose them to cancellation. Sums over blocks are in double precision.
+
+    Rows that the same fits leave out lie together, in blocks of their own, which those fits then skip. Outside, rows
+    keep the numbers they have in the design.
     """
 
     def __init__(self, design: Design, coordinates: Coordinates):
+        order, self._starts, self._has_weight = _together(design.weight)
+        self._place = np.empty_like(order)
+        self._place[order] = np.arange(len(order))
         rows = np.empty((design.n_rows, coordinates.rank), dtype=np.float32)
 
         def fill(block):
-            rows[block.rows] = coordinates.from_features(block.values)
+            rows[self._place[block.rows]] = coordinates.from_features(block.values)
 
         list(design.map_blocks(fill))
-        super().__init__(rows, design.labels, design.weight, design.total_weight, design.n_classes)
+        weight = np.asfortranarray(design.weight[order], dtype=np.float32)
+        super().__init__(rows, design.labels[order], weight, design.total_weight, design.n_classes)
 
     def _block(self, rows, labels, weight):
         return DenseBlock(self.X[rows], rows, labels, weight)
+
+    def map_blocks(self, function, fits=slice(None)):
+        weight = self.weight[:, fits]
+        step = self.block_rows(weight.shape[1])
+        parts = []
+        for (first, last), has_weight in zip(pairwise(self._starts), self._has_weight[:, fits], strict=True):
+            if not has_weight.any():
+                continue
+            served = None if has_weight.all() else np.flatnonzero(has_weight)
+            cuts = np.linspace(first, last, 1 + -(-(last - first) // step)).astype(int)
+            parts += [(slice(*cut), served) for cut in pairwise(cuts.tolist())]
+
+        def serve(part):
+            rows, served = part
+            own = weight[rows] if served is None else weight[rows, served]
+            block = self._block(rows, self.labels[rows], own)
+            block.served = served
+            return function(block)
+
+        return map_in_order(serve, parts)
+
+    def product(self, coef):
+        return super().product(coef)[self._place]
+
+    def map_rows(self, function, rows):
+        places = self._place[rows]
+        if not (np.diff(places) == 1).all():
+            return super().map_rows(function, places)
+        step, end = self.block_rows(1), places[-1] + 1
+        slices = [slice(first, min(first + step, end)) for first in range(places[0], end, step)]
+        return map_in_order(lambda own: function(self._block(own, self.labels[own], None)), slices)
+
+
+def _together(weight):
+    """An order of the rows that brings those together which the same fits leave out, where each group starts, with the
+    end last, and which fits give weight to it (n_groups, n_fits). One group, of all, where they would be small.
+    """
+    n_rows, n_fits = weight.shape
+    if n_fits <= MOST_GROUPED:
+        _, first, groups = np.unique((weight == 0) @ 2 ** np.arange(n_fits), return_index=True, return_inverse=True)
+        if n_rows >= SMALLEST_GROUP * len(first):
+            starts = np.concatenate([[0], np.cumsum(np.bincount(groups))])
+            return np.argsort(groups, kind="stable"), starts.tolist(), weight[first] > 0
+    return np.arange(n_rows), [0, n_rows], np.ones((1, n_fits), dtype=bool)

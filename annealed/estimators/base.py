@@ -34,7 +34,7 @@ from annealed.estimators.validation import DTYPES, Rows, ValidationMixin
 from annealed.estimators.weights import check_weight, class_weights
 from annealed.objectives import InnerProduct, Objective, gibbs
 from annealed.objectives.array_linear import on_device
-from annealed.path import AnnealingPath, Step, anneal
+from annealed.path import AnnealingPath
 from annealed.schedules import UntilSchedule, check_temperature, make_schedule
 from annealed.selection import (
     DEFAULT_FOLDS,
@@ -48,6 +48,7 @@ from annealed.selection import (
 )
 from annealed.solvers import make_solver
 from annealed.sparkline import sparkline
+from annealed.walk import Step, anneal
 
 
 @dataclass(frozen=True)

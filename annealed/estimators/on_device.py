@@ -19,8 +19,8 @@ from annealed.arrays import PRECISIONS, Place, is_foreign, namespace_of, on_name
 from annealed.design import ArrayDesign
 from annealed.objectives.array_gibbs import deviations, scaled_losses, scaled_moments
 from annealed.objectives.array_linear import KEPT_BYTES, HeldOutPart
-from annealed.path import Judgement
 from annealed.selection import HeldOut, least_log_scale
+from annealed.walk import Judgement
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from annealed.objectives import gibbs
 
 ROUNDING = 256 * np.finfo(np.float64).eps
 FEW_LOGITS = 20_000
+LAST_STEP_SHARE = 0.03  # of `tol`: a fold whose next step promises a smaller relative fall takes it without a look
 HOT_LOGIT = 0.1  # root mean square logit at the hot end of an automatic schedule
 
 
@@ -215,6 +217,7 @@ class SmoothProblem(Problem):
         return ROUNDING
 
     fits_are_alike = True  # in the same coordinates, so that a fold can use the final fit's moves and curvature
+    last_step_share = LAST_STEP_SHARE
     has_quick_rows = False  # whether `rows_and_forward` knows quick rows, of less precision
 
     def quicken(self):
@@ -232,19 +235,26 @@ class SmoothProblem(Problem):
         A pass over the final fit also learns the class variances, for `curvature` at the next temperature.
         """
         design, forward = self.rows_and_forward(quick)
-        state = forward(parameters, temperature, fits)
-        has_final = np.arange(self.n_fits)[fits][0] == 0
+        numbers, of_all = np.arange(self.n_fits)[fits], forward(parameters, temperature, fits)
+        has_final = numbers[0] == 0
+
+        @cache
+        def state_of(*served):
+            return forward(parameters[list(served)], temperature, numbers[list(served)])
 
         def kernel(block):
+            state = of_all if block.served is None else state_of(*block.served)
             losses, residual = gibbs.loss_and_residual(self.block_logits(block, state), block.labels)
-            variance = gibbs.class_variance(residual[:, :1], block.weight[:, :1]) if has_final else 0.0
+            variance = (gibbs.class_variance(residual[:, :1], block.weight[:, :1]),) if has_final else ()
             residual *= block.weight[..., None]
-            loss = np.einsum("ns,ns->s", block.weight, losses)
-            return (loss, variance, *self.block_pullback(block, state, residual))
+            loss = np.einsum("ns,ns->s", block.weight, losses, dtype=np.float64)
+            return (loss, *self.block_pullback(block, state, residual), *variance)
 
-        loss, variance, *sums = design.sum_rows(kernel, fits)
-        if has_final and np.isfinite(loss[0]):
-            self.class_variance = np.broadcast_to(variance, self.class_shares.shape)
+        loss, *sums = design.sum_rows(kernel, fits)
+        if has_final:
+            variance = sums.pop()
+            if np.isfinite(loss[0]):
+                self.class_variance = np.broadcast_to(variance, self.class_shares.shape)
         return loss, self.backward(tuple(sums), parameters, temperature, fits, quick)
 
     def objective(self, parameters, temperature, fits=slice(None), quick=False):

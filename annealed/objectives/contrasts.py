@@ -47,6 +47,14 @@ class Contrasts:
         posterior /= total[..., None]
         return np.log(total) - true, posterior
 
+    def residual(self, posterior, labels, weight):
+        """Derivative by scores of the weighted loss: posterior (..., n_rows, n_classes), weight (..., n_rows)."""
+        if self.is_single:
+            return (weight * (posterior[..., 1] - labels) / HALF)[..., None]
+        residual = weight[..., None] * posterior
+        residual[..., np.arange(len(labels)), labels] -= weight
+        return residual
+
     def pull(self, residual):
         """Derivative by scores from that by logits, whose sum over classes is zero."""
         return residual[..., 1:] / HALF if self.is_single else residual

@@ -55,22 +55,24 @@ def loss_and_residual(logits, labels):
     add, so that both keep their digits on rows that are all but certain, in single precision too. Logits are taken
     relative to the true one; only where that would overflow, relative to the largest.
     """
-    rows = np.arange(len(labels))
-    true = np.asfortranarray(logits[rows, :, labels])  # rows innermost in memory, as the logits of a block are
-    logits -= true[..., None]
+    n_rows, n_fits, _ = logits.shape
+    by_class = np.ascontiguousarray(logits.transpose(1, 2, 0))  # rows innermost, as the logits of a block are already
+    entries = by_class.reshape(n_fits, -1)
+    own = labels * n_rows + np.arange(n_rows)  # each row's true class, among the entries of a fit
+    by_class -= entries.take(own, axis=1)[:, None]
     shift = np.zeros(1, logits.dtype)
-    if logits.max(initial=0) > LARGEST_EXPONENT[logits.dtype.type]:
-        shift = np.maximum(logits.max(axis=-1), 0)
-        logits -= shift[..., None]
-    np.exp(logits, out=logits)
-    logits[rows, :, labels] = 0
-    others = logits.sum(axis=-1)
+    if by_class.max(initial=0) > LARGEST_EXPONENT[logits.dtype.type]:
+        shift = np.maximum(by_class.max(axis=1), 0)
+        by_class -= shift[:, None]
+    np.exp(by_class, out=by_class)
+    entries[:, own] = 0
+    others = by_class.sum(axis=1)
     excess = others + np.expm1(-shift)  # the partition sum less one
     loss = np.log1p(excess) + shift
     share = 1 / (1 + excess)
-    logits *= share[..., None]
-    logits[rows, :, labels] = -others * share
-    return loss, logits
+    by_class *= share[:, None]
+    entries[:, own] = -others * share
+    return loss.T, by_class.transpose(2, 0, 1)
 
 
 def class_variance(residual, weight):

@@ -85,9 +85,10 @@ def largest_entry(gradient):
     return np.abs(gradient).max(axis=1)
 
 
-def is_solved(problem: SmoothProblem, value, gradient, temperature, fits, tol, decrement):
+def is_solved(problem: SmoothProblem, value, gradient, temperature, fits, tol, decrement, has_last_step=False):
     """The final fit: gradient within `tol` entry by entry, and its certified relative suboptimality where a family
-    has one. A fold: the fall that a (quasi-)Newton step promises, `decrement`, is small beside the value.
+    has one. A fold: the fall that a (quasi-)Newton step promises, `decrement`, is small beside the value, and its
+    gradient is within `tol` too, or the solver takes that step as its last.
 
     A gradient that is nothing but rounding is solved whatever the tolerance.
     """
@@ -95,6 +96,8 @@ def is_solved(problem: SmoothProblem, value, gradient, temperature, fits, tol, d
     certificate = problem.certificate(gradient, value, temperature, fits)
     is_certified = (largest <= tol) & (certificate <= SUBOPTIMALITY_SHARE * tol)
     is_close = (largest <= tol) & (decrement <= FOLD_SUBOPTIMALITY_SHARE * tol * np.abs(value))
+    if has_last_step:
+        is_close = decrement <= problem.last_step_share * tol * np.abs(value)
     is_final = np.arange(problem.n_fits)[fits] == 0
     return np.where(is_final, is_certified, is_close) | (largest <= problem.gradient_noise())
 

@@ -73,6 +73,7 @@ class _Search:
     def __init__(self, problem, solution, temperature, tol, memory, fits, quick=False):
         self.problem, self.solution, self.temperature, self.tol = problem, solution, temperature, tol
         self.pairs, self.quick = memory, quick
+        self.price = 2.0 if problem.has_quick_rows and not quick else 1.0  # of a pass for one fit
         self.x, self.value = solution.parameters, solution.value
         self.gradient, self.loss_gradient = np.zeros_like(self.x), np.zeros_like(self.x)
         self.direction = np.zeros_like(self.x)
@@ -93,7 +94,7 @@ class _Search:
             if memory.n_passes >= delay * memory.patience(self.problem):
                 self.learn_curvature()
                 delay *= 2  # at one temperature, each further look is worth less
-            memory.n_passes += len(self.active) / self.problem.n_fits
+            memory.n_passes += self.price * len(self.active) / self.problem.n_fits
             self.step()
         self.solution.gradient_norm[self.fits] = largest_entry(self.gradient[self.fits])
 
@@ -108,13 +109,16 @@ class _Search:
         self._retire(fits, -0.5 * self.slope[fits])
 
     def _retire(self, fits, decrement):
-        """Mark the solved ones of these fits; the others."""
+        """Mark the solved ones of these fits, and let folds among them take a last step; the others."""
         if not len(fits):
             return fits
-        value = self.value[fits]
-        solved = is_solved(self.problem, value, self.gradient[fits], self.temperature, fits, self.tol, decrement)
+        at = self.value[fits], self.gradient[fits], self.temperature, fits
+        solved = is_solved(self.problem, *at, self.tol, decrement, has_last_step=True)
         if self.quick:
-            solved |= decrement <= QUICK_DECREMENT * np.abs(value)
+            solved |= decrement <= QUICK_DECREMENT * np.abs(self.value[fits])
+        last = fits[solved & (fits > 0)]
+        self.x[last] += self.direction[last]
+        self.value[last] += 0.5 * self.slope[last]
         self.solution.converged[fits[solved]] = True
         self.active = self.active[~np.isin(self.active, fits[solved])] if solved.any() else self.active
         return fits[~solved]

@@ -103,6 +103,7 @@ class _Search:
         self.steps: list = []
         self.value: Any = None
         self.posterior: Any = None
+        self._known: tuple | None = None
         nothing = np.zeros((len(fits), 0, *self.alpha.shape[1:]))
         alphas, images = (nothing, nothing) if ways is None else ways
         self.minimize_over(alphas, images, thoroughly=True)
@@ -142,10 +143,10 @@ class _Search:
         return self.converged
 
     def row_residual(self, posterior):
-        """Weight (posterior - targets), by scores."""
-        residual = self.weight[..., None] * posterior
-        residual[:, np.arange(len(self.labels)), self.labels] -= self.weight
-        return self.problem.contrasts.pull(residual)
+        """Weight (posterior - targets), by scores; the last one asked for is remembered."""
+        if self._known is None or self._known[0] is not posterior:
+            self._known = posterior, self.problem.contrasts.residual(posterior, self.labels, self.weight)
+        return self._known[1]
 
     def _residual(self):
         """Kappa alpha - weight (targets - posterior): the optimum's condition, and minus the fall's direction."""

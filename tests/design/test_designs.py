@@ -240,5 +240,60 @@ def test_single_precision_rows_leave_the_design_alone():
     design, _, rows = in_both_precisions(table)
     assert design.X is table.X
     assert design.X.dtype == np.float64
-    assert rows.labels is design.labels
-    assert rows.weight is design.weight
+    np.testing.assert_array_equal(rows.labels, design.labels)
+    np.testing.assert_allclose(rows.weight, design.weight, rtol=1e-7)
+
+
+def in_folds(n_rows=1200, n_folds=3):
+    """A design of the final fit and folds of 400 random rows, and its rows in single precision."""
+    table = gaussian(n_samples=n_rows)
+    weight = np.ones((n_rows, 1 + n_folds))
+    fold = np.random.default_rng(0).permutation(n_rows) % n_folds
+    weight[np.arange(n_rows), 1 + fold] = 0
+    design = stack_of(table, weight / weight.sum(axis=0)).centered(table.X.mean(axis=0))
+    return design, SinglePrecisionRows(design, principal_coordinates(design, np.ones(table.X.shape[1]), 0.0)), fold
+
+
+def test_rows_of_a_fold_lie_together_and_its_fit_skips_them():
+    _, rows, fold = in_folds()
+    seen = dict.fromkeys(range(3), 0)
+
+    def look(block):
+        for fit in range(3) if block.served is None else block.served:
+            seen[fit] += len(block.labels)
+        assert (block.weight > 0).all()
+
+    list(rows.map_blocks(look, np.arange(1, 4)))
+    assert seen == {fit: np.sum(fold != fit) for fit in range(3)}
+    list(rows.map_blocks(look, slice(0, 1)))  # the final fit leaves none out
+
+
+@pytest.mark.parametrize("fits", [slice(None), slice(0, 1), np.arange(1, 4), np.array([2]), np.array([1, 3])], ids=str)
+def test_sums_over_rows_that_lie_together_are_those_of_the_design(fits):
+    design, rows, _ = in_folds()
+    (sums,) = rows.sum_rows(lambda block: (block.weight.sum(axis=0),), fits)
+    np.testing.assert_allclose(sums, np.ones(len(np.arange(4)[fits])), rtol=1e-6)
+
+    def kernel(block):
+        return (np.stack([np.bincount(block.labels, own, 3) for own in block.weight.T]),)
+
+    np.testing.assert_allclose(rows.sum_rows(kernel, fits)[0], design.sum_rows(kernel, fits)[0], rtol=1e-6)
+
+
+def test_rows_that_lie_together_are_found_by_their_own_numbers():
+    design, rows, fold = in_folds()
+    for numbers in (np.flatnonzero(fold == 1), np.array([5, 900, 17])):
+        labels = np.concatenate(list(rows.map_rows(lambda block: block.labels, numbers)))
+        np.testing.assert_array_equal(labels, design.labels[numbers])
+    coef = np.random.default_rng(0).normal(size=(4, 3, rows.n_features))
+    coordinates = principal_coordinates(design, np.ones(design.n_features), 0.0)
+    np.testing.assert_allclose(rows.product(coef), design.product(coordinates.to_features(coef)), atol=1e-5)
+
+
+def test_many_or_uneven_folds_keep_the_order_of_the_rows():
+    table = gaussian()
+    weight = np.ones((len(table.y), 1 + len(table.y)))
+    weight[np.arange(len(table.y)), 1 + np.arange(len(table.y))] = 0
+    design = stack_of(table, weight / weight.sum(axis=0))
+    rows = SinglePrecisionRows(design, principal_coordinates(design, np.ones(table.X.shape[1]), 0.0))
+    np.testing.assert_array_equal(rows.labels, design.labels)

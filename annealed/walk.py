@@ -1,0 +1,222 @@
+"""The walk: `anneal` cools a stack of fits from temperature to temperature (table 1, steps 2 to 6).
+
+Where a family's minima lie on one smooth curve, the folds are solved at nodes only, no closer than REACH in log
+temperature. Temperatures between them start from the polynomial through the nodes; the final fit is solved there too,
+most often certified as it starts, and the folds are validated as interpolated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Protocol
+
+import numpy as np
+
+from annealed.arrays import combined, copied, stacked
+from annealed.interpolation import N_POINTS, between, lagrange, nearest_parabola
+from annealed.objectives import Inspection, Picks, Problem
+from annealed.solvers import Solution, Solver
+
+COLDER_NODES = 2  # beyond a temperature, before it is filled
+NODES_AT_HAND = N_POINTS + COLDER_NODES  # newest ones, among which those around a waiting temperature are
+N_SMOOTHED = 10  # newest nodes behind a smoothed prediction
+REACH = 0.95  # of log temperature, between nodes
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What validation says of one temperature: a score per fold, and the scale at which the posterior speaks."""
+
+    scores: np.ndarray | None = None
+    scale: float = 1.0
+    train_score: float | None = None
+
+
+NOT_INSPECTED = Inspection(np.nan, np.nan)
+
+
+class Judge(Protocol):
+    """Validates every temperature (step 5)."""
+
+    picks: Picks
+
+    def judge(self, problem: Problem, parameters, temperature) -> Judgement: ...
+
+
+class Watch(Protocol):
+    """Follows a walk from temperature to temperature, and may end it."""
+
+    def begin(self, temperature: float) -> None: ...
+
+    def end(self, nodes: list[Step]) -> bool:
+        """Whether to stop, given every node so far."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One temperature of the walk: what is kept of it. Numbers are those of fit 0, the final fit.
+
+    parameters : of all fits where they may yet predict others, else of the final one alone
+    """
+
+    temperature: float
+    value: float
+    gradient_norm: float
+    n_iter: int
+    converged: bool
+    is_node: bool
+    judgement: Judgement
+    parameters: np.ndarray
+    seconds: float
+    inspection: Inspection = NOT_INSPECTED
+    certificate: float = np.nan
+
+
+def anneal(
+    problem: Problem, schedule, solver: Solver, judge: Judge, *, tol, max_iter, watch: Watch | None = None
+) -> list[Step]:
+    """Cool a stack of fits, warm-started and predicted from temperature to temperature."""
+    problem.watch(judge.picks)
+    walk = _Walk(problem, solver, judge, tol, max_iter)
+    fills_gaps = schedule.fills_gaps and problem.interpolates
+    ladder = schedule.temperatures(problem.hot_temperature)
+    is_sparse = problem.interpolates and not problem.visits_all
+    for temperature, is_left_out in _with_nodes(ladder, REACH if is_sparse else 0.0):
+        if is_left_out:
+            walk.waiting.append((temperature, True))
+            continue
+        if watch is not None:
+            watch.begin(temperature)
+        walk.visit(temperature, fills_gaps)
+        nodes = walk.nodes
+        if watch is not None and watch.end(nodes):
+            break
+        if schedule.should_stop(
+            [node.temperature for node in nodes],
+            [node.judgement.scores for node in nodes],
+            [node.value for node in nodes],
+        ):
+            break
+    walk.fill(walk.nodes[-1].temperature)
+    return walk.inspected()
+
+
+def _with_nodes(ladder, reach):
+    """(temperature, whether it is left out) of a ladder: nodes are as far apart as `reach` and the ladder allow."""
+    node = waiting = None
+    for temperature in ladder:
+        if waiting is not None:
+            is_left_out = node is not None and np.log(node / temperature) <= reach
+            if not is_left_out:
+                node = waiting
+            yield waiting, is_left_out
+        waiting = temperature
+    if waiting is not None:
+        yield waiting, False
+
+
+class _Walk:
+    """The steps of one annealing: nodes, where all fits are solved, and fillings, where the final one is."""
+
+    def __init__(self, problem: Problem, solver: Solver, judge: Judge, tol, max_iter):
+        self.problem, self.solver, self.judge = problem, solver, judge
+        self.options = {"tol": tol, "max_iter": max_iter, "memory": solver.new_memory(problem)}
+        self.nodes: list[Step] = []
+        self.fillings: list[Step] = []
+        self.waiting: list[tuple[float, bool]] = []  # temperatures to fill, and whether to keep them in any case
+
+    def steps(self) -> list[Step]:
+        return sorted([*self.nodes, *self.fillings], key=lambda step: -step.temperature)
+
+    def inspected(self) -> list[Step]:
+        """The steps with a look at each, all in one reading of the rows."""
+        steps = self.steps()
+        looks = self.problem.inspect(
+            [(step.parameters[0, ...], step.temperature, step.judgement.scale) for step in steps]
+        )
+        return [replace(step, inspection=look) for step, look in zip(steps, looks, strict=True)]
+
+    def visit(self, temperature, fills_gaps):
+        """Solve and validate every fit; fill what now has nodes enough around it."""
+        began = perf_counter()
+        start = _predict(self.problem, self.nodes, temperature)
+        solution = self.solver.minimize(self.problem, start, temperature, **self.options)
+        judgement = self.judge.judge(self.problem, solution.parameters, temperature)
+        self.nodes.append(self._record(temperature, solution, judgement, began, is_node=True))
+        if fills_gaps and len(self.nodes) > 1:
+            self.waiting.append((float(np.sqrt(self.nodes[-2].temperature * temperature)), False))
+        if self.solver.filled_together > 1:  # small enough to keep every fold, so all is filled at the end
+            return
+        if len(self.nodes) >= N_POINTS:
+            self.fill(self.nodes[-COLDER_NODES].temperature)
+        if len(self.nodes) > NODES_AT_HAND:
+            self.nodes[-NODES_AT_HAND - 1] = _without_folds(self.nodes[-NODES_AT_HAND - 1])
+
+    def fill(self, coldest):
+        """Solve the final fit at the waiting temperatures hotter than `coldest`, and validate the folds as they lie.
+
+        The middle of a gap is kept only where interpolation was not within the tolerance already.
+        """
+        ready = [own for own in self.waiting if own[0] > coldest]
+        self.waiting = [own for own in self.waiting if own[0] <= coldest]
+        size = self.solver.filled_together
+        for first in range(0, len(ready), size):
+            self._fill_together(ready[first : first + size])
+
+    def _fill_together(self, ready):
+        began = perf_counter()
+        temperatures = np.array([temperature for temperature, _ in ready])
+        points = [self._between(temperature) for temperature in temperatures]
+        found = self.solver.fill(self.problem, stacked([own[0, ...] for own in points]), temperatures, **self.options)
+        solving = (perf_counter() - began) / len(ready)
+        for number, (temperature, is_wanted) in enumerate(ready):
+            if is_wanted or found.n_iter[number]:
+                began = perf_counter() - solving
+                points[number][0, ...] = found.parameters[number, ...]
+                judgement = self.judge.judge(self.problem, points[number], temperature)
+                own = self._record(temperature, found.only(number), judgement, began, is_node=False)
+                self.fillings.append(own)
+
+    def _between(self, temperature):
+        """Parameters of all fits, interpolated."""
+        weights, window = between([node.temperature for node in self.nodes], temperature)
+        return combined(weights, [node.parameters for node in self.nodes[window]])
+
+    def _record(self, temperature, solution: Solution, judgement: Judgement, began, is_node) -> Step:
+        return Step(
+            temperature=temperature,
+            value=float(solution.value[0]),
+            gradient_norm=float(solution.gradient_norm[0]),
+            n_iter=int(solution.n_iter[0]),
+            converged=bool(solution.converged.all()),
+            is_node=is_node,
+            judgement=judgement,
+            parameters=solution.parameters,
+            seconds=perf_counter() - began,
+            certificate=np.nan if solution.certificate is None else float(solution.certificate[0]),
+        )
+
+
+def _without_folds(step: Step) -> Step:
+    return replace(step, parameters=copied(step.parameters[:1, ...]))
+
+
+def _predict(problem: Problem, nodes: list[Step], temperature):
+    """Where the next minimum should lie: the last three carried along a parabola in log temperature.
+
+    Where nodes lie close, the parabola nearest to several of them: their own errors are then not magnified.
+    """
+    if not nodes:
+        return problem.start(temperature)
+    if problem.visits_all and problem.temperature_free and len(nodes) > 3:
+        known = nodes[-N_SMOOTHED:]
+        places = np.log([node.temperature for node in known])
+        return combined(nearest_parabola(places, np.log(temperature)), [node.parameters for node in known])
+    known = nodes[-3:] if problem.extrapolates else nodes[-1:]
+    carried = [problem.carry(node.parameters, node.temperature, temperature) for node in known]
+    places = np.log([node.temperature for node in known])
+    target = np.log(temperature)
+    if len(known) < 3 or places[-1] - target > 2 * (places[-2] - places[-1]):
+        return carried[-1]
+    return combined(lagrange(places, target), carried)
