@@ -80,5 +80,6 @@ class PrototypePath:
         if dead or duplicate:
             lines.append(f"removed: {dead} dead, {duplicate} duplicate")
         if len(self.validation_loss):
-            lines.append("held-out loss of the rounds searched: " + " ".join(f"{own:.3g}" for own in self.validation_loss))
+            losses = " ".join(f"{own:.3g}" for own in self.validation_loss)
+            lines.append(f"held-out loss of the rounds searched: {losses}")
         return "\n".join(lines)
