@@ -153,12 +153,15 @@ class Place:
 
     @contextmanager
     def products_in(self, precision: str | None):
-        """A context in which float32 products of torch are in full precision, or rounded to TF32 where so named."""
+        """A context in which float32 products of torch are in full precision, or in TF32 where rounded ones will do.
+
+        Those of bfloat16 are bfloat16's own; what else is multiplied beside them need not be finer than TF32.
+        """
         if not self.is_torch:
             yield
             return
         before = self.xp.get_float32_matmul_precision()
-        self.xp.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+        self.xp.set_float32_matmul_precision("highest" if precision is None else "high")
         try:
             yield
         finally:
@@ -178,7 +181,9 @@ def on_named_device(X, device):
     device = sample.device
     place = Place.of(sample)
     if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
+        free, whole = torch.cuda.mem_get_info(device)
+        allowed = torch.cuda.get_per_process_memory_fraction(device) * whole - torch.cuda.memory_allocated(device)
+        free = min(free, allowed)
         if X.nbytes > SHARE_OF_MEMORY * free:
             return X, place
     return torch.asarray(X, device=device), place

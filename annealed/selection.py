@@ -267,7 +267,10 @@ def stratified_splits(n_folds, labels, classes, random_state):
     splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
     with warnings.catch_warnings():  # a class rarer than the folds is met above, and is no trouble here
         warnings.filterwarnings("ignore", message="The least populated class")
-        parts = list(splitter.split(shared[:, None], labels[shared]))
+        few_bytes = labels[shared].astype(np.min_scalar_type(len(counts)))  # are sorted fast
+        parts = list(splitter.split(shared[:, None], few_bytes))
+    if not alone.any():
+        return parts
     return [(np.concatenate([shared[train], np.flatnonzero(alone)]), shared[test]) for train, test in parts]
 
 
@@ -289,5 +292,9 @@ def fold_picks(splits) -> tuple[Picks, np.ndarray]:
     """Picks of every held-out row by the fit of its fold, in row order, and the fold of each."""
     rows = np.concatenate([test for _, test in splits])
     folds = np.concatenate([np.full(len(test), fold) for fold, (_, test) in enumerate(splits)])
-    order = np.argsort(rows, kind="stable")
+    order = np.full(rows.max(initial=-1) + 1, -1)
+    order[rows] = np.arange(len(rows))
+    order = order[order >= 0]
+    if len(order) < len(rows):  # some are held out more than once
+        order = np.argsort(rows, kind="stable")
     return Picks(rows[order], folds[order] + 1), folds[order]

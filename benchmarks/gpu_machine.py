@@ -67,9 +67,13 @@ def bandwidth(n_bytes=1 << 32, device="cuda") -> float:
 
 @dataclass
 class Counted:
-    """What a fit did: passes over the rows, their operations, and the bytes of X that they must read once."""
+    """What a fit did: passes over the rows, their operations, and the bytes of X that they must read once.
+
+    pass_seconds : within the passes alone, as the device's own clock has it
+    """
 
     passes: int = 0
+    pass_seconds: float = 0.0
     operations: dict = field(default_factory=dict)
     bytes_read: float = 0.0
     seconds: float = 0.0
@@ -80,22 +84,47 @@ class Counted:
         return max(sum(count / rates[own] for own, count in self.operations.items()), self.bytes_read / bandwidth)
 
 
+class _Clock:
+    """Seconds from here to `stop`, on the device: nothing waits for it."""
+
+    def __init__(self, is_cuda):
+        self.is_cuda = is_cuda
+        self.first = self._now()
+
+    def _now(self):
+        if not self.is_cuda:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def stop(self):
+        self.last = self._now()
+
+    def seconds(self) -> float:
+        return self.first.elapsed_time(self.last) / 1000 if self.is_cuda else self.last - self.first
+
+
 @contextmanager
 def counted(device="cuda"):
     """Count the passes of the fits made inside, and time them."""
     found, original = Counted(), ArrayProblem._loss
 
-    def loss(problem, parameters, temperature, fits, quick, learn):
+    def loss(problem, parameters, temperature, fits, quick, learn, fine=False):
         design, precision = problem.design, problem.precision if quick else None
         size = design.n_rows * design.n_features
         found.passes += 1
         own = 4.0 * size * parameters.shape[0] * parameters.shape[1]
         found.operations[precision] = found.operations.get(precision, 0.0) + own
         found.bytes_read += size * problem.place.row_bytes
-        return original(problem, parameters, temperature, fits, quick, learn)
+        clock.append(_Clock(is_cuda))
+        try:
+            return original(problem, parameters, temperature, fits, quick, learn, fine)
+        finally:
+            clock[-1].stop()
 
     ArrayProblem._loss = loss
-    is_cuda = str(device).startswith("cuda")
+    is_cuda, clock = str(device).startswith("cuda"), []
     if is_cuda:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
@@ -106,6 +135,7 @@ def counted(device="cuda"):
     finally:
         wait(device)
         found.seconds = time.perf_counter() - began
+        found.pass_seconds = sum(own.seconds() for own in clock)
         found.peak_bytes = torch.cuda.max_memory_allocated() if is_cuda else 0
         ArrayProblem._loss = original
 

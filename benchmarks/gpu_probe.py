@@ -26,6 +26,13 @@ def fitted(rows, precision, device, n_temperatures=50, coldest=1e-4):
     return model, found
 
 
+def warm_up(n_columns, n_classes, device, precisions=(None,)):
+    """Load the libraries and have their kernels compiled, on a few rows."""
+    small = make_embeddings(max(4096, 30 * n_classes), n_columns, n_classes, max(1000, 5 * n_classes), device=device)
+    for precision in precisions:
+        fitted(small, precision, device, n_temperatures=3)
+
+
 def row_of(rows, precision, rates, copied, device, **options):
     model, found = fitted(rows, precision, device, **options)
     with sklearn.config_context(array_api_dispatch=True):
@@ -38,6 +45,7 @@ def row_of(rows, precision, rates, copied, device, **options):
         "passes": found.passes,
         "ms a pass, all in": 1000 * found.seconds / max(found.passes, 1),
         "share of the floor": found.floor(rates, copied) / found.seconds,
+        "in the passes alone": found.floor(rates, copied) / max(found.pass_seconds, 1e-9),
         "peak memory / X": found.peak_bytes / (rows.X.nbytes or 1),
         "held-out top-1": accuracy,
         "chosen": f"{best + 1} of {len(path)}",
@@ -61,12 +69,12 @@ def main(arguments=None):
     copied = bandwidth(own.product_size**2 * 16, own.device)
     print("products, Tflop/s:", {name or "float32": round(rate / 1e12, 1) for name, rate in rates.items()})
     print(f"memory: {copied / 1e12:.2f} TB/s", flush=True)
-    small = make_embeddings(4096, own.columns, min(own.classes, 100), 1000, device=own.device)
-    fitted(small, None, own.device, n_temperatures=3)  # libraries are loaded and warm
+    precisions = [None if name == "full" else name for name in own.precisions]
+    warm_up(own.columns, own.classes, own.device, precisions)
     rows = make_embeddings(own.rows, own.columns, own.classes, own.held_out, accuracy=0.85, device=own.device)
     found = []
-    for name in own.precisions:
-        found.append(row_of(rows, None if name == "full" else name, rates, copied, own.device))
+    for precision in precisions:
+        found.append(row_of(rows, precision, rates, copied, own.device))
         print(found[-1], flush=True)
     print(f"\n{own.rows} x {own.columns}, {own.classes} classes, {own.held_out} held-out rows\n")
     print(table(found))

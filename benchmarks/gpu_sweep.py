@@ -16,7 +16,7 @@ import torch
 
 from benchmarks.gpu_folds import standardized
 from benchmarks.gpu_machine import table, wait
-from benchmarks.gpu_probe import fitted
+from benchmarks.gpu_probe import fitted, warm_up
 from benchmarks.gpu_rows import make_embeddings
 
 BLOCK = 1 << 16
@@ -77,8 +77,7 @@ def main(arguments=None):
     parser.add_argument("--device", default="cuda")
     own = parser.parse_args(arguments)
     rows = make_embeddings(own.rows, own.columns, own.classes, own.held_out, accuracy=0.85, device=own.device)
-    small = make_embeddings(4096, own.columns, 10, 1000, device=own.device)
-    fitted(small, None, own.device, n_temperatures=3)  # libraries are loaded and warm
+    warm_up(own.columns, own.classes, own.device)
     model, found = fitted(rows, None, own.device)
     path = model.path_
     Z, _, _ = standardized(rows.X)

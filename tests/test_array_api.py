@@ -18,10 +18,11 @@ import annealed.prototype_search
 from annealed import MELDA, AnnealedClassifier, DistanceADA, InnerProductADA, PottsDA
 from annealed.arrays import Place, combined, copied, is_foreign, stacked, take_rows, to_host
 from annealed.design import ArrayDesign, make_design
-from annealed.objectives import Distance, InnerProduct, Quadratic
-from annealed.objectives.array_gibbs import loss_and_residual
-from annealed.objectives.array_linear import on_device
+from annealed.objectives import Distance, InnerProduct, Quadratic, gibbs
+from annealed.objectives.array_families import on_device
+from annealed.objectives.array_gibbs import fused_kernel, loss_and_residual
 from annealed.objectives.array_potts import ArrayLabelledRows
+from annealed.objectives.device_rows import SplitRows, TurnedRows
 from annealed.objectives.potts import LabelledRows, PottsState
 from annealed.solvers import LBFGS, ArrayLBFGS
 
@@ -259,12 +260,46 @@ def test_rows_without_room_are_streamed(move_torch):
     np.testing.assert_allclose(to_host(found.value), value, rtol=1e-12)
 
 
+@pytest.mark.gpu
+def test_rows_beyond_the_memory_of_a_gpu_are_streamed():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("torch sees no GPU")
+    generator = np.random.RandomState(0)
+    y = generator.randint(4, size=40_000)
+    X = generator.standard_normal((len(y), 1024)).astype(np.float32)
+    X[:, :4] += np.eye(4, dtype=np.float32)[y]
+    model = InnerProductADA(selection=0.3, device="cuda")
+    known = clone(model).fit(X, y).coef_
+    n_times, allowed = 18, 12 * X.nbytes  # 2.9 GB of rows, 2 GB for them
+    X, y = np.tile(X, (n_times, 1)), np.tile(y, n_times)
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction(allowed / torch.cuda.mem_get_info()[1])
+    try:
+        torch.cuda.reset_peak_memory_stats()
+        coef = clone(model).fit(X, y).coef_
+        assert torch.cuda.max_memory_allocated() <= allowed < 0.7 * X.nbytes
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    np.testing.assert_allclose(coef, known, atol=2e-3 * np.abs(known).max())
+
+
 def test_held_out_logits_need_not_be_kept(move, monkeypatch):
     X, y = table()
     kept = InnerProductADA(cv=3).fit(move(X), y)
     monkeypatch.setattr(annealed.estimators.on_device, "KEPT_BYTES", 0)
     made_again = InnerProductADA(cv=3).fit(move(X), y)
     np.testing.assert_allclose(made_again.path_.validation_score, kept.path_.validation_score, rtol=1e-12)
+
+
+def test_folds_are_judged_together_as_one_by_one(move, monkeypatch):
+    X, y = table()
+    weight = np.linspace(0.5, 2, len(y))
+    together = InnerProductADA(cv=3).fit(move(X), y, sample_weight=move(weight))
+    monkeypatch.setattr(annealed.objectives.array_linear, "FEW_COLUMNS", 0)
+    one_by_one = InnerProductADA(cv=3).fit(move(X), y, sample_weight=move(weight))
+    np.testing.assert_allclose(together.path_.validation_score, one_by_one.path_.validation_score, rtol=1e-10)
+    np.testing.assert_allclose(together.path_.posterior_scale, one_by_one.path_.posterior_scale, rtol=1e-10)
 
 
 # --- precision --------------------------------------------------------------------------------------
@@ -277,10 +312,27 @@ def test_rounded_products_are_polished_and_certified(precision, move_torch):
     rounded = InnerProductADA(cv=3, precision=precision).fit(move_torch(X), y)
     path, best = rounded.path_, rounded.path_.best_index
     assert path.certificate[best] <= 1e-4 and path.gradient_norm[best] <= 1e-4
+    assert path.converged[best]
     known = InnerProductADA(selection=rounded.temperature_, tol=1e-6).fit(X.astype(np.float64), y).path_.coef[-1]
     np.testing.assert_allclose(to_host(path.coef[best]), known, atol=2e-3 * np.abs(known).max())
     assert f"certified within {path.certificate[best]:.1e}" in repr(path)
     assert "certificate" in path.to_frame()
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_refined_products_leave_little_to_full_ones(precision, move_torch, monkeypatch):
+    """The polish looks at full products once before it and once after: fine ones, corrected, do the rest."""
+    X, y = table(20_000)
+    full = []
+    original = annealed.objectives.array_linear.ArrayProblem.objective
+
+    def objective(problem, parameters, temperature, fits, quick=False, learn=False, fine=False):
+        full.append(not quick)
+        return original(problem, parameters, temperature, fits, quick, learn, fine)
+
+    monkeypatch.setattr(annealed.objectives.array_linear.ArrayProblem, "objective", objective)
+    path = InnerProductADA(selection="holdout", precision=precision).fit(move_torch(X.astype(np.float32)), y).path_
+    assert sum(full) <= 3 and path.certificate[path.best_index] <= 1e-4
 
 
 def test_precision_is_refused_where_it_means_nothing(move_torch):
@@ -302,8 +354,9 @@ def test_products_are_in_full_precision_unless_asked(move_torch):
     try:
         with place.products_in(None):
             assert place.xp.get_float32_matmul_precision() == "highest"
-        with place.products_in("tf32"):
-            assert place.xp.get_float32_matmul_precision() == "high"
+        for precision in ("tf32", "bf16"):
+            with place.products_in(precision):
+                assert place.xp.get_float32_matmul_precision() == "high"
         assert place.xp.get_float32_matmul_precision() == "high"
     finally:
         place.xp.set_float32_matmul_precision(before)
@@ -399,6 +452,59 @@ def test_certain_rows_keep_their_digits(move):
     np.testing.assert_allclose(residual[0, 0], -2 * np.exp(-40.0), rtol=1e-5)
     np.testing.assert_allclose(residual.sum(axis=1), 0, atol=1e-6)
     np.testing.assert_allclose(loss[2], np.log(np.exp([0.1, 0.2, 0.3]).sum()) - 0.3, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("shape", [(2500, 1, 3), (1300, 4, 10), (70, 2, 1500)])
+def test_loss_and_residual_are_those_of_numpy(shape, dtype, move):
+    """On a GPU this is the fused kernel: several lines to a program, and the last not full."""
+    generator = np.random.RandomState(0)
+    logits = (5 * generator.standard_normal(shape)).astype(dtype)
+    labels = generator.randint(shape[2], size=shape[0])
+    known = gibbs.loss_and_residual(logits.astype(np.float64), labels)
+    found = loss_and_residual(Place.of(move(logits)), move(logits), move(labels))
+    for ours, theirs in zip(found, known, strict=True):
+        np.testing.assert_allclose(to_host(ours), theirs, atol=1e-13 if dtype is np.float64 else 5e-6)
+
+
+@pytest.mark.gpu
+def test_the_kernel_of_a_gpu_is_used():
+    pytest.importorskip("triton")
+    logits = mover("cuda")(np.zeros((4, 1, 3), dtype=np.float32))
+    assert fused_kernel(logits) is not None
+    assert fused_kernel(logits[:, :, ::2]) is None  # lines that do not lie one after the other
+
+
+@pytest.mark.parametrize("rank", [4, 3])
+def test_rounded_rows_with_split_coefficients(rank, move_torch):
+    """Nothing but the rows is rounded: scores are those of the rounded rows, to single precision."""
+    X, y = table()
+    X = X.astype(np.float32)
+    place = Place.of(move_torch(X))
+    weight = place.row(np.full((len(y), 1), 1 / len(y)))
+    design = ArrayDesign(move_torch(X), move_torch(y), weight, np.array([float(len(y))]), 3)
+    generator = np.random.RandomState(1)
+    basis, coef, level = (generator.standard_normal(shape) for shape in ((4, rank), (3, rank), (3,)))
+    level *= 100
+    turned = TurnedRows(design, place.row(basis))
+    rounded = to_host(turned.design.X.float())[:, :rank].astype(np.float64)
+    np.testing.assert_allclose(rounded, X @ basis, atol=0.01 * np.abs(rounded).max())
+    plain, split = (
+        np.concatenate([to_host(rows.scores(block, tables)) for block in turned.design.map_blocks(lambda own: own)])
+        for rows in (turned, turned.split())
+        for tables in [rows.tables(place.row(coef), place.row(level))]
+    )
+    known = rounded @ coef.T + level
+    assert 1e-4 < np.abs(plain - known).max() < 0.1
+    np.testing.assert_allclose(split, known, atol=1e-4)
+    ((pulled, sums),) = turned.design.map_blocks(lambda block: turned.pulled(block, place.row(known).bfloat16()))
+    np.testing.assert_allclose(to_host(pulled), known.T @ rounded, atol=5e-3 * np.abs(known.T @ rounded).max())
+    np.testing.assert_allclose(to_host(sums), known.sum(axis=0), rtol=5e-3)
+    as_they_are = SplitRows(design.centered(X.mean(axis=0)))
+    (scores,) = as_they_are.design.map_blocks(
+        lambda block: as_they_are.scores(block, as_they_are.tables(place.row(coef @ basis.T), place.row(level)))
+    )
+    np.testing.assert_allclose(to_host(scores), (X - X.mean(axis=0)) @ basis @ coef.T + level, atol=1e-3)
 
 
 def test_sums_of_a_sweep_are_those_of_numpy(move):

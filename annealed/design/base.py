@@ -19,8 +19,9 @@ from copy import copy
 from typing import Any
 
 import numpy as np
+from scipy import linalg
 
-from annealed.design.threads import map_in_order
+from annealed.design.threads import blas_threads, map_in_order
 
 BLOCK_BYTES = 1 << 21  # of a block's widest temporary: small beside X, large beside the price of a call
 
@@ -152,6 +153,11 @@ class Design(ABC):
         """Second moment of the centred rows under one fit's weights."""
         (total,) = self.sum_rows(lambda block: (block.gram(block.weight[:, fit]),))
         return total
+
+    def eigh(self, matrix):
+        """Eigenvalues, rising, and eigenvectors of a symmetric matrix of the columns, which may be overwritten."""
+        with blas_threads(len(matrix)):
+            return linalg.eigh(matrix, overwrite_a=True)
 
     def class_weight_sums(self):
         """Share of each class in each fit, (n_fits, n_classes)."""

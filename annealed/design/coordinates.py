@@ -13,7 +13,6 @@ import numpy as np
 from scipy import linalg, sparse
 
 from annealed.design.base import Design
-from annealed.design.threads import blas_threads
 
 WIDEST_EIGENPROBLEM = 1000  # beyond this many columns (or rows) a dense eigenbasis costs more than it saves
 WIDEST_ROTATION = 5000  # and of dense rows that outnumber their columns: many passes over them pay for it
@@ -92,8 +91,7 @@ def principal_coordinates(design: Design, scale, power: float = 0.0) -> Coordina
     if power == 0 and not has_affordable_rotation(design):
         return diagonal_coordinates(scale, design.column_variance())
     covariance = design.covariance() / np.outer(scale, scale)
-    with blas_threads(design.n_features):
-        eigenvalues, vectors = linalg.eigh(covariance, overwrite_a=True)
+    eigenvalues, vectors = design.eigh(covariance)
     rotated = Coordinates(vectors / scale[:, None], vectors * scale[:, None], np.maximum(eigenvalues, 0))
     return rotated.raised(power) if power else rotated
 

@@ -22,10 +22,10 @@ from annealed.design.threads import threads_over_blocks
 from annealed.estimators.on_device import (
     argmax,
     check_foreign,
-    check_labels,
     check_precision,
     check_same_library,
     classes_like,
+    coded_labels,
     device_design,
     device_rows,
     named_classes,
@@ -33,7 +33,7 @@ from annealed.estimators.on_device import (
 from annealed.estimators.validation import DTYPES, Rows, ValidationMixin
 from annealed.estimators.weights import check_weight, class_weights
 from annealed.objectives import InnerProduct, Objective, gibbs
-from annealed.objectives.array_linear import on_device
+from annealed.objectives.array_families import on_device
 from annealed.path import AnnealingPath
 from annealed.schedules import UntilSchedule, check_temperature, make_schedule
 from annealed.selection import (
@@ -257,11 +257,12 @@ class AnnealedClassifier(ValidationMixin, PathDiagramMixin, CallbackSupportMixin
         given_y = y
         if is_dispatched(X):
             X = check_foreign(self, X)
-            y = check_labels(y, X.shape[0])
+            classes, labels = coded_labels(y, X.shape[0])
+            y = classes[labels]
         else:
             X, y = validate_data(self, X, y, accept_sparse=self._accept_sparse(), dtype=DTYPES)
             check_classification_targets(y)
-        classes, labels = np.unique(y, return_inverse=True)
+            classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y must hold at least two classes. Got only one class: {classes[0]!r}.")
         rows = self._rows(X, y, labels, classes, sample_weight)
@@ -385,9 +386,11 @@ class AnnealedClassifier(ValidationMixin, PathDiagramMixin, CallbackSupportMixin
         solver, settings = make_solver(self.solver, problem), problem.chosen()
         problem = solver.adapt(problem, self.tol)
 
-        def fitted_so_far(nodes):
+        dtype = watch.data["X"].dtype
+
+        def fitted_so_far(nodes):  # does not know `watch`, so that both, and the rows, go when the fit has ended
             other = copy(self)
-            other._keep(nodes, problem, judge, watch.data["X"].dtype)
+            other._keep(nodes, problem, judge, dtype)
             return other.__dict__
 
         watch.fitted_so_far = fitted_so_far

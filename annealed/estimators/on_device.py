@@ -18,7 +18,7 @@ from sklearn.utils.validation import validate_data
 from annealed.arrays import PRECISIONS, Place, is_foreign, namespace_of, on_named_device, to_host
 from annealed.design import ArrayDesign
 from annealed.objectives.array_gibbs import deviations, scaled_losses, scaled_moments
-from annealed.objectives.array_linear import KEPT_BYTES, HeldOutPart
+from annealed.objectives.array_linear import KEPT_BYTES, TEMPORARIES, HeldOutPart
 from annealed.selection import HeldOut, least_log_scale
 from annealed.walk import Judgement
 
@@ -69,13 +69,26 @@ def check_same_library(X, fitted, estimator, method):
         )
 
 
+def coded_labels(y, n_rows):
+    """Classes, and the labels as their numbers, in NumPy wherever they came from; sorted out where they are."""
+    is_plain = is_foreign(y) and y.ndim == 1
+    labels = y if is_plain else column_or_1d(to_host(y), warn=True)
+    if labels.shape[0] != n_rows:
+        raise ValueError(f"X and y must have the same number of rows. Got {n_rows} and {labels.shape[0]}.")
+    if not is_plain:
+        check_classification_targets(labels)
+        return np.unique(labels, return_inverse=True)
+    values, codes = namespace_of(labels).unique_inverse(labels)
+    values = to_host(values)
+    check_classification_targets(np.tile(values, min(2, n_rows // len(values))))  # scikit-learn minds if all differ
+    classes, ranks = np.unique(values, return_inverse=True)
+    return classes, ranks[to_host(codes)]
+
+
 def check_labels(y, n_rows):
     """Labels as NumPy, wherever they came from."""
-    labels = column_or_1d(to_host(y) if is_foreign(y) else y, warn=True)
-    if len(labels) != n_rows:
-        raise ValueError(f"X and y must have the same number of rows. Got {n_rows} and {len(labels)}.")
-    check_classification_targets(labels)
-    return labels
+    classes, codes = coded_labels(y, n_rows)
+    return classes[codes]
 
 
 def classes_like(classes, y):
@@ -160,7 +173,7 @@ def device_design(rows: DeviceRows, splits, n_classes) -> ArrayDesign:
     for train, _ in splits:
         is_train = np.zeros(n_rows, dtype=bool)
         is_train[train] = True
-        columns.append(rows.weight * place.wide(is_train))
+        columns.append(rows.weight * place.wide(xp.asarray(is_train, device=place.device)))
     stack = xp.stack(columns, axis=1)
     (total,) = place.host(xp.sum(stack, axis=0))
     if not (total > 0).all():
@@ -205,9 +218,11 @@ class DeviceHeldOut(HeldOut):
             scores, train_score = self.score_point(problem, parameters, temperature, scale)
             return Judgement(np.asarray(scores, dtype=float), scale, train_score)
         losses, weights = place.zeros((self.n_folds,)), place.zeros((self.n_folds,))
+        folds = place.whole(np.arange(self.n_folds))
         for part in parts():
-            losses[part.fold] += part.weight @ place.wide(scaled_losses(place, scale, part.deviation))
-            weights[part.fold] += place.xp.sum(part.weight)
+            share = part.weight[:, None] * place.wide(part.fold[:, None] == folds[None, :])
+            losses = losses + place.wide(scaled_losses(place, scale, part.deviation)) @ share
+            weights = weights + place.xp.sum(share, axis=0)
         losses, weights = place.host(losses, weights)
         return Judgement(-losses / np.where(weights > 0, weights, 1), scale)
 
@@ -230,11 +245,11 @@ class DeviceHeldOut(HeldOut):
         coef, intercept = arrays["coef"][0, ...], arrays["intercept"][0, ...]
 
         def part(block):
-            scores = block.scores(coef, intercept)
-            return HeldOutPart(deviations(place, scores, block.labels), place.wide(block.weight[:, 0]), 0)
+            deviation = deviations(place, block.scores(coef, intercept), block.labels)
+            return HeldOutPart(deviation, place.wide(block.weight[:, 0]), block.labels * 0)
 
         with place.products_in(problem.precision):
-            yield from design.map_blocks(part)
+            yield from design.map_blocks(part, n_fits=TEMPORARIES)
 
 
 def held_out(rows: DeviceRows, picks, n_folds, calibrate) -> DeviceHeldOut:

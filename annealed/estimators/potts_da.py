@@ -19,9 +19,9 @@ from annealed.estimators.on_device import (
     argmax,
     check_device_weight,
     check_foreign,
-    check_labels,
     check_same_library,
     classes_like,
+    coded_labels,
     named_classes,
 )
 from annealed.estimators.validation import DTYPES
@@ -186,11 +186,12 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         given_y = y
         if is_dispatched(X):
             X = check_foreign(self, X)
-            y = check_labels(y, X.shape[0])
+            self.classes_, labels = coded_labels(y, X.shape[0])
+            y = self.classes_[labels]
         else:
             X, y = validate_data(self, X, y, dtype=DTYPES)
             check_classification_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
+            self.classes_, labels = np.unique(y, return_inverse=True)
         self._check_parameters()
         rows = self._rows(X, labels, sample_weight)
         dtype = to_host(X[:1, ...]).dtype

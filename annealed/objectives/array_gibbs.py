@@ -1,24 +1,34 @@
-"""The Gibbs posterior (eq. 7) of rows on a device, in the array-API standard; torch takes the same steps in place.
+"""The Gibbs posterior (eq. 7) of rows on a device, in the array-API standard; torch takes the same steps in place, and
+in one kernel on a GPU where Triton, which comes with it there, can make one.
 
 Shapes: logits (n_rows, n_fits, n_classes), labels (n_rows,).
 """
 
 from __future__ import annotations
 
+from types import ModuleType
+from typing import Any
+
 from annealed.arrays import Place
 
+_WORKS: dict[Any, bool] = {}  # whether the fused kernel does, by device, once it was tried there
 
-def loss_and_residual(place: Place, logits, labels):
-    """Negative log-likelihood (n_rows, n_fits) and `posterior - targets` (15); logits may be overwritten.
 
-    As in `annealed/objectives/gibbs.py`, the true class's residual is minus the sum of the others, and the loss of an
-    all but certain row comes from that sum, so that both keep their digits in single precision too.
+def loss_and_residual(place: Place, logits, labels, dtype=None):
+    """Negative log-likelihood (n_rows, n_fits) and `posterior - targets` (15), of torch's `dtype` where one is named.
+
+    Logits may be overwritten. As in `annealed/objectives/gibbs.py`, the true class's residual is minus the sum of the
+    others, and the loss of an all but certain row comes from that sum, so that both keep their digits in single
+    precision too.
     """
-    true, residual, others = (_with_torch if place.is_torch else _in_the_standard)(place, logits, labels)
+    fused = fused_kernel(logits) if place.is_torch else None
+    if fused is not None:
+        return fused.loss_and_residual(logits, labels, dtype or logits.dtype)
     xp = place.xp
+    true, others, residual = (_with_torch if place.is_torch else _in_the_standard)(place, logits, labels)
     certain = others < 0.5
     loss = xp.where(certain, -xp.log1p(-xp.where(certain, others, xp.zeros_like(others))), -true)
-    return loss, residual
+    return loss, residual if dtype is None else residual.to(dtype)
 
 
 def _in_the_standard(place, logits, labels):
@@ -32,7 +42,7 @@ def _in_the_standard(place, logits, labels):
     true = xp.sum(xp.where(is_true, shifted, zero), axis=-1) - xp.log(total[..., 0])
     posterior = xp.where(is_true, zero, weights / total)
     others = xp.sum(posterior, axis=-1)
-    return true, xp.where(is_true, -others[..., None], posterior), others
+    return true, others, xp.where(is_true, -others[..., None], posterior)
 
 
 def _with_torch(place, logits, labels):
@@ -41,12 +51,31 @@ def _with_torch(place, logits, labels):
     true = log_posterior.gather(2, index)[..., 0]
     posterior = log_posterior.exp_().scatter_(2, index, 0.0)
     others = posterior.sum(-1)
-    return true, posterior.scatter_(2, index, -others[..., None]), others
+    return true, others, posterior.scatter_(2, index, -others[..., None])
+
+
+def fused_kernel(logits) -> ModuleType | None:
+    """`annealed/objectives/fused_gibbs.py` where it can take these logits of torch, or None."""
+    if not logits.is_cuda or not _WORKS.get(logits.device, True):
+        return None
+    try:
+        from annealed.objectives import fused_gibbs
+
+        if not fused_gibbs.can_take(logits):
+            return None
+        if logits.device not in _WORKS:
+            few = logits.new_zeros((1, 1, 2))
+            fused_gibbs.loss_and_residual(few, few[0, 0, :1].long(), few.dtype)
+            _WORKS[logits.device] = True
+    except Exception:  # no Triton, or no C compiler for it: torch's own steps give the same
+        _WORKS[logits.device] = False
+        return None
+    return fused_gibbs
 
 
 def class_variance(place: Place, residual):
     """Sum over rows of posterior * (1 - posterior), (n_classes,), from the residual (n_rows, n_classes) of one fit."""
-    size = place.xp.abs(residual)
+    size = place.xp.abs(place.row(residual))
     return place.xp.sum(size - size * size, axis=0)
 
 
@@ -58,13 +87,15 @@ def deviations(place: Place, logits, labels):
 def scaled_moments(place: Place, scale, deviation):
     """Loss, mean and variance of the logits' deviation from the true one under the posterior at a scale, by row."""
     xp = place.xp
-    shifted = scale * deviation
-    top = xp.max(shifted, axis=1, keepdims=True)
-    weights = xp.exp(shifted - top)
+    weights = scale * deviation
+    top = xp.max(weights, axis=1, keepdims=True)
+    weights -= top
+    weights = xp.exp(weights)
     total = xp.sum(weights, axis=1)
-    weighted = weights * deviation
-    mean = xp.sum(weighted, axis=1) / total
-    square = xp.sum(weighted * deviation, axis=1) / total
+    weights *= deviation
+    mean = xp.sum(weights, axis=1) / total
+    weights *= deviation
+    square = xp.sum(weights, axis=1) / total
     return xp.log(total) + top[:, 0], mean, square - mean * mean
 
 
@@ -73,4 +104,5 @@ def scaled_losses(place: Place, scale, deviation):
     xp = place.xp
     shifted = scale * deviation
     top = xp.max(shifted, axis=1, keepdims=True)
-    return xp.log(xp.sum(xp.exp(shifted - top), axis=1)) + top[:, 0]
+    shifted -= top
+    return xp.log(xp.sum(xp.exp(shifted), axis=1)) + top[:, 0]

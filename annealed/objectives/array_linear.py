@@ -1,4 +1,4 @@
-"""Linear families whose rows and parameters live on a device.
+"""Problems of linear families whose rows and parameters live on a device: what all of them share.
 
 The family's own problem (`annealed/objectives/linear.py`, `distance.py`) finds the small things: centre, scale,
 coordinates, shares of the classes. The problems here take copies of them to the device and add up, block by block,
@@ -7,8 +7,8 @@ coordinates, shares of the classes. The problems here take copies of them to the
     gradient = sum_i w_i (posterior - targets) x_i
 
 with logits `(x - center) @ coef + intercept`. Only numbers cross to the host, once a pass. With `precision` the
-products may be rounded: "tf32" on the rows as they are, "bf16" on a copy of the rows in the coordinates solved in, each
-with sums in float32; `objective(..., quick=False)` never is.
+products of quick passes are rounded (`annealed/objectives/device_rows.py`): "tf32" on the rows as they are, "bf16" on a
+copy of the rows in the coordinates solved in, each with sums in float32. Fine ones are quick, but round only the rows.
 
 Shapes: parameters (n_fits, n_classes, width), on the device, in its widest float.
 """
@@ -19,14 +19,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from annealed.arrays import Place, to_host
+from annealed.arrays import to_host
 from annealed.design import ArrayDesign
 from annealed.objectives import array_gibbs
-from annealed.objectives.base import HOT_LOGIT, NO_PICKS, Inspection, Problem
-from annealed.objectives.linear import PenalizedLinearProblem
+from annealed.objectives.base import NO_PICKS, Inspection, Problem
+from annealed.objectives.device_rows import RowsAsTheyAre, SplitRows
 
-LEARNED_ROWS = 1 << 17  # that tell the classes' variances under the posterior
+LEARNED_ROWS = 1 << 16  # that tell the classes' variances under the posterior
 INSPECTED_ROWS = 1 << 15  # that tell by how much the posterior's own scale changes the loss
+FEW_COLUMNS = 64  # of a product that cost about what one does, where the rows are all that is read
+TEMPORARIES = 2  # as large as held-out logits, when they are looked at: by so much their blocks are shorter
 KEPT_BYTES = 1 << 31  # of held-out logits, up to which they are kept between looks at them
 SMALLEST_VARIANCE = 1e-12
 
@@ -42,11 +44,11 @@ class Evaluation(NamedTuple):
 
 
 class HeldOutPart(NamedTuple):
-    """Held-out rows of one block: deviations of logits from the true one, weights, and the fold."""
+    """Held-out rows of one block: deviations of logits from the true one, weights, and the fold of each."""
 
     deviation: Any
     weight: Any
-    fold: int
+    fold: Any
 
 
 class ArrayProblem(Problem):
@@ -131,84 +133,110 @@ class ArrayProblem(Problem):
     def has_quick_rows(self) -> bool:
         return self.precision is not None
 
-    def objective(self, parameters, temperature, fits, quick=False, learn=False) -> Evaluation:
+    def objective(self, parameters, temperature, fits, quick=False, learn=False, fine=False) -> Evaluation:
         """Everything a solver needs of some fits, in one pass over the rows; nothing is brought to the host.
 
-        `learn` refreshes the class variances behind `precondition`, from the first of the fits.
+        `learn` refreshes the class variances behind `precondition`, from the first of the fits; `fine` is of a quick
+        pass.
         """
         with self.place.products_in(self.precision if quick else None):
-            loss, slope, loss_gradient = self._loss(parameters, temperature, fits, quick, learn)
+            loss, slope, loss_gradient = self._loss(parameters, temperature, fits, quick, learn, fine)
         strength, anchor = self.penalty(temperature, fits)
         offset = parameters - anchor
         pull = strength * offset
         value = loss + 0.5 * self.xp.sum(pull * offset, axis=(1, 2))
         return Evaluation(value, loss_gradient + pull, loss, loss_gradient, slope)
 
-    def _loss(self, parameters, temperature, fits, quick, learn):
+    def _loss(self, parameters, temperature, fits, quick, learn, fine=False):
         place, xp = self.place, self.xp
         coef, intercept = self.forward(parameters, temperature, fits)
         shape = intercept.shape
-        rows = self._rows(quick)
-        flat, level = xp.reshape(rows.coef(coef, parameters), (-1, rows.width)), xp.reshape(intercept, (-1,))
-        flat, level = place.row(flat), place.row(level)
+        rows = self._rows(quick, fine)
+        coef = rows.coef(coef, parameters)
+        tables = rows.tables(xp.reshape(coef, (-1, rows.width)), xp.reshape(intercept, (-1,)))
         step = max(1, self.design.n_rows // LEARNED_ROWS)
         uniform = self._uniform[fits]
         is_uniform = bool(np.isfinite(uniform).all())
+        factor = place.wide(uniform)  # on its way before the passes that it would wait for
 
         def kernel(block):
-            logits = xp.reshape(block.scores(flat, level), (-1, *shape))
-            losses, residual = array_gibbs.loss_and_residual(place, logits, block.labels)
-            variance = xp.sum(losses[:1, ...]) * 0.0
-            if learn:
-                variance = step * array_gibbs.class_variance(place, residual[::step, 0, :])
-            if is_uniform:
-                loss = xp.sum(place.wide(losses), axis=0)
-            else:
+            logits = xp.reshape(rows.scores(block, tables), (-1, *shape))
+            losses, residual = array_gibbs.loss_and_residual(place, logits, block.labels, rows.residual_dtype)
+            variance = (step * array_gibbs.class_variance(place, residual[::step, 0, :]),) if learn else ()
+            losses = place.wide(losses)
+            if not is_uniform:
                 weight = self.of_fits(block.weight.T, fits).T
                 residual *= weight[:, :, None]
-                loss = xp.sum(place.wide(losses) * place.wide(weight), axis=0)
-            residual = xp.reshape(residual, (residual.shape[0], -1))
-            sums = xp.sum(residual, axis=0)
-            return loss, variance, block.pulled(residual, sums), sums
+                losses = losses * place.wide(weight)
+            return xp.sum(losses, axis=0), *rows.pulled(block, xp.reshape(residual, (residual.shape[0], -1))), *variance
 
-        loss, variance, pulled, sums = rows.design.sum_on_device(kernel, n_fits=shape[0])
+        loss, pulled, sums, *variance = rows.design.sum_on_device(kernel, n_fits=shape[0])
         self.n_passes += 1
         pulled, sums = xp.reshape(pulled, (*shape, -1)), xp.reshape(sums, shape)
         if is_uniform:
-            factor = place.wide(uniform)
             loss, pulled, sums = loss * factor, pulled * factor[:, None, None], sums * factor[:, None]
         if learn:
-            share = xp.maximum(variance / self.design.n_rows, variance * 0.0 + SMALLEST_VARIANCE)
+            share = xp.maximum(variance[0] / self.design.n_rows, variance[0] * 0.0 + SMALLEST_VARIANCE)
             self.class_variance = xp.broadcast_to(share[None, :], (self.n_fits, self.n_classes))
-        slope = xp.sum(rows.coef(coef, parameters) * pulled, axis=(1, 2)) + xp.sum(intercept * sums, axis=1)
+        slope = xp.sum(coef * pulled, axis=(1, 2)) + xp.sum(intercept * sums, axis=1)
         pulled = pulled if rows.is_turned else self.from_features(pulled, fits)
         return loss, slope, self.backward(pulled, sums, parameters, temperature, fits)
 
-    def _rows(self, quick):
-        return _RowsAsTheyAre(self.design)
+    def _rows(self, quick, fine=False):
+        return (SplitRows if quick and fine else RowsAsTheyAre)(self.design)
 
     # -- what the path asks for ---------------------------------------------------------------------------------
 
     def watch(self, picks):
         """Held-out rows, by the fit that has not seen them."""
         self.picks = picks
-        self._own_rows = [(int(fit), self.place.whole(picks.rows[picks.fits == fit])) for fit in np.unique(picks.fits)]
+        self._fold_of_row: Any = None
+        self._own_rows: list = []
+        is_once = len(picks.rows) > 0 and np.bincount(picks.rows).max() == 1 and picks.fits.min() > 0
+        if is_once and (self.n_fits - 1) * self.n_classes <= FEW_COLUMNS:
+            fold = np.full(self.design.n_rows, -1)
+            fold[picks.rows] = picks.fits - 1
+            self._fold_of_row = self.place.whole(fold)
+        else:
+            of_fits = ((fit, picks.fits == fit) for fit in range(self.n_fits))
+            self._own_rows = [(fit, self.place.whole(picks.rows[own])) for fit, own in of_fits if own.any()]
 
     def held_out_logits(self, parameters, temperature):
         raise NotImplementedError("rows on a device are judged part by part: see held_out_parts")
 
     def held_out_parts(self, parameters, temperature, weight):
         """Parts of the watched rows, each fold's under its own fit; `weight` (n_rows,) is that of every row."""
+        with self.place.products_in(self.precision):
+            if self._fold_of_row is not None:
+                yield from self._parts_of_all(parameters, temperature, weight)
+            else:
+                yield from self._parts_by_fold(parameters, temperature, weight)
+
+    def _parts_of_all(self, parameters, temperature, weight):
+        """With few columns: all folds in one product, of which each row takes its own; a row of none weighs nothing."""
+        xp, place, fits = self.xp, self.place, slice(1, self.n_fits)
+        coef, intercept = self.forward(parameters[fits, ...], temperature, fits)
+        flat, level = (xp.reshape(place.row(own), (-1, *own.shape[2:])) for own in (coef, intercept))
+
+        def part(block):
+            fold = self._fold_of_row[block.rows]
+            scores = xp.reshape(block.scores(flat, level), (-1, *intercept.shape))
+            own = xp.broadcast_to(xp.where(fold < 0, fold * 0, fold)[:, None, None], (fold.shape[0], 1, self.n_classes))
+            deviation = array_gibbs.deviations(place, xp.take_along_axis(scores, own, axis=1)[:, 0, :], block.labels)
+            return HeldOutPart(deviation, weight[block.rows] * place.wide(fold >= 0), fold)
+
+        yield from self.design.map_blocks(part, fits)
+
+    def _parts_by_fold(self, parameters, temperature, weight):
         xp, place = self.xp, self.place
         for fit, rows in self._own_rows:
             flat, level = self._one_fit(parameters[fit : fit + 1, ...], temperature, slice(fit, fit + 1))
 
             def part(block, flat=flat, level=level, fit=fit):
                 deviation = array_gibbs.deviations(place, block.scores(flat, level), block.labels)
-                return HeldOutPart(deviation, place.wide(xp.take(weight, block.rows)), fit - 1)
+                return HeldOutPart(deviation, place.wide(xp.take(weight, block.rows)), block.labels * 0 + (fit - 1))
 
-            with place.products_in(self.precision):
-                yield from self.design.map_rows(part, rows)
+            yield from self.design.map_rows(part, rows, TEMPORARIES)
 
     def _one_fit(self, parameters, temperature, fits):
         coef, intercept = self.forward(parameters, temperature, fits)
@@ -237,7 +265,9 @@ class ArrayProblem(Problem):
         gain, done = total * 0.0, 0
         with self.place.products_in(self.precision):
             for deviation in self.design.map_rows(
-                lambda block: array_gibbs.deviations(self.place, block.scores(flat, level), block.labels), sample
+                lambda block: array_gibbs.deviations(self.place, block.scores(flat, level), block.labels),
+                sample,
+                TEMPORARIES,
             ):
                 own = weight[done : done + deviation.shape[0]]
                 done += deviation.shape[0]
@@ -288,238 +318,3 @@ class ArrayProblem(Problem):
 
     def leave_one_out(self, parameters, temperature):
         raise ValueError('selection="loo" needs rows of NumPy or SciPy. Use selection="cv" or "holdout".')
-
-
-class ArrayPenalizedProblem(ArrayProblem):
-    """The penalized free energy (17): see `PenalizedLinearProblem`. Two classes have two scores here, of mean zero.
-
-    The start matrix of its solver is diagonal, `1 / (eigenvalue_k * mean of p_j (1 - p_j) + l2_strength T)`.
-    """
-
-    def __init__(self, host, precision=None):
-        super().__init__(host, precision)
-        self.l2_strength, self.fit_intercept = host.l2_strength, host.fit_intercept
-        self.width = self.rank + host.fit_intercept
-        self.missing = self.place.wide(host.missing)
-        self._has_missing = bool(host.missing.any()) and host.fit_intercept
-        self._turned_rows = _TurnedRows(self) if precision == "bf16" else None
-
-    def _rows(self, quick):
-        return self._turned_rows if quick and self._turned_rows is not None else super()._rows(quick)
-
-    def _split(self, table):
-        if self.fit_intercept:
-            return table[..., :-1], table[..., -1]
-        return table, self.xp.sum(table, axis=-1) * 0.0
-
-    def _join(self, coef, intercept):
-        return self.xp.concat([coef, intercept[..., None]], axis=-1) if self.fit_intercept else coef
-
-    def start(self, temperature):
-        coef = self.place.zeros((self.n_fits, self.n_classes, self.rank))
-        prior = np.log(self.class_shares + self.host.missing)
-        return self._join(coef, self.place.wide(prior - prior.mean(axis=1, keepdims=True)))
-
-    def forward(self, parameters, temperature, fits):
-        coef, intercept = self._split(parameters)
-        return self.to_features(coef, fits), intercept
-
-    def backward(self, pulled, residual_sum, parameters, temperature, fits):
-        return self._join(pulled, residual_sum)
-
-    def _loss(self, parameters, temperature, fits, quick, learn):
-        """As for every family, plus an imaginary row at the centre for a class that a fit has no row of."""
-        loss, slope, gradient = super()._loss(parameters, temperature, fits, quick, learn)
-        if not self._has_missing:
-            return loss, slope, gradient
-        xp, missing = self.xp, self.of_fits(self.missing, fits)
-        intercept = parameters[..., -1]
-        top = xp.max(intercept, axis=1, keepdims=True)
-        log_partition = xp.log(xp.sum(xp.exp(intercept - top), axis=1, keepdims=True)) + top
-        evidence = xp.sum(missing, axis=1, keepdims=True) * xp.exp(intercept - log_partition) - missing
-        coef, own = self._split(gradient)
-        loss = loss + xp.sum(missing * (log_partition - intercept), axis=1)
-        return loss, slope + xp.sum(evidence * intercept, axis=1), self._join(coef, own + evidence)
-
-    def penalty(self, temperature, fits):
-        """Strengths have a leading axis where temperatures do."""
-        penalized = np.ones(self.width)
-        if self.fit_intercept:
-            penalized[-1] = 0
-        strength = self.l2_strength * np.asarray(temperature)[..., None, None] * penalized
-        return self.place.wide(strength.reshape(-1, 1, self.width)), 0.0
-
-    def _strength(self, temperature, ndim):
-        """Of the coefficients, one number or one a temperature, to be divided by."""
-        if np.ndim(temperature) == 0:
-            return self.l2_strength * float(temperature)
-        strength = self.place.wide(self.l2_strength * np.asarray(temperature))
-        return self.xp.reshape(strength, (-1, *(1,) * (ndim - 1)))
-
-    def _curvature(self, fits):
-        """(n_fits, n_classes, width): each class's mean `p (1 - p)` times the spectrum."""
-        variance = self.of_fits(self.class_variance, fits) + self.of_fits(self.missing, fits)
-        coef = variance[..., None] * self.of_fits(self.spectrum, fits)[:, None, :]
-        return self._join(coef, variance)
-
-    def precondition(self, vectors, temperature, fits):
-        """A common shift of all classes moves no posterior: the penalty is all that it meets."""
-        diagonal = self._curvature(fits) + self.penalty(temperature, fits)[0]
-        diagonal = self.xp.reshape(diagonal, (diagonal.shape[0], *(1,) * (vectors.ndim - 3), *diagonal.shape[1:]))
-        solved = vectors / diagonal
-        solved = solved - self.xp.mean(solved, axis=-2, keepdims=True)
-        coef, _ = self._split(self.xp.mean(vectors, axis=-2, keepdims=True))
-        common = coef / self._strength(temperature, coef.ndim)
-        return solved + (self._join(common, common[..., 0] * 0.0) if self.fit_intercept else common)
-
-    def certificate(self, gradient, temperature, fits):
-        """|gradient|^2 / (2 l2_strength T) at the best intercept; see `PenalizedLinearProblem.certificate`."""
-        xp = self.xp
-        coef, intercept = self._split(gradient)
-        length = xp.sqrt(xp.sum(coef * coef, axis=(1, 2)))
-        squares = intercept * intercept
-        if not self.fit_intercept:
-            return length**2 / (2 * self._strength(temperature, 1))
-        size = xp.sum(self.of_fits(self.spectrum, fits), axis=1)
-        length = length + xp.sqrt(size * xp.sum(squares, axis=1))
-        variance = self.of_fits(self.class_variance, fits) + self.of_fits(self.missing, fits)
-        own = xp.sum(squares / (2 * variance), axis=1)
-        return length**2 / (2 * self._strength(temperature, 1)) + own
-
-    def hot_temperature(self):
-        """Hot, coef is -gradient / (l2_strength T): the temperature at which its logits are HOT_LOGIT in size."""
-        fits, place = slice(0, 1), self.place
-        with place.products_in(None):
-            _, _, gradient = self._loss(self.start(1.0)[fits, ...], 1.0, fits, False, False)
-            coef, _ = self._split(gradient)
-            features = self.to_features(coef, fits)
-
-            def kernel(block):
-                return (place.wide(block.weight[:, 0]) @ place.wide(block.product(features)[:, 0, :]) ** 2,)
-
-            (largest,) = place.host(self.xp.max(self.xp.abs(coef)))
-            if largest <= self.host.gradient_noise():
-                return 1.0
-            (squares,) = self.design.sum_rows(kernel)
-        return float(np.sqrt(squares.max()) / (self.l2_strength * HOT_LOGIT))
-
-    def _report(self, parameters, temperature, fits):
-        """Of mean zero over classes."""
-        centered = parameters - self.xp.mean(parameters, axis=1, keepdims=True)
-        return super()._report(centered, temperature, fits)
-
-    def _as_host(self, flat):
-        """One score for two classes: (score of the second less the first) / sqrt(2)."""
-        if self.n_classes != 2:
-            return flat
-        first, second = flat[:, : self.width], flat[:, self.width :]
-        return np.sqrt(0.5) * (second - first)
-
-
-class ArrayDistanceProblem(ArrayProblem):
-    """Soft means as tied linear logits: see `DistanceProblem`."""
-
-    def __init__(self, host, precision=None):
-        super().__init__(host, precision)
-        if precision == "bf16":
-            raise ValueError('precision="bf16" needs the inner-product family. Use "tf32" or None.')
-        self.anchor = host.anchor
-        self.log_prior, self.shares = self.place.wide(host.log_prior), self.place.wide(host.class_shares)
-        self.class_means = self.place.wide(host.class_means)
-        self.width = self.rank
-
-    def start(self, temperature):
-        return 2 / temperature * self.place.wide(self.host.start_means)
-
-    def forward(self, parameters, temperature, fits):
-        squares = self.xp.sum(parameters * parameters, axis=2)
-        intercept = self.of_fits(self.log_prior, fits) - temperature / 4 * squares
-        return self.to_features(parameters, fits), intercept
-
-    def backward(self, pulled, residual_sum, parameters, temperature, fits):
-        return pulled - temperature / 2 * parameters * residual_sum[..., None]
-
-    def penalty(self, temperature, fits):
-        strength = self.anchor * temperature / 4 * self.of_fits(self.shares, fits)
-        return strength[..., None], 2 / temperature * self.of_fits(self.class_means, fits)
-
-    def precondition(self, vectors, temperature, fits):
-        variance = self.of_fits(self.class_variance, fits)
-        curvature = variance[..., None] * self.of_fits(self.spectrum, fits)[:, None, :]
-        diagonal = curvature + self.penalty(temperature, fits)[0]
-        diagonal = self.xp.maximum(diagonal, diagonal * 0.0 + float(np.finfo(np.float32).tiny))
-        return vectors / self.xp.reshape(diagonal, (diagonal.shape[0], *(1,) * (vectors.ndim - 3), *diagonal.shape[1:]))
-
-    def hot_temperature(self):
-        return float(self.host.hot_temperature())
-
-    def _report(self, parameters, temperature, fits):
-        means = self._turned(temperature / 2 * parameters, self.inverse, fits, transposed=True)
-        return {**super()._report(parameters, temperature, fits), "means": means + self.center}
-
-
-class _RowsAsTheyAre:
-    """Rows of the design; coefficients are those of the features."""
-
-    is_turned = False
-
-    def __init__(self, design):
-        self.design, self.width = design, design.n_features
-
-    def coef(self, of_features, parameters):
-        return of_features
-
-
-class _TurnedRows:
-    """A bfloat16 copy of the centred rows in the coordinates solved in, each rounded after the turn."""
-
-    is_turned = True
-
-    def __init__(self, problem: ArrayPenalizedProblem):
-        design, place, xp = problem.design, problem.place, problem.xp
-        if not place.is_torch:
-            raise ValueError(f'precision="bf16" needs torch. Got arrays of {xp.__name__}.')
-        self.width = problem.rank
-        basis = place.row(problem.basis)
-        rows = xp.empty((design.n_rows, self.width), dtype=xp.bfloat16, device=place.device)
-
-        def fill(block):
-            values = block.raw if block.center is None else block.raw - block.center
-            rows[block.rows] = (values * basis if basis.ndim == 1 else values @ basis).bfloat16()
-
-        with place.products_in(None):
-            list(design.map_blocks(fill))
-        self.design = _RoundedDesign(rows, design.labels, design.weight, design.total_weight, design.n_classes, place)
-
-    def coef(self, of_features, parameters):
-        return parameters[..., : self.width]
-
-
-class _RoundedDesign(ArrayDesign):
-    """Rows in bfloat16 whose products are added up in float32."""
-
-    def _block(self, rows, labels, weight):
-        block = super()._block(rows, labels, weight)
-        return _RoundedBlock(self.place, block.raw, rows, labels, weight)
-
-
-class _RoundedBlock:
-    def __init__(self, place: Place, raw, rows, labels, weight):
-        self.place, self.raw, self.rows, self.labels, self.weight = place, raw, rows, labels, weight
-
-    def scores(self, flat, level):
-        return self._multiply(self.raw, flat.bfloat16().T) + level
-
-    def pulled(self, flat, sums=None):
-        return self._multiply(flat.bfloat16().T, self.raw)
-
-    def _multiply(self, left, right):
-        if self.place.is_accelerator:
-            return self.place.xp.mm(left, right, out_dtype=self.place.xp.float32)
-        return left.float() @ right.float()
-
-
-def on_device(problem, precision=None) -> ArrayProblem:
-    """The problem of a family bound to rows on a device, as its solver there sees it."""
-    kind = ArrayPenalizedProblem if isinstance(problem, PenalizedLinearProblem) else ArrayDistanceProblem
-    return kind(problem, precision)

@@ -131,12 +131,12 @@ class LearnedCurvature:
         raise AssertionError("a matrix of positive curvatures with a whole ridge has a factor")
 
     def _balanced(self, balance, diagonal):
-        """The Hessian between two `balance`, in one copy that LAPACK can overwrite."""
-        balanced = self.hessian.copy(order="F")
-        balanced *= balance
+        """The Hessian between two `balance`, symmetric, in one copy that LAPACK can overwrite."""
+        balance = balance.astype(self.hessian.dtype)
+        balanced = self.hessian * balance
         balanced *= balance[:, None]
         np.fill_diagonal(balanced, diagonal)
-        return balanced
+        return balanced.T
 
 
 def _stratified(design, size):

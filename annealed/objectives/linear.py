@@ -122,8 +122,8 @@ class PenalizedLinearProblem(LinearProblem):
 
     @property
     def last_step_share(self) -> float:  # type: ignore[override]
-        """Where columns outnumber rows, the direction of a row that a fold leaves out is flat for the fold and curved for
-        the final fit, whose Hessian the fold uses: its steps promise too little.
+        """Less where columns outnumber rows: the direction of a row that a fold leaves out is flat for the fold, but
+        curved for the final fit, whose Hessian the fold uses. Its steps promise too little.
         """
         return (0.1 if self.span else 1.0) * super().last_step_share
 

@@ -8,25 +8,31 @@ the gradient, oldest first, D the preconditioner, R = triu(S Y'), and u = R^-1 S
 
 which needs products of vectors only. They are made on the device beside the value and the certificate, and all of them
 come to the host together: one transfer a pass.
+
+With rounded products the chosen temperature is polished as a linear system is refined: where full and fine products
+differ by `loss_0` and `gradient_0` at the start x_0, what is minimized is
+
+    fine loss(x) + loss_0 + <gradient_0, x - x_0> + penalty(x),
+
+whose minimum is that of the full loss but for what the rounding of the rows changes in the Hessian. Full precision then
+looks at it, and goes on where that was not enough.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from annealed.objectives.array_linear import ArrayProblem
+from annealed.objectives.array_linear import FEW_COLUMNS, ArrayProblem, Evaluation
+from annealed.solvers.array_pairs import Numbers, Pairs
 from annealed.solvers.base import FOLD_SUBOPTIMALITY_SHARE, SUBOPTIMALITY_SHARE, Solution, Solver
 
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-6
 VALUE_ROUNDING = {None: 2.0, "tf32": 30.0, "bf16": 1000.0}  # of a mean loss, in roundings of a row's number
 DECREMENT_ROUNDING = 0.01  # of a row's number: a promised fall, relative, below which there is nothing left to gain
-SMALLEST_FACTOR = 0.1  # on the preconditioner
 PROMISED_SHARE = 0.1  # of `tol`: the relative fall that is left to the final fit before its temperature is chosen
 SMALLEST_PAIR = {None: 0.0, "tf32": 1e-6, "bf16": 4e-5}  # relative fall promised by a step whose pair is kept
-TOGETHER = 64  # columns of a product that cost about what one does, where the rows are all that is read
+REFINED_SHARE = 0.8  # of `tol`, to which fine products certify before full ones look
 QUICK_DECREMENT = {"tf32": 1e-5, "bf16": 1e-5}  # relative: what rounded products are trusted for
 
 
@@ -43,7 +49,7 @@ class ArrayLBFGS(Solver):
         self.memory_size = memory_size
 
     def new_memory(self, problem):
-        self._memory = _Pairs(problem, self.memory_size)
+        self._memory = Pairs(problem, self.memory_size)
         return self._memory
 
     def minimize(self, problem, start, temperature, *, tol, max_iter, memory, final_only=False) -> Solution:
@@ -61,7 +67,7 @@ class ArrayLBFGS(Solver):
     def adapt(self, problem, tol):
         """Few columns leave the products waiting for the rows: then several temperatures are looked at together."""
         if problem.temperature_free:
-            self.filled_together = max(1, TOGETHER // problem.n_classes)
+            self.filled_together = max(1, FEW_COLUMNS // problem.n_classes)
         return problem
 
     def fill(self, problem, starts, temperatures, *, tol, max_iter, memory):
@@ -99,32 +105,21 @@ class ArrayLBFGS(Solver):
         """The final fit in full precision, until its certificate says so, with what the walk has learnt."""
         if not problem.temperature_free:
             self._memory.clear()
+        n_iter = np.zeros(problem.n_fits, dtype=int)
+        if problem.has_quick_rows:
+            refined = _Refinement(problem, start, temperature, REFINED_SHARE * tol, self._memory)
+            refined.run(0, 1, max_iter)
+            start, n_iter = refined.x, refined.n_iter
         search = _Search(problem, start, temperature, tol, self._memory, quick=False, certify=True)
         search.run(0, 1, max_iter)
+        search.n_iter += n_iter
         return search.solution()
-
-
-@dataclass
-class _Numbers:
-    """What one pass says, on the host: of each fit looked at."""
-
-    value: np.ndarray
-    loss: np.ndarray
-    slope_of_logits: np.ndarray
-    largest: np.ndarray
-    certificate: np.ndarray
-    new_slope: np.ndarray
-    own: np.ndarray  # g D g
-    steps_gradient: np.ndarray  # S g
-    changes_gradient: np.ndarray  # Y D g
-    steps_changes: np.ndarray  # S Y'
-    changes: np.ndarray  # Y D Y'
 
 
 class _Search:
     """Line searches of a stack of fits, all stepping together. Numbers are per fit, on the host."""
 
-    def __init__(self, problem: ArrayProblem, start, temperature, tol, memory: _Pairs, quick, certify=False):
+    def __init__(self, problem: ArrayProblem, start, temperature, tol, memory: Pairs, quick, certify=False):
         self.problem, self.temperature, self.tol, self.pairs, self.quick = problem, temperature, tol, memory, quick
         self.xp, self.place = problem.xp, problem.place
         self.x = self.xp.asarray(start, copy=True)
@@ -134,6 +129,9 @@ class _Search:
         self.value, self.certificate = np.full(n_fits, np.nan), np.full(n_fits, np.nan)
         self.largest, self.n_iter = np.zeros(n_fits), np.zeros(n_fits, dtype=int)
         self.converged = np.ones(n_fits, dtype=bool)
+
+    def look(self, points, fits, learn) -> Evaluation:
+        return self.problem.objective(points, self.temperature, fits, self.quick, learn)
 
     def solution(self) -> Solution:
         return Solution(self.x, self.value, self.largest, self.n_iter, self.converged, self.certificate)
@@ -152,6 +150,29 @@ class _Search:
                 break
             state.step()
         state.finish()
+
+
+class _Refinement(_Search):
+    """The final fit under fine products, corrected by what full ones say at the start."""
+
+    def __init__(self, problem: ArrayProblem, start, temperature, tol, memory: Pairs):
+        super().__init__(problem, start, temperature, tol, memory, quick=False, certify=True)
+        self.origin: tuple | None = None  # the first point, and the loss and gradient by which full products differ
+
+    def look(self, points, fits, learn):
+        found = self.problem.objective(points, self.temperature, fits, True, learn, fine=True)
+        if self.origin is None:
+            full = self.problem.objective(points, self.temperature, fits)
+            self.origin = points, full.loss - found.loss, full.loss_gradient - found.loss_gradient
+        first, loss, gradient = self.origin
+        shift = loss + self.xp.sum(gradient * (points - first), axis=(1, 2))
+        return Evaluation(
+            found.value + shift,
+            found.gradient + gradient,
+            found.loss + shift,
+            found.loss_gradient + gradient,
+            found.slope,
+        )
 
 
 def _is_solved(problem: ArrayProblem, tol, precision, certify, fits, value, largest, certificate, decrement):
@@ -191,10 +212,9 @@ class _Descent:
         self._arrive(np.ones(len(fits), dtype=bool), self._numbers(found))
 
     def _look(self, points, learn=False):
-        search = self.search
-        return self.problem.objective(points, search.temperature, _named(self.active), search.quick, learn)
+        return self.search.look(points, _named(self.active), learn)
 
-    def _numbers(self, found) -> _Numbers:
+    def _numbers(self, found) -> Numbers:
         """All that the host needs of a pass, in one transfer; pairs include the step just tried."""
         xp, temperature, fits = self.xp, self.search.temperature, _named(self.active)
         n = len(self.active)
@@ -220,7 +240,7 @@ class _Descent:
             flat[0] @ turned(flat[1]),
             flat[1] @ turned(flat[2]),
         )
-        return _Numbers(*self.place.host(*parts))
+        return Numbers(*self.place.host(*parts))
 
     def step(self):
         """One pass: try every fit's point, accept or shorten, and aim again where accepted."""
@@ -262,7 +282,7 @@ class _Descent:
         factor = np.where(np.isfinite(parabola), np.clip(parabola, 0.1, 0.5), 0.1)
         self.length = np.where(refused, self.length * factor, self.length)
 
-    def _arrive(self, accepted, numbers: _Numbers):
+    def _arrive(self, accepted, numbers: Numbers):
         """Record the accepted points, aim from them, and retire what is solved or stuck."""
         search, fits = self.search, np.asarray(self.active)
         direction, slope = self._aim(numbers)
@@ -289,7 +309,7 @@ class _Descent:
         search.converged[fits[solved | (stuck & has_no_digits)]] = True
         self._keep(~(solved | stuck))
 
-    def _aim(self, numbers: _Numbers):
+    def _aim(self, numbers: Numbers):
         """Directions, and their slopes from numbers that are known already."""
         gradient, temperature, fits = self.gradient, self.search.temperature, _named(self.active)
         along, across, factor, slope = self.search.pairs.weights(self.active, numbers)
@@ -325,103 +345,3 @@ def _named(fits):
     if fits == list(range(fits[0], fits[0] + len(fits))):
         return slice(fits[0], fits[0] + len(fits))
     return fits
-
-
-class _Tried:
-    """A pair that stands in the memory until its step is accepted."""
-
-    def __init__(self, pairs: _Pairs, fits, kept):
-        self.pairs, self.fits, self.kept = pairs, np.asarray(fits), kept
-
-    def settle(self, accepted):
-        """Advance where accepted; elsewhere the place is empty again."""
-        for number, fit in enumerate(self.fits):
-            if accepted[number] and self.kept[number]:
-                self.pairs.age[fit, self.pairs.slot(fit)] = self.pairs.count[fit]
-                self.pairs.count[fit] += 1
-            else:
-                self.pairs.age[fit, self.pairs.slot(fit)] = -1
-
-
-class _Pairs:
-    """Per fit, a ring of the last (step, change of the loss gradient) pairs, on the device.
-
-    age : (n_fits, size), the number of each pair, rising with time; -1 where a place is empty
-    """
-
-    def __init__(self, problem: ArrayProblem, size):
-        self.problem, self.size = problem, size
-        self.xp = problem.xp
-        shape = (problem.n_fits, size, problem.n_classes, problem.width)
-        self.steps, self.changes = problem.place.zeros(shape), problem.place.zeros(shape)
-        self.clear()
-
-    def clear(self):
-        self.count = np.zeros(self.problem.n_fits, dtype=int)
-        self.age = np.full((self.problem.n_fits, self.size), -1)
-        self.here: tuple | None = None  # where the final fit stands, its loss gradient there, and the precision of it
-
-    def slot(self, fit):
-        return int(self.count[fit] % self.size)
-
-    def share(self):
-        """Give every fold the final fit's pairs: their Hessians are much alike."""
-        self.count[1:], self.age[1:] = self.count[0], self.age[0]
-        self.steps[1:, ...], self.changes[1:, ...] = self.steps[:1, ...], self.changes[:1, ...]
-
-    def follow_path(self, x, loss_gradient, precision):
-        """From one temperature's minimum to where the next was predicted: a pair along the path, without a pass."""
-        if self.here is None or self.here[2] != precision:
-            return
-        self.try_pair([0], x - self.here[0], loss_gradient - self.here[1], [True]).settle([True])
-
-    def try_pair(self, fits, step, change, kept) -> _Tried:
-        for number, fit in enumerate(fits):
-            slot = self.slot(fit)
-            self.steps[fit, slot, ...] = step[number, ...]
-            self.changes[fit, slot, ...] = change[number, ...]
-            self.age[fit, slot] = self.count[fit] if kept[number] else -1
-        return _Tried(self, fits, kept)
-
-    def _filled(self):
-        """Places in use so far, the one being tried included."""
-        return int(min(self.size, max(1, self.count.max() + 1)))
-
-    def of_fits(self, fits, strength):
-        """Steps and changes of the whole gradient, (n_fits, n_places, n_classes, width)."""
-        filled = self._filled()
-        steps = self.problem.of_fits(self.steps[:, :filled, ...], fits)
-        changes = self.problem.of_fits(self.changes[:, :filled, ...], fits)
-        if getattr(strength, "ndim", 0) == 3:
-            strength = strength[:, None, ...]
-        return steps, changes + strength * steps
-
-    def weights(self, fits, numbers: _Numbers):
-        """Weights of steps and changes in the direction, the factor on D, and the slope; see the formula above.
-
-        The factor is what most pairs say of D: one where D knows the curvature along them. Without it steps overshoot.
-        """
-        n_places = numbers.steps_gradient.shape[1]
-        along, across = np.zeros((len(fits), n_places)), np.zeros((len(fits), n_places))
-        slope, factor = -numbers.own.copy(), np.ones(len(fits))
-        for number, fit in enumerate(fits):
-            age = self.age[fit, :n_places]
-            curvature = np.diagonal(numbers.steps_changes[number])
-            known = (age >= 0) & (curvature > 0) & np.isfinite(curvature)
-            order = np.flatnonzero(known)[np.argsort(age[known])]
-            if not len(order):
-                continue
-            crossed = numbers.steps_changes[number][np.ix_(order, order)]
-            upper = np.triu(crossed)
-            squares = numbers.changes[number][np.ix_(order, order)]
-            ratio = float(np.clip(np.median(np.diag(crossed) / np.diag(squares)), SMALLEST_FACTOR, 1.0))
-            inner = ratio * squares + np.diag(np.diag(crossed))
-            steps_gradient = numbers.steps_gradient[number][order]
-            changes_gradient = ratio * numbers.changes_gradient[number][order]
-            u = np.linalg.solve(upper, steps_gradient)
-            a = np.linalg.solve(upper.T, inner @ u - changes_gradient)
-            own = -(ratio * numbers.own[number] - u @ changes_gradient + a @ steps_gradient)
-            if own < 0:
-                across[number, order], along[number, order] = u, a
-                factor[number], slope[number] = ratio, own
-        return along, across, factor, slope

@@ -93,13 +93,15 @@ def is_solved(problem: SmoothProblem, value, gradient, temperature, fits, tol, d
     A gradient that is nothing but rounding is solved whatever the tolerance.
     """
     largest = largest_entry(gradient)
-    certificate = problem.certificate(gradient, value, temperature, fits)
-    is_certified = (largest <= tol) & (certificate <= SUBOPTIMALITY_SHARE * tol)
-    is_close = (largest <= tol) & (decrement <= FOLD_SUBOPTIMALITY_SHARE * tol * np.abs(value))
-    if has_last_step:
-        is_close = decrement <= problem.last_step_share * tol * np.abs(value)
     is_final = np.arange(problem.n_fits)[fits] == 0
-    return np.where(is_final, is_certified, is_close) | (largest <= problem.gradient_noise())
+    share = problem.last_step_share if has_last_step else FOLD_SUBOPTIMALITY_SHARE
+    solved = decrement <= share * tol * np.abs(value)
+    if not has_last_step:
+        solved &= largest <= tol
+    if is_final.any():
+        certificate = problem.certificate(gradient, value, temperature, fits)
+        solved = np.where(is_final, (largest <= tol) & (certificate <= SUBOPTIMALITY_SHARE * tol), solved)
+    return solved | (largest <= problem.gradient_noise())
 
 
 def unsolved(start) -> Solution:

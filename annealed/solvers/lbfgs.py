@@ -101,12 +101,15 @@ class _Search:
     def _aim(self, fits):
         """New directions for these fits, which stand at accepted points; solved ones are done.
 
-        A final fit that its gradient alone shows to be solved needs no direction.
+        The final fit is judged by its gradient, before a direction is sought; in single precision by the fall that the
+        direction promises too, as folds are.
         """
-        if len(fits) and fits[0] == 0:
+        is_final = len(fits) and fits[0] == 0
+        if is_final:
             fits = self._retire(fits, np.full(len(fits), np.inf))
         self._new_directions(fits)
-        self._retire(fits, -0.5 * self.slope[fits])
+        if self.quick or not is_final:
+            self._retire(fits, -0.5 * self.slope[fits])
 
     def _retire(self, fits, decrement):
         """Mark the solved ones of these fits, and let folds among them take a last step; the others."""
@@ -226,21 +229,36 @@ class _Pairs:
         self.count[fits] += 1
 
     def apply(self, fits, gradient, strength, precondition):
-        """The two-loop recursion on `changes + strength * steps`, started from the family's preconditioner."""
-        deepest = min(self.size, self.count[fits].max(initial=0))
-        vector = gradient.copy()
-        loops = []
-        for age in range(1, deepest + 1):
-            known = age <= np.minimum(self.count[fits], self.size)
-            slot = (self.count[fits] - age) % self.size
-            step = self.steps[fits, slot]
-            change = self.changes[fits, slot] + strength * step
-            curvature = np.einsum("sp,sp->s", step, change)
-            weight = np.where(known, np.einsum("sp,sp->s", step, vector) / np.where(known, curvature, 1), 0)
-            vector -= weight[:, None] * change
-            loops.append((step, change, curvature, weight, known))
-        vector = precondition(vector)
-        for step, change, curvature, weight, known in reversed(loops):
-            back = np.einsum("sp,sp->s", change, vector) / np.where(known, curvature, 1)
-            vector += np.where(known, weight - back, 0)[:, None] * step
-        return vector
+        """The two-loop recursion on `changes + strength * steps`, started from the family's preconditioner.
+
+        Each loop is a triangular system in the inner products of steps and changes, newest first; the second's is the
+        transpose of the first's.
+        """
+        n_known = min(self.size, int(self.count[fits].max(initial=0)))
+        if not n_known:
+            return precondition(gradient)
+        ages = np.arange(1, n_known + 1)
+        slots = (self.count[fits, None] - ages) % self.size
+        steps = self.steps[fits[:, None], slots]
+        changes = self.changes[fits[:, None], slots] + np.atleast_2d(strength)[:, None] * steps
+        is_known = ages <= self.count[fits, None]
+        triangle = np.tril(steps @ changes.swapaxes(1, 2)) * is_known[:, :, None] * is_known[:, None, :]
+        curvature = np.where(is_known, np.einsum("sii->si", triangle), 1.0)
+        triangle[:, ages - 1, ages - 1] = curvature
+        weight = _solved(triangle, _along(steps, gradient) * is_known)
+        vector = precondition(gradient - _combined(weight, changes))
+        back = _along(changes, vector) * is_known
+        return vector + _combined(_solved(triangle.swapaxes(1, 2), curvature * weight - back), steps)
+
+
+def _along(pairs, vectors):
+    """Inner products (n_fits, n_pairs) of each fit's pairs with its vector."""
+    return (pairs @ vectors[..., None])[..., 0]
+
+
+def _combined(weights, pairs):
+    return (weights[:, None] @ pairs)[:, 0]
+
+
+def _solved(matrices, vectors):
+    return np.linalg.solve(matrices, vectors[..., None])[..., 0]

@@ -150,7 +150,8 @@ def test_solution_tells_the_truth(family, solver):
     solution = minimize(problem, solver, 2.0, tol=1e-5)
     value, gradient, _ = problem.objective(solution.parameters, 2.0)
     np.testing.assert_allclose(solution.value[0], value[0], rtol=1e-10)
-    np.testing.assert_allclose(solution.value, value, rtol=problem.last_step_share * 1e-5 if solver == "lbfgs" else 1e-10)
+    promised = problem.last_step_share * 1e-5 if solver == "lbfgs" else 1e-10
+    np.testing.assert_allclose(solution.value, value, rtol=promised)
     largest = np.abs(gradient).max(axis=1)
     assert (largest <= solution.gradient_norm + 1e-9).all()
     if solver != "newton":

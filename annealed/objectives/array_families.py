@@ -1,0 +1,202 @@
+"""The linear families on a device: the penalized free energy, and soft means.
+
+What they share, and the pass over the rows, is in `annealed/objectives/array_linear.py`.
+
+Shapes: parameters (n_fits, n_classes, width), on the device, in its widest float.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from annealed.objectives.array_linear import ArrayProblem
+from annealed.objectives.base import HOT_LOGIT
+from annealed.objectives.device_rows import TurnedRows
+from annealed.objectives.linear import PenalizedLinearProblem
+
+
+class ArrayPenalizedProblem(ArrayProblem):
+    """The penalized free energy (17): see `PenalizedLinearProblem`. Two classes have two scores here, of mean zero.
+
+    The start matrix of its solver is diagonal, `1 / (eigenvalue_k * mean of p_j (1 - p_j) + l2_strength T)`.
+    """
+
+    def __init__(self, host, precision=None):
+        super().__init__(host, precision)
+        self.l2_strength, self.fit_intercept = host.l2_strength, host.fit_intercept
+        self.width = self.rank + host.fit_intercept
+        self.missing = self.place.wide(host.missing)
+        self._is_penalized = self.place.wide(np.arange(self.width) < self.rank)
+        self._last_strength: tuple[float, Any] = np.nan, None
+        self._has_missing = bool(host.missing.any()) and host.fit_intercept
+        self._turned_rows = TurnedRows(self.design, self.place.row(self.basis)) if precision == "bf16" else None
+
+    def _rows(self, quick, fine=False):
+        if not quick or self._turned_rows is None:
+            return super()._rows(quick, fine)
+        return self._turned_rows.split() if fine else self._turned_rows
+
+    def _split(self, table):
+        if self.fit_intercept:
+            return table[..., :-1], table[..., -1]
+        return table, self.xp.sum(table, axis=-1) * 0.0
+
+    def _join(self, coef, intercept):
+        return self.xp.concat([coef, intercept[..., None]], axis=-1) if self.fit_intercept else coef
+
+    def start(self, temperature):
+        coef = self.place.zeros((self.n_fits, self.n_classes, self.rank))
+        prior = np.log(self.class_shares + self.host.missing)
+        return self._join(coef, self.place.wide(prior - prior.mean(axis=1, keepdims=True)))
+
+    def forward(self, parameters, temperature, fits):
+        coef, intercept = self._split(parameters)
+        return self.to_features(coef, fits), intercept
+
+    def backward(self, pulled, residual_sum, parameters, temperature, fits):
+        return self._join(pulled, residual_sum)
+
+    def _loss(self, parameters, temperature, fits, quick, learn, fine=False):
+        """As for every family, plus an imaginary row at the centre for a class that a fit has no row of."""
+        loss, slope, gradient = super()._loss(parameters, temperature, fits, quick, learn, fine)
+        if not self._has_missing:
+            return loss, slope, gradient
+        xp, missing = self.xp, self.of_fits(self.missing, fits)
+        intercept = parameters[..., -1]
+        top = xp.max(intercept, axis=1, keepdims=True)
+        log_partition = xp.log(xp.sum(xp.exp(intercept - top), axis=1, keepdims=True)) + top
+        evidence = xp.sum(missing, axis=1, keepdims=True) * xp.exp(intercept - log_partition) - missing
+        coef, own = self._split(gradient)
+        loss = loss + xp.sum(missing * (log_partition - intercept), axis=1)
+        return loss, slope + xp.sum(evidence * intercept, axis=1), self._join(coef, own + evidence)
+
+    def penalty(self, temperature, fits):
+        """Strengths have a leading axis where temperatures do. The last is kept: a pass asks for it several times."""
+        if np.ndim(temperature) > 0:
+            return self._strengths(temperature), 0.0
+        if self._last_strength[0] != temperature:
+            self._last_strength = float(temperature), self._strengths(temperature)
+        return self._last_strength[1], 0.0
+
+    def _strengths(self, temperature):
+        strength = self.place.wide(self.l2_strength * np.reshape(temperature, (-1, 1, 1)))
+        return strength * self._is_penalized
+
+    def _strength(self, temperature, ndim):
+        """Of the coefficients, one number or one a temperature, to be divided by."""
+        if np.ndim(temperature) == 0:
+            return self.l2_strength * float(temperature)
+        strength = self.place.wide(self.l2_strength * np.asarray(temperature))
+        return self.xp.reshape(strength, (-1, *(1,) * (ndim - 1)))
+
+    def _curvature(self, fits):
+        """(n_fits, n_classes, width): each class's mean `p (1 - p)` times the spectrum."""
+        variance = self.of_fits(self.class_variance, fits) + self.of_fits(self.missing, fits)
+        coef = variance[..., None] * self.of_fits(self.spectrum, fits)[:, None, :]
+        return self._join(coef, variance)
+
+    def precondition(self, vectors, temperature, fits):
+        """A common shift of all classes moves no posterior: the penalty is all that it meets."""
+        xp = self.xp
+        diagonal = self._curvature(fits) + self.penalty(temperature, fits)[0]
+        diagonal = xp.reshape(diagonal, (diagonal.shape[0], *(1,) * (vectors.ndim - 3), *diagonal.shape[1:]))
+        solved = vectors / diagonal
+        common = xp.mean(vectors, axis=-2, keepdims=True) / self._strength(temperature, vectors.ndim)
+        return solved - xp.mean(solved, axis=-2, keepdims=True) + common * self._is_penalized
+
+    def certificate(self, gradient, temperature, fits):
+        """|gradient|^2 / (2 l2_strength T) at the best intercept; see `PenalizedLinearProblem.certificate`."""
+        xp = self.xp
+        coef, intercept = self._split(gradient)
+        length = xp.sqrt(xp.sum(coef * coef, axis=(1, 2)))
+        squares = intercept * intercept
+        if not self.fit_intercept:
+            return length**2 / (2 * self._strength(temperature, 1))
+        size = xp.sum(self.of_fits(self.spectrum, fits), axis=1)
+        length = length + xp.sqrt(size * xp.sum(squares, axis=1))
+        variance = self.of_fits(self.class_variance, fits) + self.of_fits(self.missing, fits)
+        own = xp.sum(squares / (2 * variance), axis=1)
+        return length**2 / (2 * self._strength(temperature, 1)) + own
+
+    def hot_temperature(self):
+        """Hot, coef is -gradient / (l2_strength T): the temperature at which its logits are HOT_LOGIT in size."""
+        fits, place, quick = slice(0, 1), self.place, self.has_quick_rows
+        with place.products_in(self.precision):
+            _, _, gradient = self._loss(self.start(1.0)[fits, ...], 1.0, fits, quick, False)
+            coef, intercept = self._split(gradient)
+            (largest,) = place.host(self.xp.max(self.xp.abs(coef)))
+            if largest <= self.host.gradient_noise():
+                return 1.0
+            rows = self._rows(quick)
+            tables = rows.tables(rows.coef(self.to_features(coef, fits), gradient)[0, ...], intercept[0, ...] * 0.0)
+
+            def kernel(block):
+                scores = rows.scores(block, tables)
+                scores *= scores
+                scores *= block.weight[:, :1]
+                return (self.xp.sum(scores, axis=0),)
+
+            (squares,) = rows.design.sum_rows(kernel)
+        return float(np.sqrt(squares.max()) / (self.l2_strength * HOT_LOGIT))
+
+    def _report(self, parameters, temperature, fits):
+        """Of mean zero over classes."""
+        centered = parameters - self.xp.mean(parameters, axis=1, keepdims=True)
+        return super()._report(centered, temperature, fits)
+
+    def _as_host(self, flat):
+        """One score for two classes: (score of the second less the first) / sqrt(2)."""
+        if self.n_classes != 2:
+            return flat
+        first, second = flat[:, : self.width], flat[:, self.width :]
+        return np.sqrt(0.5) * (second - first)
+
+
+class ArrayDistanceProblem(ArrayProblem):
+    """Soft means as tied linear logits: see `DistanceProblem`."""
+
+    def __init__(self, host, precision=None):
+        super().__init__(host, precision)
+        if precision == "bf16":
+            raise ValueError('precision="bf16" needs the inner-product family. Use "tf32" or None.')
+        self.anchor = host.anchor
+        self.log_prior, self.shares = self.place.wide(host.log_prior), self.place.wide(host.class_shares)
+        self.class_means = self.place.wide(host.class_means)
+        self.width = self.rank
+
+    def start(self, temperature):
+        return 2 / temperature * self.place.wide(self.host.start_means)
+
+    def forward(self, parameters, temperature, fits):
+        squares = self.xp.sum(parameters * parameters, axis=2)
+        intercept = self.of_fits(self.log_prior, fits) - temperature / 4 * squares
+        return self.to_features(parameters, fits), intercept
+
+    def backward(self, pulled, residual_sum, parameters, temperature, fits):
+        return pulled - temperature / 2 * parameters * residual_sum[..., None]
+
+    def penalty(self, temperature, fits):
+        strength = self.anchor * temperature / 4 * self.of_fits(self.shares, fits)
+        return strength[..., None], 2 / temperature * self.of_fits(self.class_means, fits)
+
+    def precondition(self, vectors, temperature, fits):
+        variance = self.of_fits(self.class_variance, fits)
+        curvature = variance[..., None] * self.of_fits(self.spectrum, fits)[:, None, :]
+        diagonal = curvature + self.penalty(temperature, fits)[0]
+        diagonal = self.xp.maximum(diagonal, diagonal * 0.0 + float(np.finfo(np.float32).tiny))
+        return vectors / self.xp.reshape(diagonal, (diagonal.shape[0], *(1,) * (vectors.ndim - 3), *diagonal.shape[1:]))
+
+    def hot_temperature(self):
+        return float(self.host.hot_temperature())
+
+    def _report(self, parameters, temperature, fits):
+        means = self._turned(temperature / 2 * parameters, self.inverse, fits, transposed=True)
+        return {**super()._report(parameters, temperature, fits), "means": means + self.center}
+
+
+def on_device(problem, precision=None) -> ArrayProblem:
+    """The problem of a family bound to rows on a device, as its solver there sees it."""
+    kind = ArrayPenalizedProblem if isinstance(problem, PenalizedLinearProblem) else ArrayDistanceProblem
+    return kind(problem, precision)

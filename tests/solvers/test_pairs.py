@@ -1,0 +1,71 @@
+"""The memory of L-BFGS against the textbook's two loops, and what any such inverse must satisfy."""
+
+import numpy as np
+import pytest
+
+from annealed.solvers.lbfgs import _Pairs
+
+N_PARAMETERS = 12
+
+
+def curvature_of_loss(generator):
+    root = generator.normal(size=(N_PARAMETERS, N_PARAMETERS))
+    return root @ root.T / N_PARAMETERS + np.diag(generator.uniform(0.1, 3, N_PARAMETERS))
+
+
+def filled(n_fits=3, size=4, n_added=7):
+    """A memory of a quadratic loss in which the last fit knows fewer pairs, and the pairs of each fit in order."""
+    generator = np.random.default_rng(0)
+    hessian = curvature_of_loss(generator)
+    memory, known = _Pairs(size, n_fits), [[] for _ in range(n_fits)]
+    for number in range(n_added):
+        fits = np.arange(n_fits if number < 2 else n_fits - 1)
+        steps = generator.normal(size=(len(fits), N_PARAMETERS))
+        memory.add(fits, steps, steps @ hessian)
+        for fit, step in zip(fits, steps, strict=True):
+            known[fit] = [*known[fit], (step, hessian @ step)][-size:]
+    return memory, known
+
+
+def halved(vectors):
+    return vectors / 2
+
+
+def two_loops(pairs, gradient, strength, precondition):
+    vector, weights = gradient.copy(), []
+    for step, change in reversed(pairs):
+        total = change + strength * step
+        weights.append(step @ vector / (step @ total))
+        vector -= weights[-1] * total
+    vector = precondition(vector)
+    for (step, change), weight in zip(pairs, reversed(weights), strict=True):
+        total = change + strength * step
+        vector += (weight - total @ vector / (step @ total)) * step
+    return vector
+
+
+@pytest.mark.parametrize("fits", [np.arange(3), np.array([2]), np.array([0, 2])], ids=str)
+@pytest.mark.parametrize(
+    "strength", [np.zeros(N_PARAMETERS), np.linspace(0, 1, N_PARAMETERS)], ids=["free", "penalized"]
+)
+def test_directions_are_those_of_the_two_loops(fits, strength):
+    memory, known = filled()
+    gradient = np.random.default_rng(1).normal(size=(len(fits), N_PARAMETERS))
+    found = memory.apply(fits, gradient, strength, halved)
+    for fit, own, direction in zip(fits, gradient, found, strict=True):
+        np.testing.assert_allclose(direction, two_loops(known[fit], own, strength, halved), rtol=1e-8, atol=1e-10)
+
+
+def test_the_newest_change_of_gradient_is_undone_by_its_step():
+    memory, known = filled()
+    strength = np.full(N_PARAMETERS, 0.3)
+    newest = [pairs[-1] for pairs in known]
+    changes = np.stack([change + strength * step for step, change in newest])
+    found = memory.apply(np.arange(3), changes, strength, halved)
+    np.testing.assert_allclose(found, np.stack([step for step, _ in newest]), rtol=1e-8, atol=1e-10)
+
+
+def test_an_empty_memory_leaves_the_preconditioner_alone():
+    gradient = np.random.default_rng(0).normal(size=(2, N_PARAMETERS))
+    found = _Pairs(4, 2).apply(np.arange(2), gradient, np.zeros(N_PARAMETERS), halved)
+    np.testing.assert_array_equal(found, gradient / 2)
