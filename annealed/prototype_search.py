@@ -28,6 +28,8 @@ TRIAL_ROUNDS = 2  # by which a shrinkage is judged: one prototype a class, and t
 MOST_ROUNDS = 20
 SEARCH_STARTS = 2  # of the several starts that the last fit tries
 PATIENCE = 3  # rounds without gain before growth stops
+LONG_PATIENCE = 6  # while hardly anything is learnt: spirals and the like need many prototypes before any helps
+HARDLY_LEARNT = 0.8  # of the loss of who knows the classes' shares alone
 PENALTY_PATIENCE = 2  # penalties without gain before refinement stops
 SEARCH_ROWS = 3000  # rows that the search looks at
 MANY_NUMBERS = 60_000  # of X, beyond which a single part is held out
@@ -99,9 +101,10 @@ def search(rows: LabelledRows, plan: Plan, watch: Watch = NOBODY) -> Choice:
     parts = [_parts(rows, train, test) for train, test in splits]
     ladders = [[_Fold(*part, plan, shrinkage) for part in parts] for shrinkage in plan.shrinkages]
     n_trials = TRIAL_ROUNDS if len(ladders) > 1 else 0
-    rounds = [_extended(ladder, [], n_trials, plan, watch) for ladder in ladders]
+    chance = float(gibbs.entropy(np.log(rows.class_weight)))
+    rounds = [_extended(ladder, [], n_trials, plan, chance, watch) for ladder in ladders]
     best = min(range(len(ladders)), key=lambda own: min((found.loss for found in rounds[own]), default=np.inf))
-    found = _extended(ladders[best], rounds[best], MOST_ROUNDS, plan, watch)
+    found = _extended(ladders[best], rounds[best], MOST_ROUNDS, plan, chance, watch)
     chosen = min(found, key=lambda own: own.loss)
     losses = np.array([own.loss for own in found])
     _, number, sharpness, strength, log_scale = chosen
@@ -116,10 +119,13 @@ def _parts(rows, train, test) -> tuple[LabelledRows, LabelledRows]:
     return own, held_out
 
 
-def _extended(ladder, found, n_rounds, plan, watch: Watch) -> list[_Found]:
-    """The best of more rounds, until they no longer help; a fold whose ladder ended keeps its last."""
+def _extended(ladder, found, n_rounds, plan, chance, watch: Watch) -> list[_Found]:
+    """The best of more rounds, until they no longer help; a fold whose ladder ended keeps its last.
+
+    `chance` is the loss of who knows the classes' shares alone.
+    """
     found = list(found)
-    while len(found) < n_rounds and not watch.is_stopped and not _is_past_best(found, PATIENCE):
+    while len(found) < n_rounds and not watch.is_stopped and not _is_past_best(found, _patience(found, chance)):
         watch.begin()
         rungs = [fold.rung(len(found)) for fold in ladder]
         if all(rung is None for rung in rungs):
@@ -130,6 +136,11 @@ def _extended(ladder, found, n_rounds, plan, watch: Watch) -> list[_Found]:
         found.append(min(walk, key=lambda own: own.loss))
         watch.end()
     return found
+
+
+def _patience(found: list[_Found], chance) -> int:
+    is_learnt = min((own.loss for own in found), default=np.inf) < HARDLY_LEARNT * chance
+    return PATIENCE if is_learnt else LONG_PATIENCE
 
 
 def _refined(ladder, states, number, strengths) -> list[_Found]:

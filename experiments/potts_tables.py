@@ -1,9 +1,11 @@
 """Tables 1 to 3 and the Wisconsin table of Wu's slides, "Natural Discriminant Analysis Using Interactive Potts Models".
 
 The slides do not give the generators of examples 1 to 3, nor how their networks were trained. Ours are reconstructions,
-tuned so that a support vector machine and small RBF networks err about as printed; their numbers beside ours are a
-comparison in kind, not a check. The support vector machine is `SVC()`. An RBF network has k-means centres, twice the
-mean distance to the two nearest centres as widths, and least squares. 800 rows train, 800 test, 20 seeds.
+tuned so that a support vector machine and RBF networks err about as printed; their numbers beside ours are a
+comparison in kind, not a check. The support vector machine is `SVC()`. An RBF network is the plainest of its time: rows
+drawn at random as centres (Broomhead and Lowe, 1988), the mean distance to the two nearest centres as a unit's width
+(Moody and Darken, 1989), least squares. Of the recipes that were tried it lies nearest to the print over all three
+tables; with centres by k-means, networks of many units err far less than printed. 800 rows train, 800 test, 20 seeds.
 
 Wisconsin: the 683 complete rows, 20 stratified splits into 483 and 200. The published 1.0 % is that of one unknown
 split: two rows of 200 wrong. The standard deviation of such an error over splits is about one point for every method,
@@ -21,11 +23,11 @@ from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.cluster import KMeans
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
+from sklearn.utils import check_random_state
 
 from annealed import PottsDA
 from annealed.datasets import make_mixed_strips, make_spirals, make_xor_means
@@ -49,7 +51,7 @@ class Split(NamedTuple):
 
 
 class RBFNetwork(ClassifierMixin, BaseEstimator):
-    """Gaussian units at k-means centres, joined by least squares."""
+    """Gaussian units about rows drawn at random, joined by least squares."""
 
     def __init__(self, n_units, random_state=None):
         self.n_units = n_units
@@ -57,10 +59,12 @@ class RBFNetwork(ClassifierMixin, BaseEstimator):
 
     def fit(self, X, y):
         self.classes_, labels = np.unique(y, return_inverse=True)
-        centres = KMeans(self.n_units, n_init=1, random_state=self.random_state).fit(X).cluster_centers_
-        squares = ((centres[:, None] - centres) ** 2).sum(axis=2)
-        np.fill_diagonal(squares, np.inf)
-        self.centres_, self.widths_ = centres, 2 * np.sqrt(np.sort(squares, axis=1)[:, :2].mean(axis=1))
+        distinct = np.unique(X, axis=0)
+        drawn = check_random_state(self.random_state).choice(len(distinct), self.n_units, replace=False)
+        self.centres_ = distinct[drawn]
+        distances = np.sqrt(((self.centres_[:, None] - self.centres_) ** 2).sum(axis=2))
+        np.fill_diagonal(distances, np.inf)
+        self.widths_ = np.sort(distances, axis=1)[:, :2].mean(axis=1)
         self.weights_ = np.linalg.lstsq(self._units(X), np.eye(len(self.classes_))[labels], rcond=None)[0]
         return self
 

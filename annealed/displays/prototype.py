@@ -9,6 +9,7 @@ CLASS_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00
 MARGIN = 0.05  # of the rows' range, left free on each side
 CELL_OPACITY = 0.18
 BORDER_COLOUR = "#555555"
+MARKER_AREAS = (25.0, 70.0)  # of prototypes, when many and when few
 
 
 class PrototypeDisplay:
@@ -46,8 +47,8 @@ class PrototypeDisplay:
     ellipses_ : list of matplotlib Line2D
         One a prototype.
     cells_ : matplotlib QuadMesh
-    borders_ : matplotlib QuadContourSet or None
-        None where there is a single cell.
+    borders_ : list of matplotlib QuadContourSet
+        The outline of every cell; empty where there is a single one.
 
     Examples
     --------
@@ -164,11 +165,9 @@ class PrototypeDisplay:
             zorder=0,
             **limits,
         )
-        self.borders_ = None
-        if len(np.unique(cells)) > 1:
-            levels = np.arange(len(self.prototypes)) + 0.5
-            style = {"colors": BORDER_COLOUR, "linewidths": 0.6, "zorder": 1}
-            self.borders_ = self.ax_.contour(*self.grid, cells, levels=levels, **style)
+        shown = np.unique(cells)
+        style = {"levels": [0.5], "colors": BORDER_COLOUR, "linewidths": 0.6, "zorder": 1}
+        self.borders_ = [self.ax_.contour(*self.grid, cells == own, **style) for own in shown if len(shown) > 1]
 
     def _draw_points(self):
         rows, y = np.asarray(self.rows), np.asarray(self.y)
@@ -180,17 +179,18 @@ class PrototypeDisplay:
     def _draw_prototypes(self):
         prototypes, owners = np.asarray(self.prototypes), self._owners()
         outline = np.asarray(self.ellipse)
+        area = np.clip(1500 / len(prototypes), *MARKER_AREAS)
         self.ellipses_ = [
             self.ax_.plot(*(place + outline).T, color="black", linewidth=0.8, zorder=3)[0] for place in prototypes
         ]
         self.prototypes_ = [
             self.ax_.scatter(
                 *prototypes[owners == position].T,
-                s=70,
+                s=area,
                 color=_colour(position),
                 marker="D",
                 edgecolors="black",
-                linewidths=1.2,
+                linewidths=1.0,
                 label=str(label),
                 zorder=4,
             )

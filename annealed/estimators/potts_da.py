@@ -8,7 +8,7 @@ from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import gen_batches
+from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -63,7 +63,8 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
     Parameters
     ----------
     n_prototypes : "auto", int or dict, default="auto"
-        "auto" grows them; an int is their total, dealt to the classes by size; a dict gives each class its number.
+        "auto" grows them; an int is their total, dealt to the classes by size; a dict gives each class its number. A
+        class gets no more than it has different rows.
     label_coupling : float, default=8.0
         Weight c of the labels beside the distances. To 0 it is soft k-means in a Mahalanobis metric, to infinity
         mixture discriminant analysis with a shared covariance.
@@ -294,7 +295,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
     def _seed(self):
         if self.random_state is None or isinstance(self.random_state, Integral):
             return int(self.random_state or 0)
-        return int(self.random_state.randint(1 << 31))
+        return int(check_random_state(self.random_state).randint(1 << 31))
 
     def _numbers_of_prototypes(self, class_weight):
         """(of each class or None, in all or None): the former for k-means++, the latter for the slides' start."""
@@ -311,15 +312,19 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         return _dealt(int(self.n_prototypes), class_weight), None
 
     def _numbers_by_class(self):
-        given = self.n_prototypes
-        unknown = set(given) - set(self.classes_.tolist())
-        missing = [label for label in self.classes_.tolist() if label not in given]
-        if unknown or missing or self.init == "mean":
+        given, classes = self.n_prototypes, self.classes_.tolist()
+        if self.init == "mean":
+            raise ValueError(f'init="mean" needs n_prototypes as an int, the total. Got {given!r}.')
+        unknown = sorted(map(str, set(given) - set(classes)))
+        missing = [label for label in classes if label not in given]
+        if unknown or missing:
             raise ValueError(
-                "n_prototypes as a dict must name every class of y, with init='kmeans++'. "
-                f"Got init={self.init!r}, unknown classes {sorted(map(str, unknown))}, missing {missing}."
+                f"n_prototypes as a dict must name every class of y. Got unknown classes {unknown}, missing {missing}."
             )
-        return np.array([int(given[label]) for label in self.classes_.tolist()])
+        for label, number in given.items():
+            if not isinstance(number, Integral) or number < 1:
+                raise ValueError(f"n_prototypes of class {label!r} must be a positive int. Got {number!r}.")
+        return np.array([int(given[label]) for label in classes])
 
     def _check_parameters(self):
         choices = {"init": INITS, "relaxation": tuple(RELAXATIONS), "decision": DECISIONS}

@@ -70,7 +70,7 @@ class PrototypePath:
         return require("pandas", extra="frames").DataFrame(self._columns())
 
     def __repr__(self):
-        """A table of the last temperature of every round, and what was removed."""
+        """A table of the last temperature of every round, what was removed, and what the search saw."""
         last = np.append(np.flatnonzero(np.diff(self.round)), len(self) - 1)
         columns = self._columns()
         lines = [f"PrototypePath: {len(self)} temperatures in {len(last)} rounds; the end of each round:"]
@@ -79,4 +79,7 @@ class PrototypePath:
         dead, duplicate = int(self.n_dead.sum()), int(self.n_duplicate.sum())
         if dead or duplicate:
             lines.append(f"removed: {dead} dead, {duplicate} duplicate")
+        if len(self.validation_loss):
+            losses = " ".join(f"{own:.3g}" for own in self.validation_loss)
+            lines.append(f"held-out loss of the rounds searched: {losses}")
         return "\n".join(lines)

@@ -29,6 +29,7 @@ def test_cells_are_those_of_the_estimator(fitted):
     display = PrototypeDisplay.from_estimator(model, X, y, grid_resolution=21)
     points = np.stack(np.meshgrid(*display.grid), axis=-1).reshape(-1, 2)
     np.testing.assert_array_equal(display.cells.ravel(), model.apply(points))
+    assert len(display.borders_) == len(np.unique(display.cells))
     drawn = display.cells_.get_array().reshape(21, 21)
     np.testing.assert_array_equal(drawn, model.prototype_labels_.argmax(axis=1)[display.cells])
 
@@ -62,7 +63,7 @@ def test_more_columns_are_drawn_in_the_leading_metric_directions():
 def test_a_single_column_and_a_single_prototype():
     X, y = np.arange(10.0)[:, None], np.zeros(10)
     display = PrototypeDisplay.from_estimator(PottsDA(1, **QUICK).fit(X, y), X, y, grid_resolution=5)
-    assert display.borders_ is None
+    assert display.borders_ == []
     display.figure_.canvas.draw()
 
 

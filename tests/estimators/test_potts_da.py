@@ -46,6 +46,15 @@ def test_spirals_are_unwound():
     assert np.mean(errors) <= 0.01
 
 
+@pytest.mark.slow
+def test_growth_does_not_give_up_before_anything_is_learnt():
+    """On these spirals three rounds after the second gain nothing; then prototypes are enough."""
+    X, y = make_spirals(random_state=15)
+    model = PottsDA(random_state=15).fit(X, y)
+    assert model.path_.validation_loss[:5].min() > 0.6 and model.path_.validation_loss.min() < 0.1
+    assert error(model, make_spirals, 15) < 0.02
+
+
 def test_the_relaxation_of_the_slides_solves_the_strips_from_a_good_start():
     X, y = make_xor_means(random_state=0)
     model = PottsDA(4, relaxation="quadratic", shrinkage="oas", refine=False, n_init=3).fit(X, y)
@@ -104,7 +113,7 @@ def test_the_path_shows_spins_harden_and_prototypes_grow():
     assert (path.membership_saturation[ends] > 0.98).all() and (path.label_saturation[ends] > 0.98).all()
     assert (np.diff(path.n_prototypes[ends]) >= 0).all()
     assert len(path.validation_loss) >= path.round[-1] + 1
-    assert len(path.to_frame()) == len(path) and "PrototypePath" in repr(path)
+    assert len(path.to_frame()) == len(path) and "PrototypePath" in repr(path) and "held-out loss" in repr(path)
 
 
 def test_a_dead_prototype_is_told():
@@ -272,7 +281,12 @@ def test_probabilities_are_honest():
         ({"n_prototypes": 0}, "n_prototypes must be"),
         ({"n_prototypes": "many"}, "n_prototypes must be"),
         ({"n_prototypes": {0: 1, 1: 1}}, r"missing \[2\]"),
+        ({"n_prototypes": {0: 1, 1: 1, 2: 1, "x": 1}}, r"unknown classes \['x'\]"),
+        ({"n_prototypes": {0: 1, 1: 2.5, 2: 1}}, "n_prototypes of class 1 must be a positive int. Got 2.5"),
+        ({"n_prototypes": {0: 1, 1: 1, 2: 0}}, "n_prototypes of class 2 must be a positive int. Got 0"),
         ({"init": "mean"}, "needs a number of prototypes"),
+        ({"init": "mean", "n_prototypes": {0: 1, 1: 1, 2: 1}}, "needs n_prototypes as an int"),
+        ({"random_state": "seven"}, "'seven' cannot be used to seed"),
         ({"init": "random"}, "init must be one of"),
         ({"relaxation": "cubic"}, "relaxation must be one of"),
         ({"decision": "coin"}, "decision must be one of"),
