@@ -15,6 +15,7 @@ from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import entr
 from sklearn.model_selection import StratifiedShuffleSplit
 
 from annealed.objectives import gibbs
@@ -101,7 +102,7 @@ def search(rows: LabelledRows, plan: Plan, watch: Watch = NOBODY) -> Choice:
     parts = [_parts(rows, train, test) for train, test in splits]
     ladders = [[_Fold(*part, plan, shrinkage) for part in parts] for shrinkage in plan.shrinkages]
     n_trials = TRIAL_ROUNDS if len(ladders) > 1 else 0
-    chance = float(gibbs.entropy(np.log(rows.class_weight)))
+    chance = float(entr(rows.class_weight / rows.class_weight.sum()).sum())
     rounds = [_extended(ladder, [], n_trials, plan, chance, watch) for ladder in ladders]
     best = min(range(len(ladders)), key=lambda own: min((found.loss for found in rounds[own]), default=np.inf))
     found = _extended(ladders[best], rounds[best], MOST_ROUNDS, plan, chance, watch)
