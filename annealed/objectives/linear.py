@@ -37,6 +37,7 @@ METRICS = ("auto", "validated", "euclidean", "diagonal", "halfway", "covariance"
 POWERS = {"halfway": 0.25, "covariance": 0.5}  # of the variance, by which each principal direction is divided
 FEWEST_COPIED_VALUES = 1_000_000  # entries of X from which a copy of the rows in single precision pays for the folds
 PRICE_OF_A_PASS = 1e7  # multiplications that the calls of one pass are worth, however few its rows
+IN_SPAN_SHARE = 0.1  # of the last step's own share, where the fit is solved in the span of the rows
 MISSING_CLASS_WEIGHT = 0.5  # rows' worth of evidence for a class that a fit has no row of
 
 
@@ -125,7 +126,7 @@ class PenalizedLinearProblem(LinearProblem):
         """Less where columns outnumber rows: the direction of a row that a fold leaves out is flat for the fold, but
         curved for the final fit, whose Hessian the fold uses. Its steps promise too little.
         """
-        return (0.1 if self.span else 1.0) * super().last_step_share
+        return (IN_SPAN_SHARE if self.span else 1.0) * super().last_step_share
 
     @property
     def has_quick_rows(self) -> bool:  # type: ignore[override]
