@@ -1,6 +1,7 @@
 """Exact Hessians of linear scores, for problems small enough to afford them.
 
-With points z (a one last for the intercept) the Hessian of a fit's loss has, for each pair of scores, the block
+With points z (a one last for the intercept) the Hessian of a fit's loss by differences of scores
+(`annealed/objectives/contrasts.py`) has, for each pair of them, the block
 
     sum over rows of weight * covariance of the two scores * z z'
 

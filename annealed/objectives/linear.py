@@ -243,7 +243,7 @@ class PenalizedLinearProblem(LinearProblem):
         return self.contrasts.to_classes(self._split(parameters)[1], axis=1)
 
     def objective_and_hessian(self, parameters, temperature, fits):
-        """Q_new / T (n_fits,), its gradient, and its Hessian (n_fits, n_parameters, n_parameters)."""
+        """Q_new / T (n_fits,), its gradient, and its Hessian by differences, (n_fits, n_free, n_free)."""
         if self._hessian_rows is None:
             self._hessian_rows = hessian_rows(self.design, self.coordinates, self.contrasts, self.fit_intercept)
         table = parameters.reshape(-1, self.n_scores, self._width)
@@ -255,9 +255,26 @@ class PenalizedLinearProblem(LinearProblem):
         strength, _ = self.penalty(temperature, fits)
         pull = strength * parameters
         hessian = self.contrasts.whole(blocks)
-        each = np.arange(self.n_parameters)
-        hessian[:, each, each] += strength
+        squares = hessian.reshape(len(hessian), self.contrasts.n_differences, self._width, -1, self._width)
+        penalized = np.arange(self.coordinates.rank)
+        own = np.atleast_2d(strength)[:, :1, None] * self.contrasts.square
+        squares[:, :, penalized, :, penalized] += own
         return loss + 0.5 * np.sum(pull * parameters, axis=1), gradient + pull, hessian
+
+    def without_shift(self, parameters):
+        """The same posterior by parameters of mean zero over scores."""
+        table = parameters.reshape(len(parameters), self.n_scores, self._width)
+        return self.contrasts.without_shift(table).reshape(parameters.shape)
+
+    def by_differences(self, gradient):
+        """Derivative by the parameters of differences of scores, flat."""
+        table = gradient.reshape(len(gradient), self.n_scores, self._width)
+        return self.contrasts.by_differences(table).reshape(len(gradient), self.contrasts.n_differences * self._width)
+
+    def from_differences(self, differences):
+        """Parameters of scores, of mean zero, from those of their differences, flat."""
+        table = differences.reshape(len(differences), self.contrasts.n_differences, self._width)
+        return self.contrasts.from_differences(table).reshape(len(differences), self.n_parameters)
 
     def _missing_covariance(self, parameters, fits):
         """Hessian in the intercepts of the imaginary rows of missing classes."""
@@ -274,22 +291,22 @@ class PenalizedLinearProblem(LinearProblem):
 
     def learning_cost(self, level):
         """A Hessian of the sample and its factor against the stacked products of a pass, in multiplications."""
-        n_leading = SampledRows.count_leading(self.coordinates, self.n_scores, self.fit_intercept, level)
+        n_leading = SampledRows.count_leading(self.coordinates, self.contrasts, self.fit_intercept, level)
         if n_leading < min(8, self.coordinates.rank):
             return np.inf
-        n_parameters = self.n_scores * (n_leading + self.fit_intercept)
-        hessian = SampledRows.size(self.design, n_leading, self.n_scores) * n_parameters**2 / 2 + n_parameters**3 / 6
+        n_parameters = self.contrasts.n_differences * (n_leading + self.fit_intercept)
+        hessian = SampledRows.size(self.design, n_leading, self.contrasts) * n_parameters**2 / 2 + n_parameters**3 / 6
         if not self.has_quick_rows:
             hessian /= 2  # the sample is in single precision
         one_pass = 2 * self.design.n_rows * self.design.n_features * self.n_fits * self.n_scores
         return hessian / (one_pass + PRICE_OF_A_PASS)
 
     def learn_curvature(self, parameters, temperature, level):
-        n_leading = SampledRows.count_leading(self.coordinates, self.n_scores, self.fit_intercept, level)
+        n_leading = SampledRows.count_leading(self.coordinates, self.contrasts, self.fit_intercept, level)
         if self._sample is None or self._sample.n_leading != n_leading:
-            self._sample = SampledRows(self.design, self.coordinates, self.fit_intercept, n_leading, self.n_scores)
+            self._sample = SampledRows(self.design, self.coordinates, self.fit_intercept, n_leading, self.contrasts)
         logits = self._logits_of(self._sample.rows, parameters[None], temperature, [0])[:, 0]
-        return LearnedCurvature(self._sample, self.contrasts, gibbs.posterior(logits))
+        return LearnedCurvature(self._sample, gibbs.posterior(logits))
 
     def precondition(self, vectors, temperature, fits, learned=None):
         """A common shift of all classes moves no posterior: the penalty is all that it meets."""
@@ -327,11 +344,7 @@ class PenalizedLinearProblem(LinearProblem):
         theta = final[0] * (self.penalty(temperature, slice(0, 1))[0] > 0)
         if self.design.n_rows * self.n_parameters**2 <= MOST_EXACT_WORK:
             _, _, hessian = self.objective_and_hessian(final, temperature, slice(0, 1))
-            hessian = hessian[0]
-            if self.n_scores > 1 and self.fit_intercept:  # a common shift of all intercepts: any curvature will do
-                intercepts = slice(self._width - 1, None, self._width)
-                hessian[intercepts, intercepts] += np.trace(hessian[intercepts, intercepts])
-            return ExactBlocks(hessian, self.n_scores, theta)
+            return ExactBlocks(hessian[0], self.contrasts, theta)
         learned = self.learn_curvature(final[0], temperature, ALL_LEVELS)
         solve = partial(self.precondition, temperature=temperature, fits=slice(0, 1), learned=learned)
         return ProbedBlocks(partial(self._inverse_root, temperature, learned), solve, self.n_scores, theta)

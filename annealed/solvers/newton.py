@@ -2,7 +2,7 @@
 
 One pass gives value, gradient and Hessian of every unfinished fit at its trial point; a fit whose value does not
 fall tries half the step in the next pass. A solved fit takes one more step without a look: near the minimum it squares
-the error.
+the error. Steps are sought by differences of scores, from a point without a common shift of all scores.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _solve(problem, solution, fits, temperatures, tol, max_iter):
     x, value, n_iter, converged = solution.parameters, solution.value, solution.n_iter, solution.converged
     active = np.arange(len(fits))
     direction, slope, length = np.zeros_like(x), np.zeros(len(x)), np.ones(len(x))
-    trial, gradient = x[active], np.zeros_like(x)
+    trial, gradient = problem.without_shift(x[active]), np.zeros_like(x)
     converged[active] = False
     for iteration in range(max_iter + 1):
         at = temperatures[active], fits[active]
@@ -48,7 +48,7 @@ def _solve(problem, solution, fits, temperatures, tol, max_iter):
         good = active[accepted]
         length[active[~accepted]] /= 2
         x[good], value[good], gradient[good] = trial[accepted], new_value[accepted], new_gradient[accepted]
-        direction[good], slope[good] = _aim(gradient[good], new_hessian[accepted])
+        direction[good], slope[good] = _aim(problem, gradient[good], new_hessian[accepted])
         length[good] = 1.0
         decrement = -0.5 * slope[active]
         solved = accepted & is_solved(problem, value[active], gradient[active], *at, tol, decrement)
@@ -74,12 +74,10 @@ def _judge(new_value, new_gradient, value, gradient, length, slope, active, iter
     return accepted, is_level & (largest_entry(new_gradient) > 0.5 * largest_entry(gradient[active]))
 
 
-def _aim(gradient, hessian):
-    """Newton directions and their slopes, from the Hessian balanced to a unit diagonal.
-
-    The ridge keeps a flat direction, such as a common shift of all intercepts, solvable.
-    """
+def _aim(problem, gradient, hessian):
+    """Newton directions and their slopes, from the Hessian balanced to a unit diagonal."""
     balance = 1 / np.sqrt(np.maximum(np.diagonal(hessian, axis1=1, axis2=2), np.finfo(float).tiny))
     balanced = hessian * balance[:, :, None] * balance[:, None, :] + RIDGE * np.eye(hessian.shape[1])
-    direction = -balance * np.linalg.solve(balanced, (balance * gradient)[..., None])[..., 0]
+    pull = balance * problem.by_differences(gradient)
+    direction = -problem.from_differences(balance * np.linalg.solve(balanced, pull[..., None])[..., 0])
     return direction, np.einsum("sp,sp->s", gradient, direction)
