@@ -5,7 +5,7 @@ from scipy import sparse
 from annealed.design.coordinates import WIDEST_EIGENPROBLEM
 from annealed.objectives import Problem
 from annealed.objectives.array_linear import ArrayProblem
-from annealed.objectives.linear import PenalizedLinearProblem
+from annealed.objectives.penalized_linear import PenalizedLinearProblem
 from annealed.solvers.array_lbfgs import ArrayLBFGS
 from annealed.solvers.base import Solution, Solver
 from annealed.solvers.lbfgs import LBFGS

@@ -419,8 +419,8 @@ def copies(monkeypatch):
             copied.append(design)
             super().__init__(design, coordinates)
 
-    monkeypatch.setattr("annealed.objectives.linear.FEWEST_COPIED_VALUES", 1)
-    monkeypatch.setattr("annealed.objectives.linear.SinglePrecisionRows", Recorded)
+    monkeypatch.setattr("annealed.objectives.penalized_linear.FEWEST_COPIED_VALUES", 1)
+    monkeypatch.setattr("annealed.objectives.penalized_linear.SinglePrecisionRows", Recorded)
     return copied
 
 
