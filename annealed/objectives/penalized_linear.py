@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 from scipy import sparse
 
-from annealed.design import DenseDesign, Design, SinglePrecisionRows
+from annealed.design import CsrDesign, DenseDesign, Design, SinglePrecisionRows
 from annealed.design.coordinates import (
     WIDEST_EIGENPROBLEM,
     Coordinates,
@@ -40,6 +40,7 @@ METRICS = ("auto", "validated", "euclidean", "diagonal", "halfway", "covariance"
 POWERS = {"halfway": 0.25, "covariance": 0.5}  # of the variance, by which each principal direction is divided
 FEWEST_COPIED_VALUES = 1_000_000  # entries of X from which a copy of the rows in single precision pays for the folds
 PRICE_OF_A_PASS = 1e7  # multiplications that the calls of one pass are worth, however few its rows
+MOST_SPANNED_ROWS, MOST_SPANNED_BY_TWO = 600, 300  # for which a basis of their span is found; of two classes, fewer
 IN_SPAN_SHARE = 0.1  # of the last step's own share, where the fit is solved in the span of the rows
 
 
@@ -68,9 +69,20 @@ class PenalizedLinearProblem(LinearProblem):
         scale = np.ones(design.n_features)
         if metric != "euclidean":
             scale = spread_of_columns(design.centered(center))
-        super().__init__(design, center, scale, in_span=spans_fewer_than_columns(design))
+        super().__init__(design, center, scale, in_span=self._is_in_span(design))
         self._solve_in(self._coordinates(POWERS.get(metric, 0.0)))
         self.missing = missing_class_weight(self.class_shares, design.total_weight)
+
+    def _is_in_span(self, design: Design) -> bool:
+        """Whether to solve in a basis of the rows' span. Of many columns and more than a few rows, combinations of rows
+        are faster (`annealed/solvers/subspace.py`), unless a metric needs the eigenbasis.
+        """
+        is_sparse = sparse.issparse(design.X)
+        needs_basis = self.metric in POWERS or (self._offered and not is_sparse)
+        if needs_basis or type(design) not in (DenseDesign, CsrDesign) or design.n_features <= WIDEST_EIGENPROBLEM:
+            return spans_fewer_than_columns(design)
+        most = MOST_SPANNED_ROWS if self.n_scores > 1 else MOST_SPANNED_BY_TWO // (1 + is_sparse)
+        return design.n_rows <= most and spans_fewer_than_columns(design)
 
     def _solve_in(self, coordinates: Coordinates):
         """Take these coordinates, and forget what was made of the rows in others."""
@@ -140,6 +152,11 @@ class PenalizedLinearProblem(LinearProblem):
     def n_parameters(self):
         return self.n_scores * self._width
 
+    @property
+    def hessian_size(self):
+        """Of the Hessian by differences: its rows."""
+        return self.contrasts.n_differences * self._width
+
     def _split(self, parameters):
         table = parameters.reshape(len(parameters), self.n_scores, self._width)
         if self.fit_intercept:
@@ -203,7 +220,7 @@ class PenalizedLinearProblem(LinearProblem):
         return self.contrasts.to_classes(self._split(parameters)[1], axis=1)
 
     def objective_and_hessian(self, parameters, temperature, fits):
-        """Q_new / T (n_fits,), its gradient, and its Hessian by differences, (n_fits, n_free, n_free)."""
+        """Q_new / T (n_fits,), its gradient, and its Hessian by differences, (n_fits, hessian_size, hessian_size)."""
         if self._hessian_rows is None:
             self._hessian_rows = hessian_rows(self.design, self.coordinates, self.contrasts, self.fit_intercept)
         table = parameters.reshape(-1, self.n_scores, self._width)
@@ -229,7 +246,7 @@ class PenalizedLinearProblem(LinearProblem):
     def by_differences(self, gradient):
         """Derivative by the parameters of differences of scores, flat."""
         table = gradient.reshape(len(gradient), self.n_scores, self._width)
-        return self.contrasts.by_differences(table).reshape(len(gradient), self.contrasts.n_differences * self._width)
+        return self.contrasts.by_differences(table).reshape(len(gradient), self.hessian_size)
 
     def from_differences(self, differences):
         """Parameters of scores, of mean zero, from those of their differences, flat."""

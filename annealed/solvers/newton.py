@@ -8,6 +8,7 @@ the error. Steps are sought by differences of scores, from a point without a com
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import lapack
 
 from annealed.solvers.base import ROUNDING, Solver, is_solved, largest_entry, unsolved
 
@@ -76,8 +77,20 @@ def _judge(new_value, new_gradient, value, gradient, length, slope, active, iter
 
 def _aim(problem, gradient, hessian):
     """Newton directions and their slopes, from the Hessian balanced to a unit diagonal."""
-    balance = 1 / np.sqrt(np.maximum(np.diagonal(hessian, axis1=1, axis2=2), np.finfo(float).tiny))
-    balanced = hessian * balance[:, :, None] * balance[:, None, :] + RIDGE * np.eye(hessian.shape[1])
-    pull = balance * problem.by_differences(gradient)
-    direction = -problem.from_differences(balance * np.linalg.solve(balanced, pull[..., None])[..., 0])
+    each = np.arange(hessian.shape[1])
+    balance = 1 / np.sqrt(np.maximum(hessian[:, each, each], np.finfo(float).tiny))
+    balanced = hessian * (balance[:, :, None] * balance[:, None, :])
+    balanced[:, each, each] += RIDGE
+    solved = _solved(balanced, balance * problem.by_differences(gradient))
+    direction = -problem.from_differences(balance * solved)
     return direction, np.einsum("sp,sp->s", gradient, direction)
+
+
+def _solved(matrices, vectors):
+    """Each symmetric matrix's system, by Cholesky's factor where rounding has left it one."""
+    solved = np.empty_like(vectors)
+    for own, (matrix, vector) in enumerate(zip(matrices, vectors, strict=True)):
+        _, solved[own], failed = lapack.dposv(matrix, vector)
+        if failed:
+            solved[own] = np.linalg.solve(matrix, vector)
+    return solved
