@@ -77,7 +77,8 @@ class Contrasts:
 
     def others(self, reference=-1):
         """Scores that are not the reference; the only one of two classes."""
-        return np.delete(np.arange(self.n_scores), reference) if self.n_scores > 1 else np.arange(1)
+        numbers = np.arange(self.n_differences)
+        return numbers if reference in (-1, self.n_scores - 1) else numbers + (numbers >= reference)
 
     def by_differences(self, gradient, reference=-1):
         """Derivative by differences (..., n_differences, width) from that by scores, less its common shift."""
