@@ -38,7 +38,7 @@ from annealed.objectives.linear import (
 
 METRICS = ("auto", "validated", "euclidean", "diagonal", "halfway", "covariance")
 POWERS = {"halfway": 0.25, "covariance": 0.5}  # of the variance, by which each principal direction is divided
-FEWEST_COPIED_VALUES = 1_000_000  # entries of X from which a copy of the rows in single precision pays for the folds
+FEWEST_COPIED_VALUES = 3_000_000  # entries of X times scores, no fewer than three, whose copy in single precision pays
 PRICE_OF_A_PASS = 1e7  # multiplications that the calls of one pass are worth, however few its rows
 MOST_SPANNED_ROWS, MOST_SPANNED_SHARE = 600, 0.2  # sparse rows, and dense ones per column, whose span gets a basis
 OF_TWO_CLASSES = 0.4  # of either: combinations of rows cost less where each has one score
@@ -115,7 +115,8 @@ class PenalizedLinearProblem(LinearProblem):
         """
         X = self.design.X
         is_plain = type(self.design) is DenseDesign and X.dtype == np.float64 and not _is_mapped(X)
-        if is_plain and X.size >= FEWEST_COPIED_VALUES and self.coordinates.basis.ndim == 2:
+        is_worth_it = X.size * max(3, self.n_scores) >= FEWEST_COPIED_VALUES
+        if is_plain and is_worth_it and self.coordinates.basis.ndim == 2:
             self._quick = SinglePrecisionRows(self.design, self.coordinates)
 
     def _coordinates(self, power) -> Coordinates:
