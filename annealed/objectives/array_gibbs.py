@@ -14,21 +14,31 @@ from annealed.arrays import Place
 _WORKS: dict[Any, bool] = {}  # whether the fused kernel does, by device, once it was tried there
 
 
-def loss_and_residual(place: Place, logits, labels, dtype=None):
-    """Negative log-likelihood (n_rows, n_fits) and `posterior - targets` (15), of torch's `dtype` where one is named.
+def loss_and_residual(place: Place, logits, level, labels, weight=None, dtype=None, gain=None):
+    """Negative log-likelihood, summed over rows, (n_fits,); the same sum of `posterior - targets` (15), (n_fits,
+    n_classes); and these residuals themselves, times `gain` (n_fits,) and of torch's `dtype` where they are named.
 
-    Logits may be overwritten. As in `annealed/objectives/gibbs.py`, the true class's residual is minus the sum of the
-    others, and the loss of an all but certain row comes from that sum, so that both keep their digits in single
-    precision too.
+    `level` (n_fits, n_classes) belongs to the logits; `weight` (n_rows, n_fits) is on all three. Logits may be
+    overwritten. As in `annealed/objectives/gibbs.py`, the true class's residual is minus the sum of the others, and the
+    loss of an all but certain row comes from that sum, so that both keep their digits in single precision too.
     """
     fused = fused_kernel(logits) if place.is_torch else None
     if fused is not None:
-        return fused.loss_and_residual(logits, labels, dtype or logits.dtype)
+        residual = logits if dtype is None else place.aligned(logits.shape, dtype)
+        loss, sums = fused.loss_and_residual(place.wide_dtype, logits, level, labels, weight, residual, gain)
+        return loss.sum(0), sums.sum(0, dtype=place.wide_dtype), residual
     xp = place.xp
+    logits += level
     true, others, residual = (_with_torch if place.is_torch else _in_the_standard)(place, logits, labels)
     certain = others < 0.5
-    loss = xp.where(certain, -xp.log1p(-xp.where(certain, others, xp.zeros_like(others))), -true)
-    return loss, residual if dtype is None else residual.to(dtype)
+    loss = place.wide(xp.where(certain, -xp.log1p(-xp.where(certain, others, xp.zeros_like(others))), -true))
+    if weight is not None:
+        residual *= weight[:, :, None]
+        loss = loss * place.wide(weight)
+    loss, sums = xp.sum(loss, axis=0), xp.sum(residual, axis=0)
+    if gain is not None:
+        residual *= gain[:, None]
+    return loss, place.wide(sums), residual if dtype is None else residual.to(dtype)
 
 
 def _in_the_standard(place, logits, labels):
@@ -65,7 +75,7 @@ def fused_kernel(logits) -> ModuleType | None:
             return None
         if logits.device not in _WORKS:
             few = logits.new_zeros((1, 1, 2))
-            fused_gibbs.loss_and_residual(few, few[0, 0, :1].long(), few.dtype)
+            fused_gibbs.loss_and_residual(few.dtype, few, few[0, ...], few[0, 0, :1].long())
             _WORKS[logits.device] = True
     except Exception:  # no Triton, or no C compiler for it: torch's own steps give the same
         _WORKS[logits.device] = False
@@ -73,10 +83,12 @@ def fused_kernel(logits) -> ModuleType | None:
     return fused_gibbs
 
 
-def class_variance(place: Place, residual):
-    """Sum over rows of posterior * (1 - posterior), (n_classes,), from the residual (n_rows, n_classes) of one fit."""
-    size = place.xp.abs(place.row(residual))
-    return place.xp.sum(size - size * size, axis=0)
+def class_variance(place: Place, logits):
+    """Sum over rows of posterior * (1 - posterior), (n_classes,), from the logits (n_rows, n_classes) of one fit."""
+    xp = place.xp
+    weights = xp.exp(logits - xp.max(logits, axis=1, keepdims=True))
+    posterior = weights / xp.sum(weights, axis=1, keepdims=True)
+    return xp.sum(posterior - posterior * posterior, axis=0)
 
 
 def deviations(place: Place, logits, labels):
@@ -86,6 +98,9 @@ def deviations(place: Place, logits, labels):
 
 def scaled_moments(place: Place, scale, deviation):
     """Loss, mean and variance of the logits' deviation from the true one under the posterior at a scale, by row."""
+    fused = fused_kernel(deviation[:, None, :]) if place.is_torch else None
+    if fused is not None:
+        return fused.scaled_moments(scale, deviation)
     xp = place.xp
     weights = scale * deviation
     top = xp.max(weights, axis=1, keepdims=True)
@@ -101,6 +116,9 @@ def scaled_moments(place: Place, scale, deviation):
 
 def scaled_losses(place: Place, scale, deviation):
     """Minus the log posterior of the true class at a scale, by row."""
+    fused = fused_kernel(deviation[:, None, :]) if place.is_torch else None
+    if fused is not None:
+        return fused.scaled_moments(scale, deviation)[0]
     xp = place.xp
     shifted = scale * deviation
     top = xp.max(shifted, axis=1, keepdims=True)

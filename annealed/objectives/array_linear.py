@@ -23,7 +23,7 @@ from annealed.arrays import to_host
 from annealed.design import ArrayDesign
 from annealed.objectives import array_gibbs
 from annealed.objectives.base import NO_PICKS, Inspection, Problem
-from annealed.objectives.device_rows import RowsAsTheyAre, SplitRows
+from annealed.objectives.device_rows import RoundedRows, RowsAsTheyAre
 
 LEARNED_ROWS = 1 << 16  # that tell the classes' variances under the posterior
 INSPECTED_ROWS = 1 << 15  # that tell by how much the posterior's own scale changes the loss
@@ -72,7 +72,9 @@ class ArrayProblem(Problem):
         self.rank, self.per_fit = coordinates.rank, coordinates.per_fit
         self.class_variance = place.wide(host.class_shares * (1 - host.class_shares))
         self.center = place.wide(self.design.center)
-        self._uniform = self._uniform_weights()
+        self._largest, self._uniform = self._weights_of_fits()
+        self._plain_rows = RowsAsTheyAre(self.design)
+        self._rounded_rows: Any = RoundedRows(self.design) if precision == "tf32" else None
         self._seen: dict[float, tuple[float, float]] = {}
         self.visits_all = self.n_fits == 1
         self.n_passes = 0
@@ -80,11 +82,11 @@ class ArrayProblem(Problem):
 
     # -- where folds, tables and coordinates are taken from ---------------------------------------------------
 
-    def _uniform_weights(self):
-        """The weight of every row of a fit where all have the same, else NaN."""
+    def _weights_of_fits(self):
+        """The largest weight of a row of each fit, and the weight of every row where all have the same, else NaN."""
         weight = self.design.weight
         least, most = self.place.host(self.xp.min(weight, axis=0), self.xp.max(weight, axis=0))
-        return np.where(least == most, least, np.nan)
+        return most, np.where(least == most, least, np.nan)
 
     def of_fits(self, table, fits):
         """A table's entries of some fits: a slice, or a list of numbers."""
@@ -153,28 +155,33 @@ class ArrayProblem(Problem):
         shape = intercept.shape
         rows = self._rows(quick, fine)
         coef = rows.coef(coef, parameters)
-        tables = rows.tables(xp.reshape(coef, (-1, rows.width)), xp.reshape(intercept, (-1,)))
+        parts, level = rows.tables(xp.reshape(coef, (-1, rows.width)), xp.reshape(intercept, (-1,)))
+        level = xp.reshape(level, shape)
         step = max(1, self.design.n_rows // LEARNED_ROWS)
         uniform = self._uniform[fits]
         is_uniform = bool(np.isfinite(uniform).all())
-        factor = place.wide(uniform)  # on its way before the passes that it would wait for
+        gain = rows.gain(np.ones_like(uniform) if is_uniform else self._largest[fits])
+        factor = place.wide(uniform if is_uniform else np.ones_like(uniform))  # on their way before the passes
+        device_gain = None if gain is None else place.row(gain)
 
         def kernel(block):
-            logits = xp.reshape(rows.scores(block, tables), (-1, *shape))
-            losses, residual = array_gibbs.loss_and_residual(place, logits, block.labels, rows.residual_dtype)
-            variance = (step * array_gibbs.class_variance(place, residual[::step, 0, :]),) if learn else ()
-            losses = place.wide(losses)
-            if not is_uniform:
-                weight = self.of_fits(block.weight.T, fits).T
-                residual *= weight[:, :, None]
-                losses = losses * place.wide(weight)
-            return xp.sum(losses, axis=0), *rows.pulled(block, xp.reshape(residual, (residual.shape[0], -1))), *variance
+            products = rows.products(block, parts, shape[0] * shape[1])
+            logits = xp.reshape(products, (-1, *shape))
+            sample = logits[::step, 0, :] + level[0, ...] if learn else None
+            variance = (step * array_gibbs.class_variance(place, sample),) if learn else ()
+            weight = None if is_uniform else self.of_fits(block.weight.T, fits).T
+            loss, sums, residual = array_gibbs.loss_and_residual(
+                place, logits, level, block.labels, weight, rows.residual_dtype, device_gain
+            )
+            return loss, sums, rows.pulled(block, xp.reshape(residual, (residual.shape[0], -1))), *variance
 
-        loss, pulled, sums, *variance = rows.design.sum_on_device(kernel, n_fits=shape[0])
+        loss, sums, pulled, *variance = rows.design.sum_on_device(kernel, n_fits=shape[0])
         self.n_passes += 1
-        pulled, sums = xp.reshape(pulled, (*shape, -1)), xp.reshape(sums, shape)
-        if is_uniform:
-            loss, pulled, sums = loss * factor, pulled * factor[:, None, None], sums * factor[:, None]
+        if gain is not None:
+            pulled = pulled / place.wide(np.repeat(gain, shape[1]))[:, None]
+        pulled = rows.settled(pulled, xp.reshape(sums, (-1,)))
+        loss, sums = loss * factor, sums * factor[:, None]
+        pulled = xp.reshape(pulled, (*shape, -1)) * factor[:, None, None]
         if learn:
             share = xp.maximum(variance[0] / self.design.n_rows, variance[0] * 0.0 + SMALLEST_VARIANCE)
             self.class_variance = xp.broadcast_to(share[None, :], (self.n_fits, self.n_classes))
@@ -183,7 +190,9 @@ class ArrayProblem(Problem):
         return loss, slope, self.backward(pulled, sums, parameters, temperature, fits)
 
     def _rows(self, quick, fine=False):
-        return (SplitRows if quick and fine else RowsAsTheyAre)(self.design)
+        if not quick:
+            return self._plain_rows
+        return self._rounded_rows.split() if fine else self._rounded_rows
 
     # -- what the path asks for ---------------------------------------------------------------------------------
 
