@@ -7,38 +7,55 @@ Shapes: logits (n_rows, n_fits, n_classes), labels (n_rows,).
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from annealed.arrays import Place
 
 _WORKS: dict[Any, bool] = {}  # whether the fused kernel does, by device, once it was tried there
 
 
-def loss_and_residual(place: Place, logits, level, labels, weight=None, dtype=None, gain=None):
-    """Negative log-likelihood, summed over rows, (n_fits,); the same sum of `posterior - targets` (15), (n_fits,
-    n_classes); and these residuals themselves, times `gain` (n_fits,) and of torch's `dtype` where they are named.
+class Residual(NamedTuple):
+    """Sums over rows, wide: of the negative log-likelihood, (n_fits,), and of the residual, (n_fits, n_classes); the
+    residual itself, (n_rows, n_fits, n_classes); and where asked for that of `posterior (1 - posterior)` of fit 0.
+    """
 
-    `level` (n_fits, n_classes) belongs to the logits; `weight` (n_rows, n_fits) is on all three. Logits may be
-    overwritten. As in `annealed/objectives/gibbs.py`, the true class's residual is minus the sum of the others, and the
-    loss of an all but certain row comes from that sum, so that both keep their digits in single precision too.
+    loss: Any
+    sums: Any
+    values: Any
+    variance: Any = None
+
+
+def loss_and_residual(
+    place: Place, logits, level, labels, weight=None, *, dtype=None, gain=None, learn=False
+) -> Residual:
+    """The loss of rows and their residual, `posterior - targets` (15), with the weights (n_rows, n_fits) on both.
+
+    `level` (n_fits, n_classes) belongs to the logits, which may be overwritten. Residuals are times `gain` (n_fits,)
+    and of torch's `dtype` where these are named. As in `annealed/objectives/gibbs.py`, the true class's residual is
+    minus the sum of the others, and the loss of an all but certain row comes from that sum, so that both keep their
+    digits in single precision too.
     """
     fused = fused_kernel(logits) if place.is_torch else None
     if fused is not None:
         residual = logits if dtype is None else place.aligned(logits.shape, dtype)
-        loss, sums = fused.loss_and_residual(place.wide_dtype, logits, level, labels, weight, residual, gain)
-        return loss.sum(0), sums.sum(0, dtype=place.wide_dtype), residual
+        loss, sums, spread = fused.loss_and_residual(
+            place.wide_dtype, logits, level, labels, weight, residual, gain, learn
+        )
+        variance = place.wide(spread[:, 0, :].sum(0)) if learn else None
+        return Residual(loss.sum(0), place.wide(sums.sum(0)), residual, variance)
     xp = place.xp
     logits += level
     true, others, residual = (_with_torch if place.is_torch else _in_the_standard)(place, logits, labels)
+    variance = class_variance(place, residual[:, 0, :]) if learn else None
     certain = others < 0.5
     loss = place.wide(xp.where(certain, -xp.log1p(-xp.where(certain, others, xp.zeros_like(others))), -true))
     if weight is not None:
         residual *= weight[:, :, None]
         loss = loss * place.wide(weight)
-    loss, sums = xp.sum(loss, axis=0), xp.sum(residual, axis=0)
+    loss, sums = xp.sum(loss, axis=0), place.wide(xp.sum(residual, axis=0))
     if gain is not None:
         residual *= gain[:, None]
-    return loss, place.wide(sums), residual if dtype is None else residual.to(dtype)
+    return Residual(loss, sums, residual if dtype is None else residual.to(dtype), variance)
 
 
 def _in_the_standard(place, logits, labels):
@@ -83,12 +100,10 @@ def fused_kernel(logits) -> ModuleType | None:
     return fused_gibbs
 
 
-def class_variance(place: Place, logits):
-    """Sum over rows of posterior * (1 - posterior), (n_classes,), from the logits (n_rows, n_classes) of one fit."""
-    xp = place.xp
-    weights = xp.exp(logits - xp.max(logits, axis=1, keepdims=True))
-    posterior = weights / xp.sum(weights, axis=1, keepdims=True)
-    return xp.sum(posterior - posterior * posterior, axis=0)
+def class_variance(place: Place, residual):
+    """Sum over rows of posterior * (1 - posterior), (n_classes,), from the residual (n_rows, n_classes) of one fit."""
+    size = place.xp.abs(residual)
+    return place.wide(place.xp.sum(size - size * size, axis=0))
 
 
 def deviations(place: Place, logits, labels):
@@ -97,10 +112,12 @@ def deviations(place: Place, logits, labels):
 
 
 def scaled_moments(place: Place, scale, deviation):
-    """Loss, mean and variance of the logits' deviation from the true one under the posterior at a scale, by row."""
+    """Loss, mean and variance of the logits' deviation from the true one under the posterior at a scale, by row:
+    (3, n_rows), wide.
+    """
     fused = fused_kernel(deviation[:, None, :]) if place.is_torch else None
     if fused is not None:
-        return fused.scaled_moments(scale, deviation)
+        return fused.scaled_moments(place.wide_dtype, scale, deviation)
     xp = place.xp
     weights = scale * deviation
     top = xp.max(weights, axis=1, keepdims=True)
@@ -111,16 +128,16 @@ def scaled_moments(place: Place, scale, deviation):
     mean = xp.sum(weights, axis=1) / total
     weights *= deviation
     square = xp.sum(weights, axis=1) / total
-    return xp.log(total) + top[:, 0], mean, square - mean * mean
+    return place.wide(xp.stack([xp.log(total) + top[:, 0], mean, square - mean * mean]))
 
 
 def scaled_losses(place: Place, scale, deviation):
-    """Minus the log posterior of the true class at a scale, by row."""
+    """Minus the log posterior of the true class at a scale, by row, wide."""
     fused = fused_kernel(deviation[:, None, :]) if place.is_torch else None
     if fused is not None:
-        return fused.scaled_moments(scale, deviation)[0]
+        return fused.scaled_moments(place.wide_dtype, scale, deviation)[0]
     xp = place.xp
     shifted = scale * deviation
     top = xp.max(shifted, axis=1, keepdims=True)
     shifted -= top
-    return xp.log(xp.sum(xp.exp(shifted), axis=1)) + top[:, 0]
+    return place.wide(xp.log(xp.sum(xp.exp(shifted), axis=1)) + top[:, 0])

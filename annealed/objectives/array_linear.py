@@ -25,7 +25,6 @@ from annealed.objectives import array_gibbs
 from annealed.objectives.base import NO_PICKS, Inspection, Problem
 from annealed.objectives.device_rows import RoundedRows, RowsAsTheyAre
 
-LEARNED_ROWS = 1 << 16  # that tell the classes' variances under the posterior
 INSPECTED_ROWS = 1 << 15  # that tell by how much the posterior's own scale changes the loss
 FEW_COLUMNS = 64  # of a product that cost about what one does, where the rows are all that is read
 TEMPORARIES = 2  # as large as held-out logits, when they are looked at: by so much their blocks are shorter
@@ -157,7 +156,6 @@ class ArrayProblem(Problem):
         coef = rows.coef(coef, parameters)
         parts, level = rows.tables(xp.reshape(coef, (-1, rows.width)), xp.reshape(intercept, (-1,)))
         level = xp.reshape(level, shape)
-        step = max(1, self.design.n_rows // LEARNED_ROWS)
         uniform = self._uniform[fits]
         is_uniform = bool(np.isfinite(uniform).all())
         gain = rows.gain(np.ones_like(uniform) if is_uniform else self._largest[fits])
@@ -165,15 +163,13 @@ class ArrayProblem(Problem):
         device_gain = None if gain is None else place.row(gain)
 
         def kernel(block):
-            products = rows.products(block, parts, shape[0] * shape[1])
-            logits = xp.reshape(products, (-1, *shape))
-            sample = logits[::step, 0, :] + level[0, ...] if learn else None
-            variance = (step * array_gibbs.class_variance(place, sample),) if learn else ()
+            logits = xp.reshape(rows.products(block, parts, shape[0] * shape[1]), (-1, *shape))
             weight = None if is_uniform else self.of_fits(block.weight.T, fits).T
-            loss, sums, residual = array_gibbs.loss_and_residual(
-                place, logits, level, block.labels, weight, rows.residual_dtype, device_gain
+            found = array_gibbs.loss_and_residual(
+                place, logits, level, block.labels, weight, dtype=rows.residual_dtype, gain=device_gain, learn=learn
             )
-            return loss, sums, rows.pulled(block, xp.reshape(residual, (residual.shape[0], -1))), *variance
+            pulled = rows.pulled(block, xp.reshape(found.values, (found.values.shape[0], -1)))
+            return found.loss, found.sums, pulled, *((found.variance,) if learn else ())
 
         loss, sums, pulled, *variance = rows.design.sum_on_device(kernel, n_fits=shape[0])
         self.n_passes += 1
@@ -225,13 +221,17 @@ class ArrayProblem(Problem):
         """With few columns: all folds in one product, of which each row takes its own; a row of none weighs nothing."""
         xp, place, fits = self.xp, self.place, slice(1, self.n_fits)
         coef, intercept = self.forward(parameters[fits, ...], temperature, fits)
-        flat, level = (xp.reshape(place.row(own), (-1, *own.shape[2:])) for own in (coef, intercept))
+        rows, size = self._plain_rows, intercept.shape[0] * intercept.shape[1]
+        parts, level = rows.tables(xp.reshape(coef, (size, -1)), xp.reshape(intercept, (-1,)))
+        level = xp.reshape(level, intercept.shape)
 
         def part(block):
             fold = self._fold_of_row[block.rows]
-            scores = xp.reshape(block.scores(flat, level), (-1, *intercept.shape))
-            own = xp.broadcast_to(xp.where(fold < 0, fold * 0, fold)[:, None, None], (fold.shape[0], 1, self.n_classes))
-            deviation = array_gibbs.deviations(place, xp.take_along_axis(scores, own, axis=1)[:, 0, :], block.labels)
+            products = xp.reshape(rows.products(block, parts, size), (-1, *intercept.shape))
+            known = xp.where(fold < 0, fold * 0, fold)
+            own = xp.broadcast_to(known[:, None, None], (fold.shape[0], 1, self.n_classes))
+            scores = xp.take_along_axis(products, own, axis=1)[:, 0, :] + xp.take(level, known, axis=0)
+            deviation = array_gibbs.deviations(place, scores, block.labels)
             return HeldOutPart(deviation, weight[block.rows] * place.wide(fold >= 0), fold)
 
         yield from self.design.map_blocks(part, fits)
@@ -281,7 +281,7 @@ class ArrayProblem(Problem):
                 own = weight[done : done + deviation.shape[0]]
                 done += deviation.shape[0]
                 spoken, plain = (array_gibbs.scaled_losses(self.place, own, deviation) for own in (scale, 1.0))
-                gain = gain + own @ self.place.wide(spoken - plain)
+                gain = gain + own @ (spoken - plain)
         return gain / total
 
     def report(self, parameters, temperature, fits=slice(None)):

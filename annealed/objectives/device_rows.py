@@ -24,6 +24,7 @@ import numpy as np
 
 from annealed.arrays import padded
 from annealed.design import ArrayDesign
+from annealed.objectives.array_gibbs import fused_kernel
 
 ALIGNED_COLUMNS = 8  # of bfloat16, that tensor cores take at once
 MOST_PADDING = 1 / 16  # of the width of rows: columns of zeros beside the coefficients, so that lines are whole
@@ -73,7 +74,7 @@ class RowsAsTheyAre:
         return self.products(block, parts, level.shape[0]) + level
 
     def gain(self, largest_weight) -> np.ndarray | None:
-        """Factors on the residuals of each fit, (n_fits,), that their precision needs; by the largest weight of each."""
+        """Factors on the residuals of each fit, (n_fits,), that their precision needs, by its largest weight."""
         return None
 
     def pulled(self, block, residual):
@@ -126,7 +127,11 @@ class RoundedRows(SplittableRows):
             return super().pulled(block, residual)
         xp = self.place.xp
         rows = xp.empty(block.raw.shape, dtype=xp.float16, device=self.place.device)
-        xp.mul(block.raw, self._factor, out=rows)
+        fused = fused_kernel(block.raw[:, None, :])
+        if fused is None:
+            xp.mul(block.raw, self._factor, out=rows)
+        else:
+            fused.copy_halved(block.raw, self._factor, rows)
         return xp.mm(residual.T, rows, out_dtype=xp.float32)
 
     def settled(self, pulled, sums):

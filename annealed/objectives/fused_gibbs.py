@@ -22,7 +22,9 @@ from triton.runtime import driver
 MOST_CLASSES = 1 << 14  # in the registers of one program
 VALUES = {4: 1 << 10, 8: 1 << 8}  # of a step of a program, by bytes: as many lines of classes as make them up
 WARP_VALUES = 512  # of a wide line, to a warp
-STEPS = 16  # of a program, whose sums are written once
+STEPS = 64  # of a program, whose sums are written once
+STAGES = 3  # of a step's lines, on their way while others are looked at
+COPIED, COPIED_LINES = 256, 16  # columns and rows of a program that copies
 EXACT_BITS = 24  # of a number of single precision, as which numbers reach a kernel
 
 
@@ -39,58 +41,61 @@ def _shape(n_columns, itemsize):
     return columns, max(1, VALUES[itemsize] // columns), min(16, max(4, columns // WARP_VALUES))
 
 
-def loss_and_residual(wide_dtype, logits, level, labels, weight=None, residual=None, gain=None):
+def loss_and_residual(wide_dtype, logits, level, labels, weight=None, residual=None, gain=None, learn=False):
     """Sums of the loss, (n_programs, n_fits), and of the residual, (n_programs, n_fits, n_classes), over the rows of
-    each program. The residual itself, times `gain`, is written to the array `residual`, or over the logits.
+    each program; with `learn` also that of `posterior (1 - posterior)`, whatever the weights, else None. The residual
+    itself, times `gain`, is written to the array `residual`, or over the logits.
     """
     n_rows, n_fits, n_classes = logits.shape
     residual = logits if residual is None else residual
     columns, lines, n_warps = _shape(n_classes, logits.element_size())
     n_programs = triton.cdiv(n_rows, lines * STEPS)
     loss = logits.new_empty((n_programs, n_fits), dtype=wide_dtype)
-    sums = logits.new_empty((n_programs, n_fits, n_classes))
+    sums = logits.new_empty((2 if learn else 1, n_programs, n_fits, n_classes))
+    level = level.contiguous()
     _residual_kernel[(n_fits, n_programs)](
-        logits, level, labels, logits if weight is None else weight, residual, level if gain is None else gain,
-        loss, sums, n_rows, n_fits, n_classes, logits.stride(0), residual.stride(0),
-        *((0, 0) if weight is None else weight.stride()),
-        weight is not None, gain is not None, STEPS, lines, columns, num_warps=n_warps,
+        logits, level, labels.contiguous(), logits if weight is None else weight, residual,
+        level if gain is None else gain, loss, sums, n_rows, n_fits, n_classes, logits.stride(0), residual.stride(0),
+        *((0, 0) if weight is None else weight.stride()), n_programs * n_fits * n_classes,
+        weight is not None, gain is not None, learn, STEPS, STAGES, lines, columns, num_warps=n_warps,
     )  # fmt: skip
-    return loss, sums
+    return loss, sums[0], sums[1] if learn else None
 
 
-@triton.jit(
-    do_not_specialize=["labels", "n_rows", "n_fits", "weight_stride", "weight_step"]
-)  # one compilation for any number of rows and of fits
-def _residual_kernel(
+@triton.jit(do_not_specialize=["labels", "n_rows", "n_fits", "weight_stride", "weight_step", "n_sums"])
+def _residual_kernel(  # compiled once for any number of rows and of fits
     logits, level, labels, weight, residual, gain, loss, sums, n_rows, n_fits, n_classes, logits_stride, stride,
-    weight_stride, weight_step,
-    HAS_WEIGHT: tl.constexpr, HAS_GAIN: tl.constexpr, STEPS: tl.constexpr, LINES: tl.constexpr, COLUMNS: tl.constexpr,
+    weight_stride, weight_step, n_sums, HAS_WEIGHT: tl.constexpr, HAS_GAIN: tl.constexpr, LEARNS: tl.constexpr,
+    STEPS: tl.constexpr, STAGES: tl.constexpr, LINES: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     fit, program = tl.program_id(0), tl.program_id(1).to(tl.int64)
     columns = tl.arange(0, COLUMNS)
     is_class = columns < n_classes
     own_level = tl.load(level + fit * n_classes + columns, mask=is_class, other=0.0)
     added = tl.zeros((LINES, COLUMNS), logits.dtype.element_ty)
+    spread = tl.zeros((LINES, COLUMNS), logits.dtype.element_ty)
     lost = tl.zeros((LINES,), logits.dtype.element_ty)
-    for step in range(STEPS):
+    for step in tl.range(STEPS, num_stages=STAGES):
         rows = (program * STEPS + step) * LINES + tl.arange(0, LINES)
         is_row = rows < n_rows
         is_there = is_row[:, None] & is_class[None, :]
         line = logits + rows * logits_stride + fit * n_classes
-        label = tl.load(labels + rows, mask=is_row, other=0)
         values = tl.load(line[:, None] + columns[None, :], mask=is_there, other=-float("inf")) + own_level[None, :]
-        true = tl.load(line + label, mask=is_row, other=0.0)
-        true += tl.load(level + fit * n_classes + label, mask=is_row, other=0.0)
-        top = tl.where(is_row, tl.max(values, 1), 0.0)
-        true = tl.where(is_row, true - top, 0.0)
+        label = tl.load(labels + rows, mask=is_row, other=0)
         is_true = columns[None, :] == label[:, None]
-        weights = tl.where(is_true, 0.0, tl.exp(values - top[:, None]))
+        top = tl.where(is_row, tl.max(values, 1), 0.0)
+        shifted = values - top[:, None]
+        true = tl.sum(tl.where(is_true & is_there, shifted, 0.0), 1)
+        weights = tl.where(is_true, 0.0, tl.exp(shifted))
         others, own = tl.sum(weights, 1), tl.exp(true)
         share = 1.0 / (others + own)
         found = tl.where(is_true, -(others * share)[:, None], weights * share[:, None])
         is_likely = true > -1.0  # then the loss is small and comes from the odds, with all its digits
         found_loss = libdevice.log1p(tl.where(is_likely, others / own, others + own - 1.0))
         found_loss -= tl.where(is_likely, 0.0, true)
+        if LEARNS:
+            size = tl.abs(found)
+            spread += size - size * size
         if HAS_WEIGHT:
             own_weight = tl.load(weight + rows * weight_stride + fit * weight_step, mask=is_row, other=0.0)
             found, found_loss = found * own_weight[:, None], found_loss * own_weight
@@ -102,18 +107,39 @@ def _residual_kernel(
         tl.store(place[:, None] + columns[None, :], found.to(residual.dtype.element_ty), mask=is_there)
     place = program * n_fits + fit
     tl.store(sums + place * n_classes + columns, tl.sum(added, 0), mask=is_class)
+    if LEARNS:
+        tl.store(sums + n_sums + place * n_classes + columns, tl.sum(spread, 0), mask=is_class)
     tl.store(loss + place, tl.sum(lost.to(loss.dtype.element_ty), 0))
 
 
-def scaled_moments(scale, deviation):
-    """Loss, mean and variance of the deviations under the posterior at a scale, by row."""
+def copy_halved(rows, factor, found):
+    """Rows (n_rows, n_columns), each column times its factor, into an array of another type."""
+    n_rows, n_columns = rows.shape
+    block = min(COPIED, triton.next_power_of_2(n_columns))
+    grid = (triton.cdiv(n_columns, block), triton.cdiv(n_rows, COPIED_LINES))
+    _half_kernel[grid](rows, factor, found, n_rows, n_columns, rows.stride(0), COPIED_LINES, block)
+
+
+@triton.jit(do_not_specialize=["n_rows"])
+def _half_kernel(rows, factor, found, n_rows, n_columns, stride, LINES: tl.constexpr, COLUMNS: tl.constexpr):
+    columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    lines = tl.program_id(1).to(tl.int64) * LINES + tl.arange(0, LINES)
+    is_there = (lines < n_rows)[:, None] & (columns < n_columns)[None, :]
+    own_factor = tl.load(factor + columns, mask=columns < n_columns, other=0.0)
+    values = tl.load(rows + lines[:, None] * stride + columns[None, :], mask=is_there, other=0.0)
+    values = (values * own_factor[None, :]).to(found.dtype.element_ty)
+    tl.store(found + lines[:, None] * n_columns + columns[None, :], values, mask=is_there)
+
+
+def scaled_moments(wide_dtype, scale, deviation):
+    """Loss, mean and variance of the deviations under the posterior at a scale, by row, (3, n_rows)."""
     n_rows, n_columns = deviation.shape
     columns, lines, n_warps = _shape(n_columns, deviation.element_size())
-    found = deviation.new_empty((3, n_rows))
+    found = deviation.new_empty((3, n_rows), dtype=wide_dtype)
     _moments_kernel[(triton.cdiv(n_rows, lines),)](
         deviation, *_in_two(scale), found, n_rows, n_columns, deviation.stride(0), lines, columns, num_warps=n_warps
     )
-    return found[0], found[1], found[2]
+    return found
 
 
 def _in_two(number):

@@ -217,10 +217,18 @@ def within_scatter(rows: LabelledRows, prototypes, counts, sums_of_rows):
 def metric_of(scatter, prior: MetricPrior, smallest):
     """The metric block, the inverse of the shrunk scatter with a floor on its eigenvalues, and its log det."""
     least = prior.strength / (1 + prior.strength) * prior.target.min()
-    if isinstance(scatter, DiagonalPlus) and least > smallest:  # no eigenvalue is below the floor
+    is_above = least > smallest  # no eigenvalue is below the floor
+    if isinstance(scatter, DiagonalPlus) and is_above:
         return (1 / (1 + prior.strength) * scatter.with_diagonal(prior.strength * prior.target)).inverse()
     shrunk = (dense(scatter) + prior.strength * np.diag(prior.target)) / (1 + prior.strength)
-    values, vectors = symmetric_eigen((shrunk + shrunk.T) / 2)
+    shrunk = (shrunk + shrunk.T) / 2
+    if is_above:
+        root, info = linalg.lapack.dpotrf(shrunk, lower=True)
+        if info == 0:
+            inverse, _ = linalg.lapack.dpotri(root, lower=True)
+            inverse = np.tril(inverse) + np.tril(inverse, -1).T
+            return inverse, -2 * float(np.log(np.diag(root)).sum())
+    values, vectors = symmetric_eigen(shrunk)
     values = np.maximum(values, smallest)
     return (vectors / values) @ vectors.T, -float(np.log(values).sum())
 
