@@ -510,9 +510,9 @@ def test_moments_at_a_scale_are_those_of_the_posterior(shape, dtype, move):
     mean = (posterior * wide).sum(axis=1)
     known = (np.log(np.exp(scale * wide).sum(axis=1)), mean, (posterior * wide**2).sum(axis=1) - mean**2)
     place = Place.of(move(deviation))
-    found = scaled_moments(place, scale, move(deviation))
+    found = to_host(scaled_moments(place, scale, move(deviation)))
     for ours, theirs in zip(found, known, strict=True):
-        np.testing.assert_allclose(to_host(ours), theirs, atol=1e-11 if dtype is np.float64 else 1e-4)
+        np.testing.assert_allclose(ours, theirs, atol=1e-11 if dtype is np.float64 else 1e-4)
     np.testing.assert_allclose(to_host(scaled_losses(place, scale, move(deviation))), known[0], rtol=1e-5)
 
 

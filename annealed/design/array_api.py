@@ -17,6 +17,7 @@ from annealed.arrays import Place, is_foreign, to_host
 from annealed.design.base import BLOCK_BYTES, Block, Design
 
 DEVICE_BLOCK_BYTES = 1 << 29  # of a block's widest temporary: long products, small beside the device's memory
+DEVICE_COPY_BYTES = 1 << 28  # and of one that is made several times, where a block copies its rows
 FARTHEST_CENTER = {8: 1000.0, 4: 4.0}  # mean distances of a column from it, by bytes: rows as they lie lose few digits
 SPREAD_ROWS = 1000  # rows that tell that distance well enough
 
@@ -108,8 +109,9 @@ class ArrayDesign(Design):
 
     def block_rows(self, n_fits: int, copies_rows: bool = False) -> int:
         """Rows whose logits, and copies where a block makes them, are as large as a block's widest temporary may be."""
-        bytes_of_block = DEVICE_BLOCK_BYTES if self.place.is_accelerator else BLOCK_BYTES
         copies_rows = copies_rows or self.is_streamed or not (self._is_centered or self._center_is_near)
+        on_device = DEVICE_COPY_BYTES if copies_rows else DEVICE_BLOCK_BYTES
+        bytes_of_block = on_device if self.place.is_accelerator else BLOCK_BYTES
         width = max(self.n_features if copies_rows else 1, n_fits * self.n_classes)
         return max(256, bytes_of_block // (self.place.row_bytes * width))
 

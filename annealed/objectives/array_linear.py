@@ -230,7 +230,8 @@ class ArrayProblem(Problem):
             products = xp.reshape(rows.products(block, parts, size), (-1, *intercept.shape))
             known = xp.where(fold < 0, fold * 0, fold)
             own = xp.broadcast_to(known[:, None, None], (fold.shape[0], 1, self.n_classes))
-            scores = xp.take_along_axis(products, own, axis=1)[:, 0, :] + xp.take(level, known, axis=0)
+            products += level
+            scores = xp.take_along_axis(products, own, axis=1)[:, 0, :]
             deviation = array_gibbs.deviations(place, scores, block.labels)
             return HeldOutPart(deviation, weight[block.rows] * place.wide(fold >= 0), fold)
 

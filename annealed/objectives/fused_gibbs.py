@@ -3,7 +3,8 @@
     residual = weight (posterior - targets), with the true class's own as minus the sum of the others
 
 Sums over rows are taken on the way: a program adds up its own rows, torch adds up the programs, always in the same
-order. Triton comes with torch's builds for CUDA. `annealed/objectives/array_gibbs.py` imports this file when such rows
+order. The number of columns is known when a kernel is compiled, so that four numbers or two are read at once.
+Triton comes with torch's builds for CUDA. `annealed/objectives/array_gibbs.py` imports this file when such rows
 are there, and takes torch's own steps where it cannot.
 
 Shapes: logits (n_rows, n_fits, n_classes), level (n_fits, n_classes), labels (n_rows,), weight (n_rows, n_fits),
@@ -23,7 +24,6 @@ MOST_CLASSES = 1 << 14  # in the registers of one program
 VALUES = {4: 1 << 10, 8: 1 << 8}  # of a step of a program, by bytes: as many lines of classes as make them up
 WARP_VALUES = 512  # of a wide line, to a warp
 STEPS = 64  # of a program, whose sums are written once
-STAGES = 3  # of a step's lines, on their way while others are looked at
 COPIED, COPIED_LINES = 256, 16  # columns and rows of a program that copies
 EXACT_BITS = 24  # of a number of single precision, as which numbers reach a kernel
 
@@ -53,40 +53,42 @@ def loss_and_residual(wide_dtype, logits, level, labels, weight=None, residual=N
     loss = logits.new_empty((n_programs, n_fits), dtype=wide_dtype)
     sums = logits.new_empty((2 if learn else 1, n_programs, n_fits, n_classes))
     level = level.contiguous()
-    _residual_kernel[(n_fits, n_programs)](
+    _residual_kernel[(n_programs * n_fits,)](
         logits, level, labels.contiguous(), logits if weight is None else weight, residual,
-        level if gain is None else gain, loss, sums, n_rows, n_fits, n_classes, logits.stride(0), residual.stride(0),
+        level if gain is None else gain, loss, sums, n_rows, n_fits, logits.stride(0), residual.stride(0),
         *((0, 0) if weight is None else weight.stride()), n_programs * n_fits * n_classes,
-        weight is not None, gain is not None, learn, STEPS, STAGES, lines, columns, num_warps=n_warps,
+        weight is not None, gain is not None, learn, n_classes, STEPS, lines, columns, num_warps=n_warps,
     )  # fmt: skip
     return loss, sums[0], sums[1] if learn else None
 
 
 @triton.jit(do_not_specialize=["labels", "n_rows", "n_fits", "weight_stride", "weight_step", "n_sums"])
 def _residual_kernel(  # compiled once for any number of rows and of fits
-    logits, level, labels, weight, residual, gain, loss, sums, n_rows, n_fits, n_classes, logits_stride, stride,
+    logits, level, labels, weight, residual, gain, loss, sums, n_rows, n_fits, logits_stride, stride,
     weight_stride, weight_step, n_sums, HAS_WEIGHT: tl.constexpr, HAS_GAIN: tl.constexpr, LEARNS: tl.constexpr,
-    STEPS: tl.constexpr, STAGES: tl.constexpr, LINES: tl.constexpr, COLUMNS: tl.constexpr,
+    n_classes: tl.constexpr, STEPS: tl.constexpr, LINES: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    fit, program = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    place = tl.program_id(0).to(tl.int64)
+    fit, program = place % n_fits, place // n_fits
     columns = tl.arange(0, COLUMNS)
     is_class = columns < n_classes
     own_level = tl.load(level + fit * n_classes + columns, mask=is_class, other=0.0)
     added = tl.zeros((LINES, COLUMNS), logits.dtype.element_ty)
     spread = tl.zeros((LINES, COLUMNS), logits.dtype.element_ty)
     lost = tl.zeros((LINES,), logits.dtype.element_ty)
-    for step in tl.range(STEPS, num_stages=STAGES):
+    for step in range(STEPS):
         rows = (program * STEPS + step) * LINES + tl.arange(0, LINES)
         is_row = rows < n_rows
         is_there = is_row[:, None] & is_class[None, :]
         line = logits + rows * logits_stride + fit * n_classes
-        values = tl.load(line[:, None] + columns[None, :], mask=is_there, other=-float("inf")) + own_level[None, :]
         label = tl.load(labels + rows, mask=is_row, other=0)
-        is_true = columns[None, :] == label[:, None]
+        values = tl.load(line[:, None] + columns[None, :], mask=is_there, other=-float("inf")) + own_level[None, :]
+        true = tl.load(line + label, mask=is_row, other=0.0)
+        true += tl.load(level + fit * n_classes + label, mask=is_row, other=0.0)
         top = tl.where(is_row, tl.max(values, 1), 0.0)
-        shifted = values - top[:, None]
-        true = tl.sum(tl.where(is_true & is_there, shifted, 0.0), 1)
-        weights = tl.where(is_true, 0.0, tl.exp(shifted))
+        true = tl.where(is_row, true - top, 0.0)
+        is_true = columns[None, :] == label[:, None]
+        weights = tl.where(is_true, 0.0, tl.exp(values - top[:, None]))
         others, own = tl.sum(weights, 1), tl.exp(true)
         share = 1.0 / (others + own)
         found = tl.where(is_true, -(others * share)[:, None], weights * share[:, None])
@@ -103,9 +105,8 @@ def _residual_kernel(  # compiled once for any number of rows and of fits
         lost += found_loss
         if HAS_GAIN:
             found *= tl.load(gain + fit)
-        place = residual + rows * stride + fit * n_classes
-        tl.store(place[:, None] + columns[None, :], found.to(residual.dtype.element_ty), mask=is_there)
-    place = program * n_fits + fit
+        new = residual + rows * stride + fit * n_classes
+        tl.store(new[:, None] + columns[None, :], found.to(residual.dtype.element_ty), mask=is_there)
     tl.store(sums + place * n_classes + columns, tl.sum(added, 0), mask=is_class)
     if LEARNS:
         tl.store(sums + n_sums + place * n_classes + columns, tl.sum(spread, 0), mask=is_class)
@@ -116,14 +117,16 @@ def copy_halved(rows, factor, found):
     """Rows (n_rows, n_columns), each column times its factor, into an array of another type."""
     n_rows, n_columns = rows.shape
     block = min(COPIED, triton.next_power_of_2(n_columns))
-    grid = (triton.cdiv(n_columns, block), triton.cdiv(n_rows, COPIED_LINES))
-    _half_kernel[grid](rows, factor, found, n_rows, n_columns, rows.stride(0), COPIED_LINES, block)
+    grid = (triton.cdiv(n_rows, COPIED_LINES), triton.cdiv(n_columns, block))
+    _half_kernel[grid](rows, factor, found, n_rows, rows.stride(0), n_columns, COPIED_LINES, block)
 
 
 @triton.jit(do_not_specialize=["n_rows"])
-def _half_kernel(rows, factor, found, n_rows, n_columns, stride, LINES: tl.constexpr, COLUMNS: tl.constexpr):
-    columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    lines = tl.program_id(1).to(tl.int64) * LINES + tl.arange(0, LINES)
+def _half_kernel(
+    rows, factor, found, n_rows, stride, n_columns: tl.constexpr, LINES: tl.constexpr, COLUMNS: tl.constexpr
+):
+    columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    lines = tl.program_id(0).to(tl.int64) * LINES + tl.arange(0, LINES)
     is_there = (lines < n_rows)[:, None] & (columns < n_columns)[None, :]
     own_factor = tl.load(factor + columns, mask=columns < n_columns, other=0.0)
     values = tl.load(rows + lines[:, None] * stride + columns[None, :], mask=is_there, other=0.0)
@@ -137,7 +140,7 @@ def scaled_moments(wide_dtype, scale, deviation):
     columns, lines, n_warps = _shape(n_columns, deviation.element_size())
     found = deviation.new_empty((3, n_rows), dtype=wide_dtype)
     _moments_kernel[(triton.cdiv(n_rows, lines),)](
-        deviation, *_in_two(scale), found, n_rows, n_columns, deviation.stride(0), lines, columns, num_warps=n_warps
+        deviation, *_in_two(scale), found, n_rows, deviation.stride(0), n_columns, lines, columns, num_warps=n_warps
     )
     return found
 
@@ -151,7 +154,15 @@ def _in_two(number):
 
 @triton.jit(do_not_specialize=["head", "rest", "n_rows"])
 def _moments_kernel(
-    deviation, head, rest, found, n_rows, n_columns, stride, LINES: tl.constexpr, COLUMNS: tl.constexpr
+    deviation,
+    head,
+    rest,
+    found,
+    n_rows,
+    stride,
+    n_columns: tl.constexpr,
+    LINES: tl.constexpr,
+    COLUMNS: tl.constexpr,
 ):
     rows = tl.program_id(0).to(tl.int64) * LINES + tl.arange(0, LINES)
     columns = tl.arange(0, COLUMNS)
@@ -180,16 +191,16 @@ def memberships(wide_dtype, scores, level, weight=None):
     n_programs = triton.cdiv(n_rows, lines * STEPS)
     sums = scores.new_empty((n_programs, 2), dtype=wide_dtype)
     _memberships_kernel[(n_programs,)](
-        scores, level, scores if weight is None else weight, sums, n_rows, n_columns, scores.stride(0),
-        weight is not None, STEPS, lines, columns, num_warps=n_warps,
+        scores, level, scores if weight is None else weight, sums, n_rows, scores.stride(0),
+        weight is not None, n_columns, STEPS, lines, columns, num_warps=n_warps,
     )  # fmt: skip
     return sums
 
 
 @triton.jit(do_not_specialize=["n_rows"])
 def _memberships_kernel(
-    scores, level, weight, sums, n_rows, n_columns, stride,
-    HAS_WEIGHT: tl.constexpr, STEPS: tl.constexpr, LINES: tl.constexpr, COLUMNS: tl.constexpr,
+    scores, level, weight, sums, n_rows, stride,
+    HAS_WEIGHT: tl.constexpr, n_columns: tl.constexpr, STEPS: tl.constexpr, LINES: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     program, columns = tl.program_id(0).to(tl.int64), tl.arange(0, COLUMNS)
     is_column = columns < n_columns

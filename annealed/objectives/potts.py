@@ -223,11 +223,8 @@ def metric_of(scatter, prior: MetricPrior, smallest):
     shrunk = (dense(scatter) + prior.strength * np.diag(prior.target)) / (1 + prior.strength)
     shrunk = (shrunk + shrunk.T) / 2
     if is_above:
-        root, info = linalg.lapack.dpotrf(shrunk, lower=True)
-        if info == 0:
-            inverse, _ = linalg.lapack.dpotri(root, lower=True)
-            inverse = np.tril(inverse) + np.tril(inverse, -1).T
-            return inverse, -2 * float(np.log(np.diag(root)).sum())
+        root = np.linalg.cholesky(shrunk)
+        return np.linalg.inv(shrunk), -2 * float(np.log(np.diag(root)).sum())
     values, vectors = symmetric_eigen(shrunk)
     values = np.maximum(values, smallest)
     return (vectors / values) @ vectors.T, -float(np.log(values).sum())

@@ -28,10 +28,11 @@ class Numbers:
     changes: np.ndarray  # Y D Y'
 
     @classmethod
-    def of(cls, *parts) -> Numbers:
-        """From products with (Y, g): of S, and of D Y and D g."""
-        *plain, steps, eased = parts
-        return cls(*plain, eased[:, -1, -1], steps[:, :, -1], eased[:, :-1, -1], steps[:, :, :-1], eased[:, :-1, :-1])
+    def of(cls, value, loss, slope_of_logits, largest, certificate, new_slope, steps, eased) -> Numbers:
+        """The last two are products with (Y, g): of S, and of D Y and D g."""
+        of_gradient = eased[:, -1, -1], steps[:, :, -1], eased[:, :-1, -1]
+        of_changes = steps[:, :, :-1], eased[:, :-1, :-1]
+        return cls(value, loss, slope_of_logits, largest, certificate, new_slope, *of_gradient, *of_changes)
 
 
 class _Tried:
