@@ -48,9 +48,8 @@ class ArrayPenalizedProblem(ArrayProblem):
         prior = np.log(self.class_shares + self.host.missing)
         return self._join(coef, self.place.wide(prior - prior.mean(axis=1, keepdims=True)))
 
-    def forward(self, parameters, temperature, fits):
-        coef, intercept = self._split(parameters)
-        return self.to_features(coef, fits), intercept
+    def terms(self, parameters, temperature, fits):
+        return self._split(parameters)
 
     def backward(self, pulled, residual_sum, parameters, temperature, fits):
         return self._join(pulled, residual_sum)
@@ -135,7 +134,8 @@ class ArrayPenalizedProblem(ArrayProblem):
             if largest <= self.host.gradient_noise():
                 return 1.0
             rows = self._rows(quick)
-            tables = rows.tables(rows.coef(self.to_features(coef, fits), gradient)[0, ...], intercept[0, ...] * 0.0)
+            coef = coef if rows.is_turned else self.to_features(coef, fits)
+            tables = rows.tables(coef[0, ...], intercept[0, ...] * 0.0)
 
             def kernel(block):
                 scores = rows.scores(block, tables)
@@ -174,10 +174,9 @@ class ArrayDistanceProblem(ArrayProblem):
     def start(self, temperature):
         return 2 / temperature * self.place.wide(self.host.start_means)
 
-    def forward(self, parameters, temperature, fits):
+    def terms(self, parameters, temperature, fits):
         squares = self.xp.sum(parameters * parameters, axis=2)
-        intercept = self.of_fits(self.log_prior, fits) - temperature / 4 * squares
-        return self.to_features(parameters, fits), intercept
+        return parameters, self.of_fits(self.log_prior, fits) - temperature / 4 * squares
 
     def backward(self, pulled, residual_sum, parameters, temperature, fits):
         return pulled - temperature / 2 * parameters * residual_sum[..., None]

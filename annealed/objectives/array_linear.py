@@ -108,9 +108,14 @@ class ArrayProblem(Problem):
 
     # -- what a family defines --------------------------------------------------------------------------------
 
+    def terms(self, parameters, temperature, fits):
+        """Coefficients (n_fits, n_classes, rank) in the coordinates solved in, and intercepts (n_fits, n_classes)."""
+        raise NotImplementedError
+
     def forward(self, parameters, temperature, fits):
         """Coefficients (n_fits, n_classes, n_features) of the centred rows, and intercepts (n_fits, n_classes)."""
-        raise NotImplementedError
+        coef, intercept = self.terms(parameters, temperature, fits)
+        return self.to_features(coef, fits), intercept
 
     def backward(self, pulled, residual_sum, parameters, temperature, fits):
         """Gradient of the loss from its sums over rows, in the terms of `forward`."""
@@ -150,10 +155,10 @@ class ArrayProblem(Problem):
 
     def _loss(self, parameters, temperature, fits, quick, learn, fine=False):
         place, xp = self.place, self.xp
-        coef, intercept = self.forward(parameters, temperature, fits)
+        coef, intercept = self.terms(parameters, temperature, fits)
         shape = intercept.shape
         rows = self._rows(quick, fine)
-        coef = rows.coef(coef, parameters)
+        coef = coef if rows.is_turned else self.to_features(coef, fits)
         parts, level = rows.tables(xp.reshape(coef, (-1, rows.width)), xp.reshape(intercept, (-1,)))
         level = xp.reshape(level, shape)
         uniform = self._uniform[fits]

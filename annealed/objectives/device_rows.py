@@ -32,16 +32,13 @@ HALF_EXPONENT = 15  # of the largest numbers: half precision holds them, and in 
 
 
 class RowsAsTheyAre:
-    """Rows of the design; coefficients are those of the features."""
+    """Rows of the design; coefficients are those of the features, of turned rows those of the coordinates solved in."""
 
     is_turned = False
     residual_dtype: Any = None
 
     def __init__(self, design: ArrayDesign):
         self.design, self.place, self.width = design, design.place, design.n_features
-
-    def coef(self, of_features, parameters):
-        return of_features
 
     def tables(self, coef, level):
         """What `products` multiplies with, and the level of the scores, less what the centre takes off."""
@@ -63,11 +60,12 @@ class RowsAsTheyAre:
     def products(self, block, parts, n_columns):
         found = self._product(block.raw, parts[0])
         for part in parts[1:]:
-            found += self._product(block.raw, part)
+            found = self._product(block.raw, part, found)
         return found if found.shape[1] == n_columns else found[:, :n_columns]
 
-    def _product(self, rows, coef):
-        return rows @ coef.T
+    def _product(self, rows, coef, added=None):
+        """Products, and what is to be added to them."""
+        return rows @ coef.T if added is None else added.addmm_(rows, coef.T)
 
     def scores(self, block, tables):
         parts, level = tables
@@ -168,21 +166,21 @@ class TurnedRows(SplittableRows):
             list(design.map_blocks(fill, copies_rows=True))
         self.design = ArrayDesign(rows, design.labels, design.weight, design.total_weight, design.n_classes, place)
 
-    def coef(self, of_features, parameters):
-        return parameters[..., : self.width]
-
     def _parts(self, coef):
         """Numbers that add up to the coefficients: each the rounding of what the ones before it left."""
         values = self.place.xp.zeros((coef.shape[0], self.n_columns), dtype=coef.dtype, device=self.place.device)
         values[:, : self.width] = coef
-        parts = []
-        for _ in range(self.n_parts):
-            parts.append(values.bfloat16())
+        parts = [values.bfloat16()]
+        for _ in range(1, self.n_parts):
             values = values - parts[-1].float()
+            parts.append(values.bfloat16())
         return parts
 
-    def _product(self, rows, coef):
-        return self._multiply(rows, coef.T)
+    def _product(self, rows, coef, added=None):
+        if added is None or not self.place.is_accelerator:
+            found = self._multiply(rows, coef.T)
+            return found if added is None else found.add_(added)
+        return self.place.xp.addmm(added, rows, coef.T, out_dtype=added.dtype, out=added)
 
     def pulled(self, block, residual):
         return self._multiply(residual.T, block.raw)[:, : self.width]

@@ -76,14 +76,25 @@ def _residual_kernel(  # compiled once for any number of rows and of fits
     added = tl.zeros((LINES, COLUMNS), logits.dtype.element_ty)
     spread = tl.zeros((LINES, COLUMNS), logits.dtype.element_ty)
     lost = tl.zeros((LINES,), logits.dtype.element_ty)
-    for step in range(STEPS):
-        rows = (program * STEPS + step) * LINES + tl.arange(0, LINES)
+    rows = program * (STEPS * LINES) + tl.arange(0, LINES)
+    lines = logits + fit * n_classes
+    next_label = tl.load(labels + rows, mask=rows < n_rows, other=0)
+    next_values = tl.load(
+        lines + rows[:, None] * logits_stride + columns[None, :],
+        mask=(rows < n_rows)[:, None] & is_class[None, :], other=-float("inf"),
+    )  # fmt: skip
+    next_true = tl.load(lines + rows * logits_stride + next_label, mask=rows < n_rows, other=0.0)
+    for step in range(STEPS):  # the next rows are on their way while these are looked at
         is_row = rows < n_rows
         is_there = is_row[:, None] & is_class[None, :]
-        line = logits + rows * logits_stride + fit * n_classes
-        label = tl.load(labels + rows, mask=is_row, other=0)
-        values = tl.load(line[:, None] + columns[None, :], mask=is_there, other=-float("inf")) + own_level[None, :]
-        true = tl.load(line + label, mask=is_row, other=0.0)
+        label, values, true = next_label, next_values + own_level[None, :], next_true
+        ahead = rows + LINES
+        is_ahead = (ahead < n_rows) & (step + 1 < STEPS)
+        next_label = tl.load(labels + ahead, mask=is_ahead, other=0)
+        next_values = tl.load(
+            lines + ahead[:, None] * logits_stride + columns[None, :],
+            mask=is_ahead[:, None] & is_class[None, :], other=-float("inf"),
+        )  # fmt: skip
         true += tl.load(level + fit * n_classes + label, mask=is_row, other=0.0)
         top = tl.where(is_row, tl.max(values, 1), 0.0)
         true = tl.where(is_row, true - top, 0.0)
@@ -105,8 +116,10 @@ def _residual_kernel(  # compiled once for any number of rows and of fits
         lost += found_loss
         if HAS_GAIN:
             found *= tl.load(gain + fit)
+        next_true = tl.load(lines + ahead * logits_stride + next_label, mask=is_ahead, other=0.0)
         new = residual + rows * stride + fit * n_classes
         tl.store(new[:, None] + columns[None, :], found.to(residual.dtype.element_ty), mask=is_there)
+        rows = ahead
     tl.store(sums + place * n_classes + columns, tl.sum(added, 0), mask=is_class)
     if LEARNS:
         tl.store(sums + n_sums + place * n_classes + columns, tl.sum(spread, 0), mask=is_class)
