@@ -22,7 +22,7 @@ from annealed.objectives import Distance, InnerProduct, Quadratic, gibbs
 from annealed.objectives.array_families import on_device
 from annealed.objectives.array_gibbs import fused_kernel, loss_and_residual, scaled_losses, scaled_moments
 from annealed.objectives.array_potts import ArrayLabelledRows
-from annealed.objectives.device_rows import RoundedRows, TurnedRows
+from annealed.objectives.device_rows import HalfRows, TurnedRows
 from annealed.objectives.potts import LabelledRows, PottsState
 from annealed.solvers import LBFGS, ArrayLBFGS
 
@@ -540,7 +540,7 @@ def test_rounded_rows_with_split_coefficients(rank, move_torch):
     rounded = to_host(turned.design.X.float())[:, :rank].astype(np.float64)
     np.testing.assert_allclose(rounded, X @ basis, atol=0.01 * np.abs(rounded).max())
     plain, split = (
-        np.concatenate([to_host(rows.scores(block, tables)) for block in turned.design.map_blocks(lambda own: own)])
+        np.concatenate([to_host(rows.logits(block, tables)) for block in turned.design.map_blocks(lambda own: own)])
         for rows in (turned, turned.split())
         for tables in [rows.tables(place.wide(coef), place.wide(level))]
     )
@@ -549,30 +549,34 @@ def test_rounded_rows_with_split_coefficients(rank, move_torch):
     np.testing.assert_allclose(split, known, atol=1e-4)
     (pulled,) = turned.design.map_blocks(lambda block: turned.pulled(block, place.row(known).bfloat16()))
     np.testing.assert_allclose(to_host(pulled), known.T @ rounded, atol=5e-3 * np.abs(known.T @ rounded).max())
-    as_they_are = RoundedRows(design.centered(X.mean(axis=0))).split()
-    (scores,) = as_they_are.design.map_blocks(
-        lambda block: as_they_are.scores(block, as_they_are.tables(place.wide(coef @ basis.T), place.wide(level)))
-    )
-    np.testing.assert_allclose(to_host(scores), (X - X.mean(axis=0)) @ basis @ coef.T + level, atol=1e-3)
+    center, coef = X.mean(axis=0), coef @ basis.T
+    halved = HalfRows(design.centered(center)).split()
+    tables = halved.tables(place.wide(coef), place.wide(level))
+    (logits,) = halved.design.map_blocks(lambda block: halved.logits(block, tables))
+    factor = to_host(halved._factor).astype(np.float64)
+    rounded = (X * factor).astype(np.float16).astype(np.float64) / factor
+    np.testing.assert_allclose(to_host(logits), (rounded - center) @ coef.T + level, atol=1e-4)
 
 
-def test_what_rounded_rows_pull_is_that_of_the_rows(move_torch):
-    """On a GPU in half precision, whatever the size of the columns and of the weights."""
+def test_rows_in_half_precision_are_rounded_as_in_tf32(move_torch):
+    """Whatever the size of the columns, of the coefficients and of the weights."""
     X, y = table()
     X = (X * [1e-9, 1.0, 1e5, 0.0]).astype(np.float32)
     place = Place.of(move_torch(X))
     weight = np.full((len(y), 1), 1 / len(y))
     design = ArrayDesign(move_torch(X), move_torch(y), place.row(weight), np.array([float(len(y))]), 3)
     center = X.mean(axis=0)
-    rows = RoundedRows(design.centered(center))
+    rows = HalfRows(design.centered(center))
+    coef, level = np.random.RandomState(1).standard_normal((3, 4)) / [1e-9, 1.0, 1e5, 1.0], np.array([0.0, 50.0, -2.0])
+    tables = rows.tables(place.wide(coef), place.wide(level))
+    (logits,) = rows.design.map_blocks(lambda block: rows.logits(block, tables))
+    sizes = np.abs(X) @ np.abs(coef).T
+    np.testing.assert_array_less(np.abs(to_host(logits) - (X - center) @ coef.T - level), 1e-3 * sizes + 1e-5)
     residual = np.random.RandomState(0).uniform(-1, 1, (len(y), 3)) * 1e-6
     gain = rows.gain(np.array([1e-6]))
-    narrow = place.row(residual * (1.0 if gain is None else gain))
-    narrow = narrow if rows.residual_dtype is None else narrow.to(rows.residual_dtype)
+    narrow = place.row(residual * gain).to(rows.residual_dtype)
     (pulled,) = rows.design.map_blocks(lambda block: rows.pulled(block, narrow))
-    found = to_host(
-        rows.settled(place.wide(pulled) / (1.0 if gain is None else gain[0]), place.wide(residual.sum(axis=0)))
-    )
+    found = to_host(rows.settled(place.wide(pulled) / gain[0], place.wide(residual.sum(axis=0))))
     sizes = np.abs(residual).T @ np.abs(X)
     np.testing.assert_array_less(np.abs(found - residual.T @ (X - center)), 1e-3 * sizes + 1e-300)
 

@@ -10,6 +10,7 @@ Shapes: X (n_rows, n_features), labels (n_rows,), weight (n_rows, n_fits), coef 
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +29,7 @@ class ArrayBlock(Block):
     def __init__(self, place: Place, raw, rows, labels, weight, center=None):
         super().__init__(rows, labels, weight)
         self.place, self.xp, self.raw, self.center = place, place.xp, raw, center
+        self.rounded: Any = None  # the rows in fewer bits, once they were multiplied so
 
     @cached_property
     def values(self):

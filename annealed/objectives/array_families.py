@@ -138,7 +138,7 @@ class ArrayPenalizedProblem(ArrayProblem):
             tables = rows.tables(coef[0, ...], intercept[0, ...] * 0.0)
 
             def kernel(block):
-                scores = rows.scores(block, tables)
+                scores = rows.logits(block, tables)
                 scores *= scores
                 scores *= block.weight[:, :1]
                 return (self.xp.sum(scores, axis=0),)

@@ -26,24 +26,26 @@ class Residual(NamedTuple):
 
 
 def loss_and_residual(
-    place: Place, logits, level, labels, weight=None, *, dtype=None, gain=None, learn=False
+    place: Place, logits, level, labels, weight=None, *, unit=None, dtype=None, gain=None, learn=False
 ) -> Residual:
     """The loss of rows and their residual, `posterior - targets` (15), with the weights (n_rows, n_fits) on both.
 
-    `level` (n_fits, n_classes) belongs to the logits, which may be overwritten. Residuals are times `gain` (n_fits,)
-    and of torch's `dtype` where these are named. As in `annealed/objectives/gibbs.py`, the true class's residual is
-    minus the sum of the others, and the loss of an all but certain row comes from that sum, so that both keep their
-    digits in single precision too.
+    Logits are in a `unit` and without their `level`, each (n_fits, n_classes), and may be overwritten. Residuals are
+    times `gain` (n_fits,) and of torch's `dtype` where these are named. As in `annealed/objectives/gibbs.py`, the true
+    class's residual is minus the sum of the others, and the loss of an all but certain row comes from that sum, so that
+    both keep their digits in single precision too.
     """
     fused = fused_kernel(logits) if place.is_torch else None
     if fused is not None:
         residual = logits if dtype is None else place.aligned(logits.shape, dtype)
         loss, sums, spread = fused.loss_and_residual(
-            place.wide_dtype, logits, level, labels, weight, residual, gain, learn
+            place.wide_dtype, logits, level, labels, weight, unit, residual, gain, learn
         )
         variance = place.wide(spread[:, 0, :].sum(0)) if learn else None
         return Residual(loss.sum(0), place.wide(sums.sum(0)), residual, variance)
     xp = place.xp
+    if unit is not None:
+        logits *= unit
     logits += level
     true, others, residual = (_with_torch if place.is_torch else _in_the_standard)(place, logits, labels)
     variance = class_variance(place, residual[:, 0, :]) if learn else None

@@ -7,8 +7,8 @@ coordinates, shares of the classes. The problems here take copies of them to the
     gradient = sum_i w_i (posterior - targets) x_i
 
 with logits `(x - center) @ coef + intercept`. Only numbers cross to the host, once a pass. With `precision` the
-products of quick passes are rounded (`annealed/objectives/device_rows.py`): "tf32" on the rows as they are, "bf16" on a
-copy of the rows in the coordinates solved in, each with sums in float32. Fine ones are quick, but round only the rows.
+products of quick passes are rounded (`annealed/objectives/device_rows.py`): "tf32" block by block, "bf16" in a copy of
+the rows in the coordinates solved in, each with sums in float32. Fine ones are quick, but round only the rows.
 
 Shapes: parameters (n_fits, n_classes, width), on the device, in its widest float.
 """
@@ -23,7 +23,7 @@ from annealed.arrays import to_host
 from annealed.design import ArrayDesign
 from annealed.objectives import array_gibbs
 from annealed.objectives.base import NO_PICKS, Inspection, Problem
-from annealed.objectives.device_rows import RoundedRows, RowsAsTheyAre
+from annealed.objectives.device_rows import HalfRows, RowsAsTheyAre
 
 INSPECTED_ROWS = 1 << 15  # that tell by how much the posterior's own scale changes the loss
 FEW_COLUMNS = 64  # of a product that cost about what one does, where the rows are all that is read
@@ -73,7 +73,7 @@ class ArrayProblem(Problem):
         self.center = place.wide(self.design.center)
         self._largest, self._uniform = self._weights_of_fits()
         self._plain_rows = RowsAsTheyAre(self.design)
-        self._rounded_rows: Any = RoundedRows(self.design) if precision == "tf32" else None
+        self._rounded_rows: Any = HalfRows(self.design) if precision == "tf32" else None
         self._seen: dict[float, tuple[float, float]] = {}
         self.visits_all = self.n_fits == 1
         self.n_passes = 0
@@ -159,8 +159,8 @@ class ArrayProblem(Problem):
         shape = intercept.shape
         rows = self._rows(quick, fine)
         coef = coef if rows.is_turned else self.to_features(coef, fits)
-        parts, level = rows.tables(xp.reshape(coef, (-1, rows.width)), xp.reshape(intercept, (-1,)))
-        level = xp.reshape(level, shape)
+        tables = rows.tables(xp.reshape(coef, (-1, rows.width)), xp.reshape(intercept, (-1,)))
+        level, unit = (own if own is None else xp.reshape(own, shape) for own in (tables.level, tables.unit))
         uniform = self._uniform[fits]
         is_uniform = bool(np.isfinite(uniform).all())
         gain = rows.gain(np.ones_like(uniform) if is_uniform else self._largest[fits])
@@ -168,11 +168,12 @@ class ArrayProblem(Problem):
         device_gain = None if gain is None else place.row(gain)
 
         def kernel(block):
-            logits = xp.reshape(rows.products(block, parts, shape[0] * shape[1]), (-1, *shape))
+            logits = xp.reshape(rows.products(block, tables), (-1, *shape))
             weight = None if is_uniform else self.of_fits(block.weight.T, fits).T
             found = array_gibbs.loss_and_residual(
-                place, logits, level, block.labels, weight, dtype=rows.residual_dtype, gain=device_gain, learn=learn
-            )
+                place, logits, level, block.labels, weight, unit=unit, dtype=rows.residual_dtype, gain=device_gain,
+                learn=learn,
+            )  # fmt: skip
             pulled = rows.pulled(block, xp.reshape(found.values, (found.values.shape[0], -1)))
             return found.loss, found.sums, pulled, *((found.variance,) if learn else ())
 
@@ -227,16 +228,15 @@ class ArrayProblem(Problem):
         xp, place, fits = self.xp, self.place, slice(1, self.n_fits)
         coef, intercept = self.forward(parameters[fits, ...], temperature, fits)
         rows, size = self._plain_rows, intercept.shape[0] * intercept.shape[1]
-        parts, level = rows.tables(xp.reshape(coef, (size, -1)), xp.reshape(intercept, (-1,)))
-        level = xp.reshape(level, intercept.shape)
+        tables = rows.tables(xp.reshape(coef, (size, -1)), xp.reshape(intercept, (-1,)))
 
         def part(block):
             fold = self._fold_of_row[block.rows]
-            products = xp.reshape(rows.products(block, parts, size), (-1, *intercept.shape))
+            logits = rows.products(block, tables)
+            logits += tables.level
             known = xp.where(fold < 0, fold * 0, fold)
             own = xp.broadcast_to(known[:, None, None], (fold.shape[0], 1, self.n_classes))
-            products += level
-            scores = xp.take_along_axis(products, own, axis=1)[:, 0, :]
+            scores = xp.take_along_axis(xp.reshape(logits, (-1, *intercept.shape)), own, axis=1)[:, 0, :]
             deviation = array_gibbs.deviations(place, scores, block.labels)
             return HeldOutPart(deviation, weight[block.rows] * place.wide(fold >= 0), fold)
 

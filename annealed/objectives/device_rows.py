@@ -1,24 +1,26 @@
 """Rows on a device as a pass multiplies them: as they lie, or rounded to the precision that was asked for.
 
-    products = rows @ coef.T,    pulled = residual.T @ rows
+    logits = unit (rows @ coef.T) + level,    pulled = residual.T @ rows
 
-What stands beside the rows is small and added apart: the level of the scores, and what the centre takes off both.
-Rounded products are rough: coefficients are rounded too, anew at every point. Split rows also multiply what the
-rounding left of the coefficients. Then only the rows are rounded, the same way in every pass, and the loss is as smooth
-a function as in full precision.
+What stands beside the rows is small and added apart: the level, and what the centre takes off both. Rounded products
+are rough: coefficients are rounded too, anew at every point. Split rows also multiply what the rounding left of the
+coefficients. Then only the rows are rounded, the same way in every pass, and the loss is as smooth a function as in
+full precision.
 
-A GPU multiplies TF32 quickly where the rows' numbers are added up along a line of memory, as in the scores, and at half
-that rate across lines, as in what is pulled. Half precision it takes either way, and its numbers have as many bits as
-TF32's; the fewer exponents are made up for by powers of two, on every column of X and on the residual.
+TF32 has a sign, eight bits of exponent and ten of fraction, and is made of four bytes. Half precision has the same ten
+bits in two bytes, and a GPU multiplies it twice as fast, across lines of memory four times. Its fewer exponents are
+made up for by powers of two: on every column of the rows, every row of the coefficients (`unit` takes those off again)
+and every fit's residual (`gain`). So that is how products are rounded to TF32: a block of rows at a time, with no copy
+of X. bfloat16 has eight bits, and a copy of the rows, turned to the coordinates solved in before they are rounded.
 
-Shapes: coef (n_columns, width), level (n_columns,), residual (n_rows, n_columns).
+Shapes: coef (n_columns, width), level and unit (n_columns,), residual (n_rows, n_columns).
 """
 
 from __future__ import annotations
 
 from copy import copy
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,9 +28,17 @@ from annealed.arrays import padded
 from annealed.design import ArrayDesign
 from annealed.objectives.array_gibbs import fused_kernel
 
-ALIGNED_COLUMNS = 8  # of bfloat16, that tensor cores take at once
+ALIGNED_COLUMNS = 8  # of two bytes, that tensor cores take at once
 MOST_PADDING = 1 / 16  # of the width of rows: columns of zeros beside the coefficients, so that lines are whole
 HALF_EXPONENT = 15  # of the largest numbers: half precision holds them, and in full what is 2^-29 of them
+
+
+class Tables(NamedTuple):
+    """What rows are multiplied with, in parts that add up to it, and what makes logits of the products."""
+
+    parts: list[Any]
+    level: Any
+    unit: Any = None
 
 
 class RowsAsTheyAre:
@@ -40,14 +50,11 @@ class RowsAsTheyAre:
     def __init__(self, design: ArrayDesign):
         self.design, self.place, self.width = design, design.place, design.n_features
 
-    def tables(self, coef, level):
-        """What `products` multiplies with, and the level of the scores, less what the centre takes off."""
+    def tables(self, coef, level) -> Tables:
+        """Of coefficients and the level of centred rows: what the centre takes off belongs to the level."""
         if self.design.offset is not None:
             level = level - coef @ self.place.wide(self.design.offset)
-        return self._parts(self.place.row(self._padded(coef))), self.place.row(level)
-
-    def _parts(self, coef) -> list[Any]:
-        return [coef]
+        return Tables([self.place.row(self._padded(coef))], self.place.row(level))
 
     def _padded(self, coef):
         """On a GPU with rows of zeros, so that every row of the products begins a line of memory."""
@@ -57,19 +64,21 @@ class RowsAsTheyAre:
             return coef
         return xp.concat([coef, place.zeros((more, coef.shape[1]))])
 
-    def products(self, block, parts, n_columns):
-        found = self._product(block.raw, parts[0])
-        for part in parts[1:]:
-            found = self._product(block.raw, part, found)
+    def products(self, block, tables: Tables):
+        """Logits less their level, and before their unit."""
+        found = self._product(block, tables.parts[0])
+        for part in tables.parts[1:]:
+            found = self._product(block, part, found)
+        n_columns = tables.level.shape[0]
         return found if found.shape[1] == n_columns else found[:, :n_columns]
 
-    def _product(self, rows, coef, added=None):
+    def _product(self, block, coef, added=None):
         """Products, and what is to be added to them."""
-        return rows @ coef.T if added is None else added.addmm_(rows, coef.T)
+        return block.raw @ coef.T
 
-    def scores(self, block, tables):
-        parts, level = tables
-        return self.products(block, parts, level.shape[0]) + level
+    def logits(self, block, tables: Tables):
+        found = self.products(block, tables)
+        return (found if tables.unit is None else found * tables.unit) + tables.level
 
     def gain(self, largest_weight) -> np.ndarray | None:
         """Factors on the residuals of each fit, (n_fits,), that their precision needs, by its largest weight."""
@@ -84,10 +93,17 @@ class RowsAsTheyAre:
         return pulled if offset is None else pulled - sums[:, None] * self.place.wide(offset)
 
 
-class SplittableRows(RowsAsTheyAre):
-    """Torch rows that are rounded as they are multiplied."""
+class RoundedRows(RowsAsTheyAre):
+    """Torch rows of two bytes a number, with products that are added up in float32.
+
+    Zeros beside their columns make up a width that tensor cores take.
+    """
 
     n_parts = 1
+
+    def _prepare(self, place, width, dtype):
+        self.place, self.width, self.residual_dtype = place, width, dtype
+        self.n_columns = -(-width // ALIGNED_COLUMNS) * ALIGNED_COLUMNS
 
     def split(self):
         """The same rows, with coefficients in two parts, of which the products lose little or nothing."""
@@ -95,20 +111,50 @@ class SplittableRows(RowsAsTheyAre):
         other.n_parts = 2
         return other
 
-
-class RoundedRows(SplittableRows):
-    """Products are rounded to TF32: of the rows as they lie, and on a GPU in half precision where that is faster."""
-
-    def __init__(self, design: ArrayDesign):
-        super().__init__(design)
-        self.is_halved = self.place.is_accelerator
-        self.residual_dtype = self.place.xp.float16 if self.is_halved else None
+    def _rounded(self, block):
+        """The rows of a block."""
+        return block.raw
 
     def _parts(self, coef):
-        if self.n_parts == 1:
-            return [coef]
-        head = coef.bfloat16().float()
-        return [head, coef - head]
+        """Numbers that add up to the coefficients: each the rounding of what the ones before it left."""
+        values = self.place.xp.zeros((coef.shape[0], self.n_columns), dtype=coef.dtype, device=self.place.device)
+        values[:, : self.width] = coef
+        parts = [values.to(self.residual_dtype)]
+        for _ in range(1, self.n_parts):
+            values = values - parts[-1].float()
+            parts.append(values.to(self.residual_dtype))
+        return parts
+
+    def tables(self, coef, level):
+        (coef,), level, _ = super().tables(coef, level)
+        return Tables(self._parts(coef), level)
+
+    def _product(self, block, coef, added=None):
+        rows = self._rounded(block)
+        if added is None:
+            return self._multiply(rows, coef.T)
+        if not self.place.is_accelerator:
+            return added.add_(self._multiply(rows, coef.T))
+        return self.place.xp.addmm(added, rows, coef.T, out_dtype=added.dtype, out=added)
+
+    def pulled(self, block, residual):
+        return self._multiply(residual.T, self._rounded(block))[:, : self.width]
+
+    def _multiply(self, left, right):
+        if self.place.is_accelerator:
+            return self.place.xp.mm(left, right, out_dtype=self.place.xp.float32)
+        return left.float() @ right.float()
+
+
+class HalfRows(RoundedRows):
+    """Rows of the design in half precision, a block at a time: rounded as TF32 is."""
+
+    def __init__(self, design: ArrayDesign):
+        place = design.place
+        if not place.is_torch:
+            raise ValueError(f'precision="tf32" needs torch. Got arrays of {place.xp.__name__}.')
+        self.design = design
+        self._prepare(place, design.n_features, place.xp.float16)
 
     @cached_property
     def _factor(self):
@@ -117,23 +163,28 @@ class RoundedRows(SplittableRows):
         (largest,) = self.place.host(self.place.xp.stack(list(sizes)).amax(0))
         return self.place.row(_half_factor(largest))
 
-    def gain(self, largest_weight):
-        return _half_factor(largest_weight) if self.is_halved else None
+    def tables(self, coef, level):
+        (coef,), level, _ = RowsAsTheyAre.tables(self, coef, level)
+        xp, coef = self.place.xp, coef / self._factor
+        unit = xp.exp2(xp.frexp(coef.abs().amax(1)).exponent - float(HALF_EXPONENT))
+        return Tables(self._parts(coef / unit[:, None]), level, unit[: level.shape[0]])
 
-    def pulled(self, block, residual):
-        if not self.is_halved:
-            return super().pulled(block, residual)
-        xp = self.place.xp
-        rows = xp.empty(block.raw.shape, dtype=xp.float16, device=self.place.device)
-        fused = fused_kernel(block.raw[:, None, :])
-        if fused is None:
-            xp.mul(block.raw, self._factor, out=rows)
-        else:
-            fused.copy_halved(block.raw, self._factor, rows)
-        return xp.mm(residual.T, rows, out_dtype=xp.float32)
+    def gain(self, largest_weight):
+        return _half_factor(largest_weight)
+
+    def _rounded(self, block):
+        if block.rounded is None:
+            xp, raw = self.place.xp, block.raw
+            block.rounded = xp.empty((raw.shape[0], self.n_columns), dtype=xp.float16, device=self.place.device)
+            fused = fused_kernel(raw[:, None, :])
+            if fused is None:
+                block.rounded[:, : self.width], block.rounded[:, self.width :] = raw * self._factor, 0.0
+            else:
+                fused.copy_scaled(raw, self._factor, block.rounded)
+        return block.rounded
 
     def settled(self, pulled, sums):
-        return super().settled(pulled / self._factor if self.is_halved else pulled, sums)
+        return super().settled(pulled / self._factor, sums)
 
 
 def _half_factor(largest):
@@ -141,11 +192,8 @@ def _half_factor(largest):
     return np.ldexp(1.0, np.where(largest > 0, HALF_EXPONENT - np.frexp(largest)[1], 0))
 
 
-class TurnedRows(SplittableRows):
-    """A bfloat16 copy of the centred rows in the coordinates solved in, each rounded after the turn.
-
-    Zeros beside the coordinates make up a width that tensor cores take.
-    """
+class TurnedRows(RoundedRows):
+    """A bfloat16 copy of the centred rows in the coordinates solved in, each rounded after the turn."""
 
     is_turned = True
 
@@ -153,9 +201,7 @@ class TurnedRows(SplittableRows):
         place, xp = design.place, design.place.xp
         if not place.is_torch:
             raise ValueError(f'precision="bf16" needs torch. Got arrays of {xp.__name__}.')
-        self.place, self.width = place, basis.shape[-1]
-        self.residual_dtype = xp.bfloat16
-        self.n_columns = -(-self.width // ALIGNED_COLUMNS) * ALIGNED_COLUMNS
+        self._prepare(place, basis.shape[-1], xp.bfloat16)
         rows = xp.zeros((design.n_rows, self.n_columns), dtype=xp.bfloat16, device=place.device)
 
         def fill(block):
@@ -165,28 +211,3 @@ class TurnedRows(SplittableRows):
         with place.products_in(None):
             list(design.map_blocks(fill, copies_rows=True))
         self.design = ArrayDesign(rows, design.labels, design.weight, design.total_weight, design.n_classes, place)
-
-    def _parts(self, coef):
-        """Numbers that add up to the coefficients: each the rounding of what the ones before it left."""
-        values = self.place.xp.zeros((coef.shape[0], self.n_columns), dtype=coef.dtype, device=self.place.device)
-        values[:, : self.width] = coef
-        parts = [values.bfloat16()]
-        for _ in range(1, self.n_parts):
-            values = values - parts[-1].float()
-            parts.append(values.bfloat16())
-        return parts
-
-    def _product(self, rows, coef, added=None):
-        if added is None or not self.place.is_accelerator:
-            found = self._multiply(rows, coef.T)
-            return found if added is None else found.add_(added)
-        return self.place.xp.addmm(added, rows, coef.T, out_dtype=added.dtype, out=added)
-
-    def pulled(self, block, residual):
-        return self._multiply(residual.T, block.raw)[:, : self.width]
-
-    def _multiply(self, left, right):
-        """Products of bfloat16, added up in float32."""
-        if self.place.is_accelerator:
-            return self.place.xp.mm(left, right, out_dtype=self.place.xp.float32)
-        return left.float() @ right.float()

@@ -1,14 +1,14 @@
 """Posteriors of torch rows on a GPU in one kernel each: logits are read once, and what becomes of them is written once.
 
-    residual = weight (posterior - targets), with the true class's own as minus the sum of the others
+    residual = weight (posterior - targets),    posterior = softmax(unit logits + level)
 
-Sums over rows are taken on the way: a program adds up its own rows, torch adds up the programs, always in the same
-order. The number of columns is known when a kernel is compiled, so that four numbers or two are read at once.
-Triton comes with torch's builds for CUDA. `annealed/objectives/array_gibbs.py` imports this file when such rows
-are there, and takes torch's own steps where it cannot.
+The true class's own is minus the sum of the others. Sums over rows are taken on the way: a program adds up its own rows,
+torch adds up the programs, always in the same order. The number of columns is known when a kernel is compiled, so that
+whole words are read. Triton comes with torch's builds for CUDA. `annealed/objectives/array_gibbs.py` imports this file
+when such rows are there, and takes torch's own steps where it cannot.
 
-Shapes: logits (n_rows, n_fits, n_classes), level (n_fits, n_classes), labels (n_rows,), weight (n_rows, n_fits),
-gain (n_fits,), deviation and scores (n_rows, n_columns).
+Shapes: logits (n_rows, n_fits, n_classes), level and unit (n_fits, n_classes), labels (n_rows,), weight (n_rows,
+n_fits), gain (n_fits,), deviation and scores (n_rows, n_columns).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _shape(n_columns, itemsize):
     return columns, max(1, VALUES[itemsize] // columns), min(16, max(4, columns // WARP_VALUES))
 
 
-def loss_and_residual(wide_dtype, logits, level, labels, weight=None, residual=None, gain=None, learn=False):
+def loss_and_residual(wide_dtype, logits, level, labels, weight=None, unit=None, residual=None, gain=None, learn=False):
     """Sums of the loss, (n_programs, n_fits), and of the residual, (n_programs, n_fits, n_classes), over the rows of
     each program; with `learn` also that of `posterior (1 - posterior)`, whatever the weights, else None. The residual
     itself, times `gain`, is written to the array `residual`, or over the logits.
@@ -52,27 +52,31 @@ def loss_and_residual(wide_dtype, logits, level, labels, weight=None, residual=N
     n_programs = triton.cdiv(n_rows, lines * STEPS)
     loss = logits.new_empty((n_programs, n_fits), dtype=wide_dtype)
     sums = logits.new_empty((2 if learn else 1, n_programs, n_fits, n_classes))
-    level = level.contiguous()
+    level, has_unit = level.contiguous(), unit is not None
     _residual_kernel[(n_programs * n_fits,)](
-        logits, level, labels.contiguous(), logits if weight is None else weight, residual,
-        level if gain is None else gain, loss, sums, n_rows, n_fits, logits.stride(0), residual.stride(0),
+        logits, level, unit.contiguous() if has_unit else level, labels.contiguous(),
+        logits if weight is None else weight, residual, level if gain is None else gain,
+        loss, sums, n_rows, n_fits, logits.stride(0), residual.stride(0),
         *((0, 0) if weight is None else weight.stride()), n_programs * n_fits * n_classes,
-        weight is not None, gain is not None, learn, n_classes, STEPS, lines, columns, num_warps=n_warps,
+        has_unit, weight is not None, gain is not None, learn,
+        n_classes, STEPS, lines, columns, num_warps=n_warps,
     )  # fmt: skip
     return loss, sums[0], sums[1] if learn else None
 
 
 @triton.jit(do_not_specialize=["labels", "n_rows", "n_fits", "weight_stride", "weight_step", "n_sums"])
 def _residual_kernel(  # compiled once for any number of rows and of fits
-    logits, level, labels, weight, residual, gain, loss, sums, n_rows, n_fits, logits_stride, stride,
-    weight_stride, weight_step, n_sums, HAS_WEIGHT: tl.constexpr, HAS_GAIN: tl.constexpr, LEARNS: tl.constexpr,
-    n_classes: tl.constexpr, STEPS: tl.constexpr, LINES: tl.constexpr, COLUMNS: tl.constexpr,
+    logits, level, unit, labels, weight, residual, gain, loss, sums, n_rows, n_fits, logits_stride, stride,
+    weight_stride, weight_step, n_sums, HAS_UNIT: tl.constexpr, HAS_WEIGHT: tl.constexpr, HAS_GAIN: tl.constexpr,
+    LEARNS: tl.constexpr, n_classes: tl.constexpr, STEPS: tl.constexpr, LINES: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     place = tl.program_id(0).to(tl.int64)
     fit, program = place % n_fits, place // n_fits
     columns = tl.arange(0, COLUMNS)
     is_class = columns < n_classes
     own_level = tl.load(level + fit * n_classes + columns, mask=is_class, other=0.0)
+    if HAS_UNIT:
+        own_unit = tl.load(unit + fit * n_classes + columns, mask=is_class, other=1.0)
     added = tl.zeros((LINES, COLUMNS), logits.dtype.element_ty)
     spread = tl.zeros((LINES, COLUMNS), logits.dtype.element_ty)
     lost = tl.zeros((LINES,), logits.dtype.element_ty)
@@ -87,7 +91,11 @@ def _residual_kernel(  # compiled once for any number of rows and of fits
     for step in range(STEPS):  # the next rows are on their way while these are looked at
         is_row = rows < n_rows
         is_there = is_row[:, None] & is_class[None, :]
-        label, values, true = next_label, next_values + own_level[None, :], next_true
+        label, values, true = next_label, next_values, next_true
+        if HAS_UNIT:
+            values *= own_unit[None, :]
+            true *= tl.load(unit + fit * n_classes + label, mask=is_row, other=1.0)
+        values += own_level[None, :]
         ahead = rows + LINES
         is_ahead = (ahead < n_rows) & (step + 1 < STEPS)
         next_label = tl.load(labels + ahead, mask=is_ahead, other=0)
@@ -126,25 +134,26 @@ def _residual_kernel(  # compiled once for any number of rows and of fits
     tl.store(loss + place, tl.sum(lost.to(loss.dtype.element_ty), 0))
 
 
-def copy_halved(rows, factor, found):
-    """Rows (n_rows, n_columns), each column times its factor, into an array of another type."""
+def copy_scaled(rows, factor, found):
+    """Rows (n_rows, n_columns), each column times its factor, into an array of another type; zeros beyond them."""
     n_rows, n_columns = rows.shape
     block = min(COPIED, triton.next_power_of_2(n_columns))
-    grid = (triton.cdiv(n_rows, COPIED_LINES), triton.cdiv(n_columns, block))
-    _half_kernel[grid](rows, factor, found, n_rows, rows.stride(0), n_columns, COPIED_LINES, block)
+    grid = (triton.cdiv(n_rows, COPIED_LINES), triton.cdiv(found.shape[1], block))
+    _copy_kernel[grid](rows, factor, found, n_rows, rows.stride(0), n_columns, found.shape[1], COPIED_LINES, block)
 
 
 @triton.jit(do_not_specialize=["n_rows"])
-def _half_kernel(
-    rows, factor, found, n_rows, stride, n_columns: tl.constexpr, LINES: tl.constexpr, COLUMNS: tl.constexpr
-):
+def _copy_kernel(
+    rows, factor, found, n_rows, stride,
+    n_columns: tl.constexpr, n_found: tl.constexpr, LINES: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     lines = tl.program_id(0).to(tl.int64) * LINES + tl.arange(0, LINES)
-    is_there = (lines < n_rows)[:, None] & (columns < n_columns)[None, :]
-    own_factor = tl.load(factor + columns, mask=columns < n_columns, other=0.0)
-    values = tl.load(rows + lines[:, None] * stride + columns[None, :], mask=is_there, other=0.0)
+    is_line, is_column = (lines < n_rows)[:, None], columns < n_columns
+    own_factor = tl.load(factor + columns, mask=is_column, other=0.0)
+    values = tl.load(rows + lines[:, None] * stride + columns[None, :], mask=is_line & is_column[None, :], other=0.0)
     values = (values * own_factor[None, :]).to(found.dtype.element_ty)
-    tl.store(found + lines[:, None] * n_columns + columns[None, :], values, mask=is_there)
+    tl.store(found + lines[:, None] * n_found + columns[None, :], values, mask=is_line & (columns < n_found)[None, :])
 
 
 def scaled_moments(wide_dtype, scale, deviation):
