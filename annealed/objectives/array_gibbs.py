@@ -15,14 +15,12 @@ _WORKS: dict[Any, bool] = {}  # whether the fused kernel does, by device, once i
 
 
 class Residual(NamedTuple):
-    """Sums over rows, wide: of the negative log-likelihood, (n_fits,), and of the residual, (n_fits, n_classes); the
-    residual itself, (n_rows, n_fits, n_classes); and where asked for that of `posterior (1 - posterior)` of fit 0.
+    """`values` (n_rows, n_fits, n_classes), and sums over rows, side by side: (n_fits, n_classes + 1), wide, of the
+    residual and of the negative log-likelihood; where asked for n_classes more, of `posterior (1 - posterior)`.
     """
 
-    loss: Any
     sums: Any
     values: Any
-    variance: Any = None
 
 
 def loss_and_residual(
@@ -38,26 +36,23 @@ def loss_and_residual(
     fused = fused_kernel(logits) if place.is_torch else None
     if fused is not None:
         residual = logits if dtype is None else place.aligned(logits.shape, dtype)
-        loss, sums, spread = fused.loss_and_residual(
-            place.wide_dtype, logits, level, labels, weight, unit, residual, gain, learn
-        )
-        variance = place.wide(spread[:, 0, :].sum(0)) if learn else None
-        return Residual(loss.sum(0), place.wide(sums.sum(0)), residual, variance)
+        sums = fused.loss_and_residual(logits, level, labels, weight, unit, residual, gain, learn)
+        return Residual(sums.sum(0, dtype=place.wide_dtype), residual)
     xp = place.xp
     if unit is not None:
         logits *= unit
     logits += level
     true, others, residual = (_with_torch if place.is_torch else _in_the_standard)(place, logits, labels)
-    variance = class_variance(place, residual[:, 0, :]) if learn else None
+    spread = [_spread(place, residual)] if learn else []
     certain = others < 0.5
     loss = place.wide(xp.where(certain, -xp.log1p(-xp.where(certain, others, xp.zeros_like(others))), -true))
     if weight is not None:
         residual *= weight[:, :, None]
         loss = loss * place.wide(weight)
-    loss, sums = xp.sum(loss, axis=0), place.wide(xp.sum(residual, axis=0))
+    sums = xp.concat([place.wide(xp.sum(residual, axis=0)), xp.sum(loss, axis=0)[:, None], *spread], axis=1)
     if gain is not None:
         residual *= gain[:, None]
-    return Residual(loss, sums, residual if dtype is None else residual.to(dtype), variance)
+    return Residual(sums, residual if dtype is None else residual.to(dtype))
 
 
 def _in_the_standard(place, logits, labels):
@@ -94,7 +89,7 @@ def fused_kernel(logits) -> ModuleType | None:
             return None
         if logits.device not in _WORKS:
             few = logits.new_zeros((1, 1, 2))
-            fused_gibbs.loss_and_residual(few.dtype, few, few[0, ...], few[0, 0, :1].long())
+            fused_gibbs.loss_and_residual(few, few[0, ...], few[0, 0, :1].long())
             _WORKS[logits.device] = True
     except Exception:  # no Triton, or no C compiler for it: torch's own steps give the same
         _WORKS[logits.device] = False
@@ -102,8 +97,8 @@ def fused_kernel(logits) -> ModuleType | None:
     return fused_gibbs
 
 
-def class_variance(place: Place, residual):
-    """Sum over rows of posterior * (1 - posterior), (n_classes,), from the residual (n_rows, n_classes) of one fit."""
+def _spread(place: Place, residual):
+    """Sum over rows of posterior * (1 - posterior), (n_fits, n_classes)."""
     size = place.xp.abs(residual)
     return place.wide(place.xp.sum(size - size * size, axis=0))
 

@@ -174,10 +174,10 @@ class ArrayProblem(Problem):
                 place, logits, level, block.labels, weight, unit=unit, dtype=rows.residual_dtype, gain=device_gain,
                 learn=learn,
             )  # fmt: skip
-            pulled = rows.pulled(block, xp.reshape(found.values, (found.values.shape[0], -1)))
-            return found.loss, found.sums, pulled, *((found.variance,) if learn else ())
+            return found.sums, rows.pulled(block, xp.reshape(found.values, (found.values.shape[0], -1)))
 
-        loss, sums, pulled, *variance = rows.design.sum_on_device(kernel, n_fits=shape[0])
+        totals, pulled = rows.design.sum_on_device(kernel, n_fits=shape[0])
+        sums, loss, variance = totals[:, : shape[1]], totals[:, shape[1]], totals[0, shape[1] + 1 :]
         self.n_passes += 1
         if gain is not None:
             pulled = pulled / place.wide(np.repeat(gain, shape[1]))[:, None]
@@ -185,7 +185,7 @@ class ArrayProblem(Problem):
         loss, sums = loss * factor, sums * factor[:, None]
         pulled = xp.reshape(pulled, (*shape, -1)) * factor[:, None, None]
         if learn:
-            share = xp.maximum(variance[0] / self.design.n_rows, variance[0] * 0.0 + SMALLEST_VARIANCE)
+            share = xp.maximum(variance / self.design.n_rows, variance * 0.0 + SMALLEST_VARIANCE)
             self.class_variance = xp.broadcast_to(share[None, :], (self.n_fits, self.n_classes))
         slope = xp.sum(coef * pulled, axis=(1, 2)) + xp.sum(intercept * sums, axis=1)
         pulled = pulled if rows.is_turned else self.from_features(pulled, fits)
@@ -267,23 +267,21 @@ class ArrayProblem(Problem):
         sample = self.place.whole(np.arange(0, self.design.n_rows, step))
         weight = self.place.wide(self.xp.take(self.design.weight[:, 0], sample))
         total = self.xp.sum(weight)
-        gains = [self._gain(sample, weight, total, *point) for point in points]
+        blocks = list(self.design.map_rows(lambda block: block, sample, TEMPORARIES))
+        gains = [self._gain(blocks, weight, total, *point) for point in points]
         numbers = self.place.host(self.xp.stack(gains))[0]
         looks = [self._seen[temperature] for _, temperature, _ in points]
         return [
             Inspection(loss + float(gain), loss - slope) for (loss, slope), gain in zip(looks, numbers, strict=True)
         ]
 
-    def _gain(self, sample, weight, total, parameters, temperature, scale):
-        """By how much a scale changes the mean loss."""
+    def _gain(self, blocks, weight, total, parameters, temperature, scale):
+        """By how much a scale changes the mean loss of the blocks' rows."""
         flat, level = self._one_fit(parameters[None, ...], temperature, slice(0, 1))
         gain, done = total * 0.0, 0
         with self.place.products_in(self.precision):
-            for deviation in self.design.map_rows(
-                lambda block: array_gibbs.deviations(self.place, block.scores(flat, level), block.labels),
-                sample,
-                TEMPORARIES,
-            ):
+            for block in blocks:
+                deviation = array_gibbs.deviations(self.place, block.scores(flat, level), block.labels)
                 own = weight[done : done + deviation.shape[0]]
                 done += deviation.shape[0]
                 spoken, plain = (array_gibbs.scaled_losses(self.place, own, deviation) for own in (scale, 1.0))

@@ -2,7 +2,7 @@
 
     residual = weight (posterior - targets),    posterior = softmax(unit logits + level)
 
-The true class's own is minus the sum of the others. Sums over rows are taken on the way: a program adds up its own rows,
+The true class's own is minus the sum of the others. Sums over rows are taken on the way: a program adds up its rows,
 torch adds up the programs, always in the same order. The number of columns is known when a kernel is compiled, so that
 whole words are read. Triton comes with torch's builds for CUDA. `annealed/objectives/array_gibbs.py` imports this file
 when such rows are there, and takes torch's own steps where it cannot.
@@ -41,33 +41,31 @@ def _shape(n_columns, itemsize):
     return columns, max(1, VALUES[itemsize] // columns), min(16, max(4, columns // WARP_VALUES))
 
 
-def loss_and_residual(wide_dtype, logits, level, labels, weight=None, unit=None, residual=None, gain=None, learn=False):
-    """Sums of the loss, (n_programs, n_fits), and of the residual, (n_programs, n_fits, n_classes), over the rows of
-    each program; with `learn` also that of `posterior (1 - posterior)`, whatever the weights, else None. The residual
-    itself, times `gain`, is written to the array `residual`, or over the logits.
+def loss_and_residual(logits, level, labels, weight=None, unit=None, residual=None, gain=None, learn=False):
+    """Sums over the rows of each program, (n_programs, n_fits, n_classes + 1): of the residual, and of the loss; with
+    `learn`, n_classes more, of `posterior (1 - posterior)`, whatever the weights. The residual itself, times `gain`, is
+    written to the array `residual`, or over the logits.
     """
     n_rows, n_fits, n_classes = logits.shape
     residual = logits if residual is None else residual
     columns, lines, n_warps = _shape(n_classes, logits.element_size())
     n_programs = triton.cdiv(n_rows, lines * STEPS)
-    loss = logits.new_empty((n_programs, n_fits), dtype=wide_dtype)
-    sums = logits.new_empty((2 if learn else 1, n_programs, n_fits, n_classes))
+    sums = logits.new_empty((n_programs, n_fits, n_classes + 1 + n_classes * learn))
     level, has_unit = level.contiguous(), unit is not None
     _residual_kernel[(n_programs * n_fits,)](
         logits, level, unit.contiguous() if has_unit else level, labels.contiguous(),
         logits if weight is None else weight, residual, level if gain is None else gain,
-        loss, sums, n_rows, n_fits, logits.stride(0), residual.stride(0),
-        *((0, 0) if weight is None else weight.stride()), n_programs * n_fits * n_classes,
+        sums, n_rows, n_fits, logits.stride(0), residual.stride(0), *((0, 0) if weight is None else weight.stride()),
         has_unit, weight is not None, gain is not None, learn,
         n_classes, STEPS, lines, columns, num_warps=n_warps,
     )  # fmt: skip
-    return loss, sums[0], sums[1] if learn else None
+    return sums
 
 
-@triton.jit(do_not_specialize=["labels", "n_rows", "n_fits", "weight_stride", "weight_step", "n_sums"])
+@triton.jit(do_not_specialize=["labels", "n_rows", "n_fits", "weight_stride", "weight_step"])
 def _residual_kernel(  # compiled once for any number of rows and of fits
-    logits, level, unit, labels, weight, residual, gain, loss, sums, n_rows, n_fits, logits_stride, stride,
-    weight_stride, weight_step, n_sums, HAS_UNIT: tl.constexpr, HAS_WEIGHT: tl.constexpr, HAS_GAIN: tl.constexpr,
+    logits, level, unit, labels, weight, residual, gain, sums, n_rows, n_fits, logits_stride, stride,
+    weight_stride, weight_step, HAS_UNIT: tl.constexpr, HAS_WEIGHT: tl.constexpr, HAS_GAIN: tl.constexpr,
     LEARNS: tl.constexpr, n_classes: tl.constexpr, STEPS: tl.constexpr, LINES: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     place = tl.program_id(0).to(tl.int64)
@@ -128,10 +126,11 @@ def _residual_kernel(  # compiled once for any number of rows and of fits
         new = residual + rows * stride + fit * n_classes
         tl.store(new[:, None] + columns[None, :], found.to(residual.dtype.element_ty), mask=is_there)
         rows = ahead
-    tl.store(sums + place * n_classes + columns, tl.sum(added, 0), mask=is_class)
+    own_sums = sums + place * (n_classes + 1 + (n_classes if LEARNS else 0))
+    tl.store(own_sums + columns, tl.sum(added, 0), mask=is_class)
+    tl.store(own_sums + n_classes, tl.sum(lost, 0))
     if LEARNS:
-        tl.store(sums + n_sums + place * n_classes + columns, tl.sum(spread, 0), mask=is_class)
-    tl.store(loss + place, tl.sum(lost.to(loss.dtype.element_ty), 0))
+        tl.store(own_sums + n_classes + 1 + columns, tl.sum(spread, 0), mask=is_class)
 
 
 def copy_scaled(rows, factor, found):
