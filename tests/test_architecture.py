@@ -36,6 +36,7 @@ LAYERS = [
 ]
 OPEN_TO_ALL = {"arrays", "optional", "interpolation", "sparkline"}
 SHARED_IN_A_FOLDER = {
+    "annealing",
     "array_gibbs",
     "array_linear",
     "array_pairs",
@@ -45,12 +46,15 @@ SHARED_IN_A_FOLDER = {
     "curvature",
     "device_rows",
     "diagonal_plus",
+    "discriminant_axes",
     "fused_gibbs",
     "hessian",
     "gibbs",
     "leave_one_out",
     "linear",
+    "mixins",
     "on_device",
+    "penalized_linear",
     "potts",
     "threads",
     "validation",

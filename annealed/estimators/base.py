@@ -2,104 +2,39 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from copy import copy
-from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state, estimator_html_repr
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from annealed.arrays import is_dispatched, is_foreign
 from annealed.callbacks import CallbackSupportMixin, FitWatch, with_callbacks
-from annealed.design import make_design
-from annealed.design.threads import threads_over_blocks
+from annealed.estimators.annealing import AnnealingMixin
+from annealed.estimators.mixins import LogitsMixin, PathDiagramMixin
 from annealed.estimators.on_device import (
-    argmax,
     check_foreign,
     check_precision,
     check_same_library,
     classes_like,
     coded_labels,
-    device_design,
     device_rows,
-    named_classes,
 )
-from annealed.estimators.validation import DTYPES, Rows, ValidationMixin
+from annealed.estimators.validation import DTYPES, Rows
 from annealed.estimators.weights import check_weight, class_weights
-from annealed.objectives import InnerProduct, Objective, gibbs
-from annealed.objectives.array_families import on_device
+from annealed.objectives import InnerProduct, Objective
 from annealed.path import AnnealingPath
-from annealed.schedules import UntilSchedule, check_temperature, make_schedule
+from annealed.schedules import check_temperature
 from annealed.selection import (
     DEFAULT_FOLDS,
     NotTrusted,
-    NoValidation,
-    choose,
-    clearly_exceeds,
-    fold_weights,
-    judged,
-    penalized_scores,
 )
-from annealed.solvers import make_solver
-from annealed.sparkline import sparkline
-from annealed.walk import Step, anneal
 
 
-@dataclass(frozen=True)
-class _Walk:
-    """One annealing: the problem as solved, who judged it, the steps, and the settings that were left open."""
-
-    problem: Any
-    judge: Any
-    steps: list[Step]
-    settings: dict[str, Any]
-    solver: Any
-
-
-class LogitsMixin(ClassifierMixin):
-    """A classifier whose posterior is the Gibbs distribution (7) of `_logits(X, method)`, (n_samples, n_classes)."""
-
-    def decision_function(self, X):
-        """Logits of the posterior: (n_samples, n_classes), or for two classes (n_samples,) of the second."""
-        logits = self._logits(X, "decision_function")
-        return logits[:, 1] - logits[:, 0] if self.classes_.shape[0] == 2 else logits
-
-    def predict_proba(self, X):
-        """The Gibbs posterior (eq. 7), (n_samples, n_classes)."""
-        return gibbs.posterior(self._logits(X, "predict_proba"))
-
-    def predict_log_proba(self, X):
-        """Logarithm of the posterior, (n_samples, n_classes)."""
-        return gibbs.log_posterior(self._logits(X, "predict_log_proba"))
-
-    def predict(self, X):
-        """The class of the largest score (eq. 1)."""
-        best = argmax(self._logits(X, "predict"))
-        return named_classes(self.classes_, best)
-
-
-class PathDiagramMixin:
-    """Notebooks show scikit-learn's diagram and, once there is a path, its curve."""
-
-    def _html_repr(self):
-        path = getattr(getattr(self, "classifier_", self), "path_", None)
-        diagram = estimator_html_repr(self)
-        if path is None:
-            return diagram
-        is_loss = path.score_name.startswith("neg_")
-        score = path.train_score if path.validation_score is None else path.validation_score.mean(axis=1)
-        name = path.score_name.removeprefix("neg_").replace("_", " ")
-        which = "train" if path.validation_score is None else "validation"
-        return diagram + sparkline(path.temperatures, -score if is_loss else score, path.best_index, f"{which} {name}")
-
-
-class AnnealedClassifier(ValidationMixin, PathDiagramMixin, CallbackSupportMixin, LogitsMixin, BaseEstimator):
+class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin, LogitsMixin, BaseEstimator):
     """Annealed discriminant analysis with any family of discriminant functions.
 
     The scores g_j(x) of a family become a Gibbs posterior (eq. 7) at a temperature T; the free energy (eq. 9) is
@@ -302,30 +237,6 @@ class AnnealedClassifier(ValidationMixin, PathDiagramMixin, CallbackSupportMixin
             )
         return Rows(X, y, labels, weight, classes)
 
-    def _polished(self, walk: _Walk, max_iter) -> _Walk:
-        """The chosen temperature solved on, with products in full precision, until its certificate says so."""
-        chosen = self._choose(walk.steps, walk.judge)
-        step, steps = walk.steps[chosen], list(walk.steps)
-        start = time.perf_counter()
-        solution = walk.solver.polish(
-            walk.problem,
-            step.parameters,
-            step.temperature,
-            tol=self.tol,
-            max_iter=max_iter,
-        )
-        steps[chosen] = replace(
-            step,
-            parameters=solution.parameters,
-            value=float(solution.value[0]),
-            gradient_norm=float(solution.gradient_norm[0]),
-            certificate=float(solution.certificate[0]),
-            n_iter=step.n_iter + int(solution.n_iter[0]),
-            converged=step.converged and bool(solution.converged[0]),
-            seconds=step.seconds + time.perf_counter() - start,
-        )
-        return replace(walk, steps=steps)
-
     def _keep(self, steps, problem, judge, dtype):
         """Record the path and speak at its chosen temperature."""
         chosen = self._choose(steps, judge)
@@ -341,80 +252,6 @@ class AnnealedClassifier(ValidationMixin, PathDiagramMixin, CallbackSupportMixin
         data = {"X": X, "y": y, "metadata": metadata}
         context.call_on_fit_task_begin(estimator=self, **data)
         return FitWatch(self, context, data)
-
-    def _anneal(self, rows: Rows, selection, validation_set, routed, max_iter, watch: FitWatch) -> _Walk:
-        """The path of the family, or of whichever of its alternatives validates best."""
-        if rows.device is not None and not self._make_objective().runs_on_devices:
-            raise ValueError(
-                "Rows on a device need the inner-product or the distance family. "
-                f"Got {self._make_objective()!r}; move X to NumPy for it."
-            )
-        splits = [] if validation_set else self._splits(rows, selection, routed["split"])
-        design = self._design(rows, splits)
-
-        def walk(problem):
-            judge = self._judge(rows, selection, splits, validation_set, routed["score"])
-            return self._walk(problem, judge, max_iter, watch)
-
-        with threads_over_blocks():
-            problem = self._make_objective().prepare(design, check_random_state(self.random_state))
-            if rows.device is not None:
-                problem = on_device(problem, self.precision)
-                problem.speaks_numpy = rows.device.speaks_numpy
-            first = best = walk(problem)
-            for other in problem.alternatives() if not isinstance(first.judge, NoValidation) else ():
-                if watch.is_stopped:
-                    break
-                rival = walk(other)
-                scores = self._fold_scores(rival)
-                if scores.mean() > self._fold_scores(best).mean() and clearly_exceeds(scores, self._fold_scores(first)):
-                    best = rival
-        return best
-
-    def _design(self, rows: Rows, splits):
-        if rows.device is not None:
-            return device_design(rows.device, splits, len(rows.classes))
-        stack = fold_weights(splits, rows.weight)
-        total = stack.sum(axis=0)
-        if not (total > 0).all():
-            raise ValueError(f"Fold {int(np.argmin(total))} of cv has no training row of positive weight.")
-        stack /= total
-        return make_design(rows.X, rows.labels, stack, total, len(rows.classes))
-
-    def _walk(self, problem, judge, max_iter, watch: FitWatch) -> _Walk:
-        self._form = problem.form  # what a scorer of points needs
-        solver, settings = make_solver(self.solver, problem), problem.chosen()
-        problem = solver.adapt(problem, self.tol)
-
-        dtype = watch.data["X"].dtype
-
-        def fitted_so_far(nodes):  # does not know `watch`, so that both, and the rows, go when the fit has ended
-            other = copy(self)
-            other._keep(nodes, problem, judge, dtype)
-            return other.__dict__
-
-        watch.fitted_so_far = fitted_so_far
-        steps = anneal(problem, self._schedule(), solver, judge, tol=self.tol, max_iter=max_iter, watch=watch)
-        return _Walk(problem, judge, steps, settings, solver)
-
-    def _fold_scores(self, walk: _Walk) -> np.ndarray:
-        """Of each fold at the best temperature, less the posterior scale's prior where they are log-losses."""
-        scores, scale = judged(walk.steps)
-        penalized = penalized_scores(scores, scale, walk.judge.n_rows, self._is_log_loss())
-        best = np.argmax(penalized)
-        return scores[best] + (penalized[best] - scores[best].mean())
-
-    def _schedule(self):
-        schedule = make_schedule(self.schedule, self._make_objective().cooling_rate)
-        return schedule if isinstance(self.selection, str) else UntilSchedule(schedule, self.selection)
-
-    def _choose(self, steps, judge):
-        if isinstance(judge, NoValidation):
-            return len(steps) - 1
-        scores, scale = judged(steps)
-        if self.rule != "best" and scores.shape[1] < 2:
-            raise ValueError(f'rule={self.rule!r} needs several folds to measure an error. Set selection="cv".')
-        return choose(scores, scale, judge.n_rows, self.rule, self._is_log_loss())
 
     def _warn_unconverged(self):
         path = self.path_

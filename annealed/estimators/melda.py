@@ -11,7 +11,6 @@ is found from K x K matrices: nothing of D x D is ever formed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from numbers import Integral
 from typing import NamedTuple
 
@@ -23,18 +22,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from annealed.arrays import Place, is_dispatched, is_foreign, to_host
 from annealed.callbacks import CallbackSupportMixin, hand_over, take_back
-from annealed.design import ArrayDesign
-from annealed.estimators.base import AnnealedClassifier, PathDiagramMixin
-from annealed.estimators.on_device import check_device_weight, check_foreign, check_labels, check_same_library
+from annealed.estimators.base import AnnealedClassifier
+from annealed.estimators.discriminant_axes import Directions, directions_of, score_moments
+from annealed.estimators.mixins import PathDiagramMixin
+from annealed.estimators.on_device import check_foreign, check_same_library
 from annealed.estimators.validation import DTYPES
-from annealed.estimators.weights import check_weight
 from annealed.objectives import InnerProduct
 from annealed.schedules import check_temperature
 
 COORDINATES = ("whitened", "paper", "orthonormal")
-SMALLEST_SPREAD = 1e-10  # relative variance of scores below which a direction is rounding noise
 SMALLEST_SHIFT = 1e-8  # relative spread of means along an axis below which a shift along it moves no prior
-SMALLEST_WITHIN = 1e-6  # share of a direction's variance that classes are always granted within them
 
 
 class GaussianModel(NamedTuple):
@@ -51,21 +48,6 @@ class GaussianModel(NamedTuple):
     def prior(self) -> np.ndarray:
         """Prior of each class, zero where it is too small to be a number."""
         return np.exp(self.log_prior)
-
-
-@dataclass(frozen=True)
-class _Directions:
-    """Whitened discriminant directions as combinations of scores.
-
-    of_scores : (rank, n_classes), y = of_scores @ (z - score_mean)
-    loadings : (n_classes, rank), z = score_mean + loadings @ y
-    information : (rank,), falling
-    """
-
-    of_scores: np.ndarray
-    loadings: np.ndarray
-    score_mean: np.ndarray
-    information: np.ndarray
 
 
 class MELDA(
@@ -198,8 +180,8 @@ class MELDA(
         take_back(classifier)
         n_components = self._checked_components(classifier.classes_.shape[0], X.shape[1])
         coef, intercept = class_weights_of(classifier)
-        moments = _score_moments(X, y, sample_weight, coef, to_host(classifier.classes_))
-        directions = _directions(moments)
+        moments = score_moments(X, y, sample_weight, coef, to_host(classifier.classes_))
+        directions = directions_of(moments)
         counts = moments.counts
         self._log_share = np.log(np.maximum(counts, 0.5) / counts.sum())
         rank = len(directions.information)
@@ -220,7 +202,7 @@ class MELDA(
                 setattr(self, name, place.wide(arrays[name]))
         return self
 
-    def _fit_reduced(self, X, y, sample_weight, coef, directions: _Directions, n_components):
+    def _fit_reduced(self, X, y, sample_weight, coef, directions: Directions, n_components):
         """A posterior of the kept directions alone, in whitened coordinates whatever `coordinates` says."""
         of_scores = directions.of_scores[:n_components]
         self._whitened = (of_scores @ coef).T, of_scores @ directions.score_mean
@@ -260,7 +242,7 @@ class MELDA(
             )
         return int(self.n_components)
 
-    def _set_paper(self, coef, intercept, directions: _Directions):
+    def _set_paper(self, coef, intercept, directions: Directions):
         """Rows lambda_k - lambda_reference, as printed: the logits' loadings are unit vectors and a null vector."""
         reference = self._reference()
         n_classes = len(coef)
@@ -280,7 +262,7 @@ class MELDA(
             )
         return int(found[0])
 
-    def _set_ordered(self, coef, intercept, directions: _Directions, n_components):
+    def _set_ordered(self, coef, intercept, directions: Directions, n_components):
         """Leading whitened directions, or orthonormal ones of the same spans."""
         of_scores = directions.of_scores[:n_components]
         scalings, offset = (of_scores @ coef).T, of_scores @ directions.score_mean
@@ -406,81 +388,3 @@ def class_weights_of(classifier):
     if classifier.classes_.shape[0] == 2:
         coef, intercept = np.vstack([-coef, coef]) / 2, np.concatenate([-intercept, intercept]) / 2
     return coef - coef.mean(axis=0), intercept - intercept.mean()
-
-
-class _Moments(NamedTuple):
-    """Of the scores of all rows: mean, covariance, weights of the classes and their means about the whole one."""
-
-    mean: np.ndarray
-    covariance: np.ndarray
-    counts: np.ndarray
-    class_means: np.ndarray
-
-
-def _score_moments(X, y, sample_weight, coef, classes) -> _Moments:
-    """Moments of the scores `X @ coef.T`, found where X is."""
-    if is_foreign(X):
-        return _moments_on_device(X, np.searchsorted(classes, check_labels(y, X.shape[0])), sample_weight, coef)
-    labels, scores = np.searchsorted(classes, y), np.asarray(X @ coef.T, dtype=np.float64)
-    weight = check_weight(sample_weight, len(labels))
-    share = weight / weight.sum()
-    mean = share @ scores
-    centred = scores - mean
-    counts = np.bincount(labels, share, scores.shape[1])
-    class_sums = np.stack([np.bincount(labels, share * column, scores.shape[1]) for column in centred.T], axis=1)
-    class_means = class_sums / np.where(counts > 0, counts, 1)[:, None]
-    covariance = (centred * share[:, None]).T @ centred
-    return _Moments(mean, covariance, np.bincount(labels, weight, len(coef)), class_means)
-
-
-def _moments_on_device(X, labels, sample_weight, coef) -> _Moments:
-    """The same in blocks of rows of a device; the scores of all rows are never held."""
-    place, n_classes = Place.of(X), len(coef)
-    weight = check_device_weight(sample_weight, len(labels), place)
-    design = ArrayDesign(X, place.whole(labels), weight[:, None], None, n_classes, place)
-    level = place.wide(np.zeros(n_classes))
-    wide_coef = place.wide(coef)
-
-    def scores_of(block):
-        return place.wide(block.raw) @ wide_coef.T - level
-
-    def sums(block):
-        own = place.wide(block.weight[:, 0])
-        return place.xp.sum(own), own @ scores_of(block)
-
-    total, mean = design.sum_rows(sums)
-    mean = mean / total
-    level = place.wide(mean)
-
-    def squares(block):
-        scores, own = scores_of(block), place.wide(block.weight[:, 0])
-        targets = place.wide(design.targets(block.labels)) * own[:, None]
-        return (scores * own[:, None]).T @ scores, targets.T @ scores, place.xp.sum(targets, axis=0)
-
-    covariance, class_sums, counts = design.sum_rows(squares)
-    return _Moments(mean, covariance / total, counts, class_sums / np.where(counts > 0, counts, 1)[:, None])
-
-
-def _directions(moments: _Moments) -> _Directions:
-    """Whiten the scores in total, turn to the axes of their within-class covariance, whiten that."""
-    mean, class_means = moments.mean, moments.class_means
-    counts = moments.counts / moments.counts.sum()
-    n_classes = len(mean)
-    spread, axes = linalg.eigh(moments.covariance)
-    keep = spread > SMALLEST_SPREAD * max(spread[-1], np.finfo(float).tiny)
-    if not spread[-1] > 0:  # no score moves: one direction of nothing keeps the shapes
-        zeros = np.zeros((1, n_classes))
-        return _Directions(zeros, zeros.T, mean, np.zeros(1))
-    spread, axes = np.sqrt(spread[keep]), axes[:, keep]
-    whitened_means = class_means @ axes / spread
-    within, turn = linalg.eigh(np.eye(len(spread)) - (whitened_means.T * counts) @ whitened_means)
-    within = np.sqrt(np.clip(within, SMALLEST_WITHIN, 1.0))
-    loadings = (axes * spread) @ turn * within
-    strongest = np.argmax(np.abs(loadings).round(12), axis=0)
-    sign = np.sign(loadings[strongest, np.arange(loadings.shape[1])])  # an axis has no sign of its own
-    return _Directions(
-        of_scores=(sign * turn / within).T @ (axes / spread).T,
-        loadings=sign * loadings,
-        score_mean=mean,
-        information=-np.log(within),
-    )

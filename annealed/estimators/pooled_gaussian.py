@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from annealed.estimators.base import LogitsMixin
+from annealed.estimators.mixins import LogitsMixin
 from annealed.estimators.validation import DTYPES
 from annealed.estimators.weights import check_weight
 

@@ -14,7 +14,7 @@ import numpy as np
 from annealed.objectives.array_linear import ArrayProblem
 from annealed.objectives.base import HOT_LOGIT
 from annealed.objectives.device_rows import TurnedRows
-from annealed.objectives.linear import PenalizedLinearProblem
+from annealed.objectives.penalized_linear import PenalizedLinearProblem
 
 
 class ArrayPenalizedProblem(ArrayProblem):

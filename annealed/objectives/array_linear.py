@@ -1,7 +1,7 @@
 """Problems of linear families whose rows and parameters live on a device: what all of them share.
 
-The family's own problem (`annealed/objectives/linear.py`, `distance.py`) finds the small things: centre, scale,
-coordinates, shares of the classes. The problems here take copies of them to the device and add up, block by block,
+The family's own problem (`objectives/penalized_linear.py`, `objectives/distance.py`) finds the small things: centre,
+scale, coordinates, shares of the classes. The problems here take copies of them to the device and add up by blocks,
 
     loss     = sum_i w_i [ log_partition(logits_i) - logit of the true class ]
     gradient = sum_i w_i (posterior - targets) x_i

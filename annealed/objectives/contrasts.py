@@ -3,6 +3,10 @@
 Two classes share one direction: with score s the logits are -s / sqrt(2) and s / sqrt(2). The factor keeps lengths, so
 the penalty |coef|^2 and the certificate read the same in scores as in classes, at half the work.
 
+A common shift of more scores moves no posterior. Hessians are therefore kept by the differences from one of them, the
+`reference` (the last, if nothing is said); with D the differences of scores of mean zero,
+|scores|^2 = D' (I - 1 / n_classes) D.
+
 Shapes: scores (n_rows, n_fits, n_scores), logits and residual (n_rows, n_fits, n_classes).
 """
 
@@ -18,7 +22,9 @@ class Contrasts:
         self.n_classes = n_classes
         self.is_single = n_classes == 2
         self.n_scores = 1 if self.is_single else n_classes
-        self.pairs = np.triu_indices(self.n_scores)
+        self.n_differences = 1 if self.is_single else max(1, n_classes - 1)
+        self.pairs = np.triu_indices(self.n_differences)
+        self.square = np.eye(self.n_differences) - (0 if self.n_scores == 1 else 1 / n_classes)  # of |scores|^2
 
     def logits(self, scores):
         """Logits from scores, which may be overwritten; rows stay innermost in memory."""
@@ -69,6 +75,25 @@ class Contrasts:
         """Scores' own part of values of each class, (..., n_classes) to (..., n_scores); a common shift is lost."""
         return HALF * (values[..., 1:] - values[..., :1]) if self.is_single else values
 
+    def others(self, reference=-1):
+        """Scores that are not the reference; the only one of two classes."""
+        numbers = np.arange(self.n_differences)
+        return numbers if reference in (-1, self.n_scores - 1) else numbers + (numbers >= reference)
+
+    def by_differences(self, gradient, reference=-1):
+        """Derivative by differences (..., n_differences, width) from that by scores, less its common shift."""
+        return self.without_shift(gradient)[..., self.others(reference), :]
+
+    def from_differences(self, differences, reference=-1):
+        """Scores (..., n_scores, width) of mean zero that have these differences from the reference."""
+        scores = np.zeros((*differences.shape[:-2], self.n_scores, differences.shape[-1]), differences.dtype)
+        scores[..., self.others(reference), :] = differences
+        return self.without_shift(scores)
+
+    def without_shift(self, values):
+        """Values of scores, (..., n_scores, width), less their mean over scores where there are several."""
+        return values if self.n_scores == 1 else values - values.mean(axis=-2, keepdims=True)
+
     def variance(self, class_variance):
         """Variance of each score's derivative, from `posterior * (1 - posterior)` of each class."""
         return class_variance.sum(axis=-1, keepdims=True) if self.is_single else class_variance
@@ -80,12 +105,12 @@ class Contrasts:
     def whole(self, blocks):
         """Square matrices from blocks (n_fits, n_pairs, width, width) of each pair in `pairs`, symmetric."""
         n_fits, _, width, _ = blocks.shape
-        number = np.empty((self.n_scores, self.n_scores), dtype=int)
+        number = np.empty((self.n_differences, self.n_differences), dtype=int)
         number[self.pairs] = number[self.pairs[::-1]] = np.arange(len(self.pairs[0]))
-        return blocks[:, number].swapaxes(2, 3).reshape(n_fits, self.n_scores * width, -1)
+        return blocks[:, number].swapaxes(2, 3).reshape(n_fits, self.n_differences * width, -1)
 
     def covariance(self, posterior, left, right):
-        """Entries (left, right) of the Hessian by scores of one row's loss."""
+        """Entries (left, right) of the Hessian of one row's loss, by scores and so by differences too."""
         if self.is_single:
             return 2 * posterior[..., 1:] * posterior[..., :1]
         return posterior[..., left] * ((left == right) - posterior[..., right])

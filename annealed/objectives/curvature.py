@@ -3,12 +3,11 @@
 The Hessian of the final fit at its current parameters serves every fold and the next temperatures: they share most of
 their rows, and the path is smooth. It is kept whole for the coordinates of the largest spectrum (how many, `level`
 says: each holds twice as many parameters as the one before) and diagonal for the rest, and only its sum with the
-penalty is factored anew when the temperature changes.
+penalty is factored anew when the temperature changes. It is by differences of scores
+(`annealed/objectives/contrasts.py`).
 """
 
 from __future__ import annotations
-
-from itertools import combinations_with_replacement
 
 import numpy as np
 from scipy import linalg
@@ -32,10 +31,9 @@ class SampledRows:
     leading : positions of those coordinates among a class's parameters
     """
 
-    def __init__(self, design, coordinates, fit_intercept, n_leading, n_scores):
-        self.fit_intercept, self.n_leading = fit_intercept, n_leading
-        self.n_scores = n_scores
-        self.rows, weight = _stratified(design, self.size(design, n_leading, n_scores))
+    def __init__(self, design, coordinates, fit_intercept, n_leading, contrasts):
+        self.fit_intercept, self.n_leading, self.contrasts = fit_intercept, n_leading, contrasts
+        self.rows, weight = _stratified(design, self.size(design, n_leading, contrasts))
         self.weight = weight
         self.leading = np.sort(np.argsort(coordinates.spectrum)[coordinates.rank - n_leading :])
 
@@ -46,44 +44,45 @@ class SampledRows:
             self.leading = np.append(self.leading, coordinates.rank)
             self.points = np.column_stack([self.points, np.ones(len(weight))])
         self.spread = np.maximum(np.sqrt(weight @ self.points**2), SMALLEST_SPREAD)
-        self.dtype = np.float64 if n_scores * self.points.shape[1] <= DOUBLE_PARAMETERS else np.float32
+        self.dtype = np.float64 if contrasts.n_differences * self.points.shape[1] <= DOUBLE_PARAMETERS else np.float32
         self.points = (self.points / self.spread).astype(self.dtype)
 
     @staticmethod
-    def count_leading(coordinates, n_scores, fit_intercept, level):
+    def count_leading(coordinates, contrasts, fit_intercept, level):
         most = min(FEWEST_PARAMETERS * 2**level, MOST_PARAMETERS)
-        return max(0, min(coordinates.rank, most // n_scores - fit_intercept))
+        return max(0, min(coordinates.rank, most // contrasts.n_differences - fit_intercept))
 
     @staticmethod
-    def size(design, n_leading, n_scores):
-        return min(design.n_rows, max(SMALLEST_SAMPLE, SAMPLE_PER_PARAMETER * n_scores * n_leading))
+    def size(design, n_leading, contrasts):
+        return min(design.n_rows, max(SMALLEST_SAMPLE, SAMPLE_PER_PARAMETER * contrasts.n_differences * n_leading))
 
-    def hessian(self, contrasts, posterior):
+    def hessian(self, posterior, reference):
         """Weighted mean over the sample of the scores' covariance kron z z', z in units of its spread.
 
-        (n_scores * n_leading) square.
+        (n_differences * n_leading) square.
         """
-        width = self.points.shape[1]
-        hessian = np.empty((self.n_scores, width, self.n_scores, width), self.dtype)
+        width, size = self.points.shape[1], self.contrasts.n_differences
+        hessian = np.empty((size, width, size, width), self.dtype)
+        scores = self.contrasts.others(reference)
 
         def fill(pair):
             left, right = pair
-            share = (self.weight * contrasts.covariance(posterior, left, right).reshape(-1)).astype(self.dtype)
+            covariance = self.contrasts.covariance(posterior, scores[left], scores[right]).reshape(-1)
+            share = (self.weight * covariance).astype(self.dtype)
             hessian[left, :, right] = hessian[right, :, left] = (self.points * share[:, None]).T @ self.points
 
-        list(map_in_order(fill, combinations_with_replacement(range(self.n_scores), 2)))
-        if self.n_scores > 1:  # a common shift of all classes moves nothing: any curvature will do there
-            each, across = np.arange(width), np.arange(self.n_scores)
-            hessian[:, each, :, each] += hessian[across, :, across][:, each, each].mean(axis=0)[:, None, None]
-        return hessian.reshape(self.n_scores * width, -1)
+        list(map_in_order(fill, zip(*self.contrasts.pairs, strict=True)))
+        return hessian.reshape(size * width, -1)
 
 
 class LearnedCurvature:
     """The Hessian of the loss on leading coordinates; `improve` replaces that part of a diagonal solve."""
 
-    def __init__(self, sample: SampledRows, contrasts, posterior):
+    def __init__(self, sample: SampledRows, posterior):
         self.sample = sample
-        self.hessian = sample.hessian(contrasts, posterior)
+        # Differences from the score of most curvature: the others' own curvatures then keep their digits.
+        self.reference = int(np.argmax(sample.weight @ (posterior * (1 - posterior))))
+        self.hessian = sample.hessian(posterior, self.reference)
         self._factored: tuple[float, tuple] | None = None
 
     def improve(self, solved, vectors, strength):
@@ -93,50 +92,66 @@ class LearnedCurvature:
         """
         if self._factored is None or self._is_stale(self._factored[0], strength):
             self._factored = strength, self._factor(strength)
-        leading = self.sample.leading
-        balance, factor = self._factored[1]
-        flat = vectors[..., leading].reshape(len(vectors), -1) * balance
-        full = linalg.cho_solve(factor, flat.T.astype(self.sample.dtype), check_finite=False).T * balance
-        solved[..., leading] = full.reshape(len(vectors), self.sample.n_scores, -1)
+        balance, (factor, _) = self._factored[1]
+        contrasts, leading = self.sample.contrasts, self.sample.leading
+        pull = contrasts.by_differences(vectors[..., leading], self.reference).reshape(len(vectors), -1) * balance
+        full = _solved(factor, pull.T.astype(self.sample.dtype)).T * balance
+        solved[..., self.sample.leading] = self._from_differences(full)
 
     def improve_root(self, rooted, noise, strength):
         """As `improve`, with a root of the inverse instead: standard normal noise gets its covariance."""
-        balance, (factor, is_lower) = self._factor(strength)
-        leading = self.sample.leading
-        flat = noise[..., leading].reshape(len(noise), -1).T.astype(self.sample.dtype)
-        solved = linalg.solve_triangular(factor, flat, trans=1, lower=is_lower, check_finite=False).T * balance
-        rooted[..., leading] = solved.reshape(len(noise), self.sample.n_scores, -1)
+        balance, (factor, _) = self._factor(strength)
+        drawn = noise[:, : self.sample.contrasts.n_differences, self.sample.leading]
+        flat = drawn.reshape(len(noise), -1).T.astype(self.sample.dtype)
+        root = linalg.solve_triangular(factor, flat, trans=1, lower=True, check_finite=False).T * balance
+        rooted[..., self.sample.leading] = self._from_differences(root)
+
+    def _from_differences(self, flat):
+        contrasts = self.sample.contrasts
+        return contrasts.from_differences(flat.reshape(len(flat), contrasts.n_differences, -1), self.reference)
 
     def _is_stale(self, old, new):
         """Whether the penalty has changed by more than a share of the flattest direction's curvature."""
-        curvature = np.diag(self.hessian) * np.tile(self.sample.spread, self.sample.n_scores) ** 2
+        curvature = np.diag(self.hessian) * np.tile(self.sample.spread, self.sample.contrasts.n_differences) ** 2
         return abs(new - old) > STALE * (old + curvature.min())
 
     def _factor(self, strength):
-        """Factors of the sum with the penalty, balanced to a unit diagonal."""
-        spread = self.sample.spread
+        """Factors of the sum with the penalty, balanced to a unit diagonal, and what balances."""
+        spread, square = self.sample.spread, self.sample.contrasts.square
         penalty = strength / spread**2
         if self.sample.fit_intercept:
             penalty[-1] = 0
-        diagonal = np.diag(self.hessian) + np.tile(penalty, self.sample.n_scores)
+        diagonal = np.diag(self.hessian) + np.tile(penalty, len(square)) * square[0, 0]
         balance = 1 / np.sqrt(np.maximum(diagonal, np.finfo(float).tiny))
         for ridge in RIDGES[self.sample.dtype]:
             try:
                 with blas_threads(len(balance)):
-                    balanced = self._balanced(balance, 1 + ridge)
+                    balanced = self._balanced(balance, penalty, 1 + ridge)
                     factor = linalg.cho_factor(balanced, lower=True, overwrite_a=True, check_finite=False)
-                return balance / np.tile(spread, self.sample.n_scores), factor
+                return balance / np.tile(spread, len(square)), factor
             except linalg.LinAlgError:  # rounding has made it indefinite
                 continue
         raise AssertionError("a matrix of positive curvatures with a whole ridge has a factor")
 
-    def _balanced(self, balance, diagonal):
-        """The Hessian between two `balance`, symmetric, in one copy that LAPACK can overwrite."""
+    def _balanced(self, balance, penalty, diagonal):
+        """The Hessian and its penalty between two `balance`, symmetric, in one copy that LAPACK can overwrite."""
+        square, each = self.sample.contrasts.square, np.arange(len(penalty))
         balance = balance.astype(self.hessian.dtype)
         balanced = self.hessian * balance
         balanced *= balance[:, None]
+        table = balance.reshape(len(square), -1).T  # (width, n_differences)
+        own = (penalty[:, None, None] * square) * (table[:, :, None] * table[:, None, :])
+        balanced.reshape(len(square), len(penalty), len(square), -1)[:, each, :, each] += own
         np.fill_diagonal(balanced, diagonal)
         return balanced.T
+
+
+def _solved(factor, vectors):
+    """(L L')^-1 vectors, from the lower factor; one vector is much faster by itself than as a matrix of one column."""
+    if vectors.shape[1] > 1:
+        return linalg.cho_solve((factor, True), vectors, check_finite=False)
+    half = linalg.solve_triangular(factor, vectors[:, 0], lower=True, check_finite=False)
+    return linalg.solve_triangular(factor, half, lower=True, trans=1, check_finite=False)[:, None]
 
 
 def _stratified(design, size):

@@ -55,8 +55,10 @@ def loss_and_residual(logits, labels):
     add, so that both keep their digits on rows that are all but certain, in single precision too. Logits are taken
     relative to the true one; only where that would overflow, relative to the largest.
     """
-    n_rows, n_fits, _ = logits.shape
+    n_rows, n_fits, n_classes = logits.shape
     by_class = np.ascontiguousarray(logits.transpose(1, 2, 0))  # rows innermost, as the logits of a block are already
+    if n_classes == 2:
+        return _loss_and_residual_of_two(by_class, labels)
     entries = by_class.reshape(n_fits, -1)
     own = labels * n_rows + np.arange(n_rows)  # each row's true class, among the entries of a fit
     by_class -= entries.take(own, axis=1)[:, None]
@@ -72,6 +74,22 @@ def loss_and_residual(logits, labels):
     share = 1 / (1 + excess)
     by_class *= share[:, None]
     entries[:, own] = -others * share
+    return loss.T, by_class.transpose(2, 0, 1)
+
+
+def _loss_and_residual_of_two(by_class, labels):
+    """The same for two classes, from one exponential a row: of the other class's weight, or of its inverse."""
+    sign = np.where(labels, -1, 1).astype(by_class.dtype)
+    lead = by_class[:, 1] - by_class[:, 0]  # of the other class over the true one
+    lead *= sign
+    rest = np.exp(-np.abs(lead))
+    loss = np.log1p(rest)
+    loss += np.maximum(lead, 0)
+    other = np.where(lead > 0, 1, rest)
+    other /= 1 + rest
+    other *= sign
+    by_class[:, 1] = other
+    np.negative(other, out=by_class[:, 0])
     return loss.T, by_class.transpose(2, 0, 1)
 
 

@@ -1,11 +1,12 @@
 """Exact Hessians of linear scores, for problems small enough to afford them.
 
-With points z (a one last for the intercept) the Hessian of a fit's loss has, for each pair of scores, the block
+With points z (a one last for the intercept) the Hessian of a fit's loss by differences of scores
+(`annealed/objectives/contrasts.py`) has, for each pair of them, the block
 
     sum over rows of weight * covariance of the two scores * z z'
 
 Both classes here give `Terms` of a stack of fits. `BlockRows` adds them up over blocks of any design. `SmallRows` keeps
-the points and their products z z' of all rows: a Hessian is then a single product of matrices, in a few calls.
+the points and one half of their products z z' of all rows: a Hessian is then a single product of matrices.
 Shapes: table (n_fits, n_scores, width); pairs are those of `Contrasts.pairs`.
 """
 
@@ -18,7 +19,7 @@ import numpy as np
 from annealed.design import DenseDesign
 from annealed.objectives import gibbs
 
-MOST_PRODUCTS = 2_000_000  # entries of z z' over all rows, up to which they are kept
+MOST_PRODUCTS = 2_000_000  # entries of z z' over all rows, up to which one half of them is kept
 
 
 class Terms(NamedTuple):
@@ -42,7 +43,11 @@ class SmallRows:
         rows = np.concatenate(list(design.map_blocks(lambda block: block.rows_as_array())))
         points = coordinates.from_features(rows)
         self.points = np.column_stack([points, np.ones(len(points))]) if fit_intercept else points
-        self._products = (self.points[:, :, None] * self.points[:, None, :]).reshape(len(points), -1)
+        width = self.points.shape[1]
+        left, right = np.triu_indices(width)
+        self._products = self.points[:, left] * self.points[:, right]
+        self._number = np.empty((width, width), dtype=int)  # of each entry of z z' among the products
+        self._number[left, right] = self._number[right, left] = np.arange(len(left))
 
     def terms(self, table, fits) -> Terms:
         n_fits, n_scores, width = table.shape
@@ -54,11 +59,11 @@ class SmallRows:
         gradient = pulled.reshape(n_fits * n_scores, -1) @ self.points
         residual[np.arange(len(self.labels)), :, self.labels] += 1  # the posterior
         shares = (self.contrasts.pair_covariance(residual) * weight).transpose(1, 2, 0)
-        blocks = shares.reshape(-1, len(self.labels)) @ self._products
+        products = shares.reshape(-1, len(self.labels)) @ self._products
         return Terms(
             np.einsum("ns,ns->s", weight[..., 0], losses),
             gradient.reshape(table.shape),
-            blocks.reshape(n_fits, -1, width, width),
+            products[:, self._number].reshape(n_fits, -1, width, width),
         )
 
 

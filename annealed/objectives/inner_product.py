@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from annealed.objectives.base import Objective
-from annealed.objectives.linear import PenalizedLinearProblem
+from annealed.objectives.penalized_linear import PenalizedLinearProblem
 
 
 class InnerProduct(Objective):

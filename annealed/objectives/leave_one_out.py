@@ -46,22 +46,29 @@ def leave_out(contrasts, scores, labels, weight, blocks, pull) -> LeftOut:
 
 
 class ExactBlocks:
-    """Blocks of an explicit inverse Hessian (n_scores, width, n_scores, width)."""
+    """Blocks of an explicit inverse Hessian by differences, (n_differences, width, n_differences, width).
 
-    def __init__(self, hessian, n_scores, theta):
-        """`hessian` with its penalty; a common shift of all intercepts must have been given some curvature."""
+    The reference's own score is then zero: scores come with a common shift, which moves no posterior.
+    """
+
+    def __init__(self, hessian, contrasts, theta):
+        """`hessian` with its penalty; theta (n_parameters,)."""
+        self.contrasts = contrasts
+        size = contrasts.n_differences
         factor = linalg.cho_factor(hessian, lower=True, check_finite=False)
         inverse = linalg.cho_solve(factor, np.eye(len(hessian)), check_finite=False)
-        self.inverse = inverse.reshape(n_scores, len(hessian) // n_scores, n_scores, -1)
-        self.solved = linalg.cho_solve(factor, theta, check_finite=False).reshape(n_scores, -1)
+        self.inverse = inverse.reshape(size, len(hessian) // size, size, -1)
+        pull = contrasts.by_differences(theta.reshape(contrasts.n_scores, -1)).reshape(-1)
+        self.solved = linalg.cho_solve(factor, pull, check_finite=False).reshape(size, -1)
 
     def __call__(self, points):
         """M and G H^-1 theta of some rows."""
-        n_scores, width = self.solved.shape
+        size, width = self.solved.shape
         through = points @ np.moveaxis(self.inverse, 1, 0).reshape(width, -1)
-        through = through.reshape(len(points), n_scores * n_scores, width)
-        blocks = (through @ points[..., None]).reshape(len(points), n_scores, n_scores)
-        return blocks, points @ self.solved.T
+        through = through.reshape(len(points), size * size, width)
+        rest = (0, self.contrasts.n_scores - size)
+        blocks = (through @ points[..., None]).reshape(len(points), size, size)
+        return np.pad(blocks, [(0, 0), rest, rest]), np.pad(points @ self.solved.T, [(0, 0), rest])
 
 
 class ProbedBlocks:

@@ -10,7 +10,8 @@ import numpy as np
 
 from annealed.design import DenseDesign
 from annealed.objectives.base import Objective
-from annealed.objectives.linear import LinearForm, PenalizedLinearProblem, spread_of_columns
+from annealed.objectives.linear import LinearForm, spread_of_columns
+from annealed.objectives.penalized_linear import PenalizedLinearProblem
 
 
 class Quadratic(Objective):

@@ -18,7 +18,7 @@ import numpy as np
 from annealed.design.row_products import RowProducts
 from annealed.objectives.base import Inspection, Problem, look_at
 from annealed.objectives.leave_one_out import leave_out
-from annealed.objectives.linear import PenalizedLinearProblem
+from annealed.objectives.penalized_linear import PenalizedLinearProblem
 
 MANY_LEADING, FEW_LEADING = 20, 6  # eigenvectors of K in the preconditioner
 MOST_VALUES_FOR_MANY = 50_000  # scores of a fit up to which many of them cost little

@@ -5,7 +5,7 @@ from scipy import sparse
 from annealed.design.coordinates import WIDEST_EIGENPROBLEM
 from annealed.objectives import Problem
 from annealed.objectives.array_linear import ArrayProblem
-from annealed.objectives.linear import PenalizedLinearProblem
+from annealed.objectives.penalized_linear import PenalizedLinearProblem
 from annealed.solvers.array_lbfgs import ArrayLBFGS
 from annealed.solvers.base import Solution, Solver
 from annealed.solvers.lbfgs import LBFGS
@@ -14,8 +14,8 @@ from annealed.solvers.scaled_conjugate_gradient import ScaledConjugateGradient
 from annealed.solvers.subspace import Subspace
 
 SOLVERS = {"lbfgs": LBFGS, "newton": Newton, "scg": ScaledConjugateGradient, "subspace": Subspace}
-MOST_NEWTON_WORK = 1e8  # multiplications for the Hessians of one pass; beyond it a learned one is cheaper
-MOST_NEWTON_PARAMETERS = 128  # of a fit, beyond which factors of every fold's own Hessian cost more than they save
+MOST_NEWTON_WORK = 1e7  # multiplications for the Hessians of one pass; beyond it a learned one is cheaper
+MOST_NEWTON_SIZE = 128  # of a Hessian, beyond which factors of every fold's own cost more than they save
 
 __all__ = [
     "ArrayLBFGS",
@@ -65,5 +65,5 @@ def _has_row_form(problem):
 def _has_cheap_hessian(problem):
     if not getattr(problem, "has_hessian", False):
         return False
-    work = problem.n_fits * problem.design.n_rows * problem.n_parameters**2
-    return problem.n_parameters <= MOST_NEWTON_PARAMETERS and work <= MOST_NEWTON_WORK
+    work = problem.n_fits * problem.design.n_rows * problem.hessian_size**2
+    return problem.hessian_size <= MOST_NEWTON_SIZE and work <= MOST_NEWTON_WORK

@@ -2,12 +2,13 @@
 
 One pass gives value, gradient and Hessian of every unfinished fit at its trial point; a fit whose value does not
 fall tries half the step in the next pass. A solved fit takes one more step without a look: near the minimum it squares
-the error.
+the error. Steps are sought by differences of scores, from a point without a common shift of all scores.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import lapack
 
 from annealed.solvers.base import ROUNDING, Solver, is_solved, largest_entry, unsolved
 
@@ -39,7 +40,7 @@ def _solve(problem, solution, fits, temperatures, tol, max_iter):
     x, value, n_iter, converged = solution.parameters, solution.value, solution.n_iter, solution.converged
     active = np.arange(len(fits))
     direction, slope, length = np.zeros_like(x), np.zeros(len(x)), np.ones(len(x))
-    trial, gradient = x[active], np.zeros_like(x)
+    trial, gradient = problem.without_shift(x[active]), np.zeros_like(x)
     converged[active] = False
     for iteration in range(max_iter + 1):
         at = temperatures[active], fits[active]
@@ -48,7 +49,7 @@ def _solve(problem, solution, fits, temperatures, tol, max_iter):
         good = active[accepted]
         length[active[~accepted]] /= 2
         x[good], value[good], gradient[good] = trial[accepted], new_value[accepted], new_gradient[accepted]
-        direction[good], slope[good] = _aim(gradient[good], new_hessian[accepted])
+        direction[good], slope[good] = _aim(problem, gradient[good], new_hessian[accepted])
         length[good] = 1.0
         decrement = -0.5 * slope[active]
         solved = accepted & is_solved(problem, value[active], gradient[active], *at, tol, decrement)
@@ -74,12 +75,22 @@ def _judge(new_value, new_gradient, value, gradient, length, slope, active, iter
     return accepted, is_level & (largest_entry(new_gradient) > 0.5 * largest_entry(gradient[active]))
 
 
-def _aim(gradient, hessian):
-    """Newton directions and their slopes, from the Hessian balanced to a unit diagonal.
-
-    The ridge keeps a flat direction, such as a common shift of all intercepts, solvable.
-    """
-    balance = 1 / np.sqrt(np.maximum(np.diagonal(hessian, axis1=1, axis2=2), np.finfo(float).tiny))
-    balanced = hessian * balance[:, :, None] * balance[:, None, :] + RIDGE * np.eye(hessian.shape[1])
-    direction = -balance * np.linalg.solve(balanced, (balance * gradient)[..., None])[..., 0]
+def _aim(problem, gradient, hessian):
+    """Newton directions and their slopes, from the Hessian balanced to a unit diagonal."""
+    each = np.arange(hessian.shape[1])
+    balance = 1 / np.sqrt(np.maximum(hessian[:, each, each], np.finfo(float).tiny))
+    balanced = hessian * (balance[:, :, None] * balance[:, None, :])
+    balanced[:, each, each] += RIDGE
+    solved = _solved(balanced, balance * problem.by_differences(gradient))
+    direction = -problem.from_differences(balance * solved)
     return direction, np.einsum("sp,sp->s", gradient, direction)
+
+
+def _solved(matrices, vectors):
+    """Each symmetric matrix's system, by Cholesky's factor where rounding has left it one."""
+    solved = np.empty_like(vectors)
+    for own, (matrix, vector) in enumerate(zip(matrices, vectors, strict=True)):
+        _, solved[own], failed = lapack.dposv(matrix, vector)
+        if failed:
+            solved[own] = np.linalg.solve(matrix, vector)
+    return solved

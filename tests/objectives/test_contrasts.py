@@ -151,3 +151,20 @@ def test_a_small_loss_of_one_score_keeps_its_digits():
     """A row that is all but certain: the loss is exp(-margin), far below the rounding of one."""
     losses, _ = Contrasts(2).loss_and_posterior(np.array([[60 / np.sqrt(2)]]), np.array([1]))
     np.testing.assert_allclose(losses, np.exp(-60), rtol=1e-12)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+def test_differences_are_those_from_any_reference(n_classes):
+    contrasts = Contrasts(n_classes)
+    differences = np.random.default_rng(0).normal(size=(4, contrasts.n_differences, 6))
+    gradient = contrasts.without_shift(np.random.default_rng(1).normal(size=(4, contrasts.n_scores, 6)))
+    for reference in (*range(contrasts.n_scores), -1):
+        scores = contrasts.from_differences(differences, reference)
+        if n_classes > 2:
+            np.testing.assert_allclose(scores.sum(axis=1), 0, atol=1e-14)
+            found = np.delete(scores - scores[:, [reference]], reference, axis=1)
+            np.testing.assert_allclose(found, differences, atol=1e-14)
+        squares = np.einsum("nsk,st,ntk->nk", differences, contrasts.square, differences)
+        np.testing.assert_allclose(np.sum(scores**2, axis=1), squares, atol=1e-13)
+        slope = np.sum(contrasts.by_differences(gradient, reference) * differences, axis=(1, 2))
+        np.testing.assert_allclose(slope, np.sum(gradient * scores, axis=(1, 2)), atol=1e-13)

@@ -112,12 +112,22 @@ def test_loss_and_residual_are_those_of_equations_9_and_15(scores, labels):
     np.testing.assert_allclose(gibbs.negative_log_likelihood(logits, labels), loss, rtol=1e-12)
 
 
-def test_loss_and_residual_keep_their_digits_on_certain_rows():
+def test_loss_and_residual_of_two_classes_are_those_of_three_with_one_that_cannot_be(scores, labels):
+    both, is_second = np.stack([scores[:, :2], -5 * scores[:, :2]], axis=1), labels % 2
+    without = np.full((*both.shape[:2], 1), -1e4)
+    loss, residual = gibbs.loss_and_residual(both.copy(), is_second)
+    expected_loss, expected = gibbs.loss_and_residual(np.concatenate([both, without], axis=2), is_second)
+    np.testing.assert_allclose(loss, expected_loss, rtol=1e-13)
+    np.testing.assert_allclose(residual, expected[..., :2], rtol=1e-13)
+
+
+@pytest.mark.parametrize("others", [(0.0, -1.0), (0.0,)])
+def test_loss_and_residual_keep_their_digits_on_certain_rows(others):
     margin = 60.0
-    loss, residual = gibbs.loss_and_residual(np.array([[[margin, 0.0, -1.0]]]), np.array([0]))
-    others = np.exp(-margin) * (1 + np.exp(-1.0))
-    np.testing.assert_allclose(loss[0, 0], others, rtol=1e-12)
-    np.testing.assert_allclose(residual[0, 0, 0], -others, rtol=1e-12)
+    loss, residual = gibbs.loss_and_residual(np.array([[[margin, *others]]]), np.array([0]))
+    expected = np.exp(-margin) * np.exp(others).sum()
+    np.testing.assert_allclose(loss[0, 0], expected, rtol=1e-12)
+    np.testing.assert_allclose(residual[0, 0, 0], -expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

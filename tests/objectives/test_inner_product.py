@@ -78,9 +78,11 @@ def test_hessian_is_the_slope_of_the_gradient(make):
     expected_value, expected_gradient, _ = problem.objective(point, 0.3)
     np.testing.assert_allclose(value, expected_value, rtol=1e-12)
     np.testing.assert_allclose(gradient, expected_gradient, atol=1e-12)
-    direction = np.random.default_rng(1).normal(size=point.shape[1])
+    differences = np.random.default_rng(1).normal(size=hessian.shape[1])
+    direction = problem.from_differences(differences[None])[0]
     slopes = oracles.slope(lambda step: problem.objective(point + step * direction, 0.3)[1], np.array(0.0))
-    np.testing.assert_allclose(hessian @ direction, slopes[..., 0], rtol=1e-6, atol=1e-8)
+    expected = problem.by_differences(slopes[..., 0])
+    np.testing.assert_allclose(hessian @ differences, expected, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
@@ -417,8 +419,8 @@ def copies(monkeypatch):
             copied.append(design)
             super().__init__(design, coordinates)
 
-    monkeypatch.setattr("annealed.objectives.linear.FEWEST_COPIED_VALUES", 1)
-    monkeypatch.setattr("annealed.objectives.linear.SinglePrecisionRows", Recorded)
+    monkeypatch.setattr("annealed.objectives.penalized_linear.FEWEST_COPIED_VALUES", 1)
+    monkeypatch.setattr("annealed.objectives.penalized_linear.SinglePrecisionRows", Recorded)
     return copied
 
 

@@ -61,7 +61,7 @@ def test_hot_nothing_moves_but_the_intercepts():
 def test_probes_estimate_the_blocks(make, monkeypatch):
     table = make()
     exact, leverage = left_out(table, 0.05)
-    monkeypatch.setattr("annealed.objectives.linear.MOST_EXACT_WORK", 0)
+    monkeypatch.setattr("annealed.objectives.penalized_linear.MOST_EXACT_WORK", 0)
     monkeypatch.setattr(leave_one_out, "N_PROBES", 4096)
     probed, estimated = left_out(table, 0.05)
     np.testing.assert_allclose(estimated, leverage, rtol=0.2)
@@ -71,7 +71,7 @@ def test_probes_estimate_the_blocks(make, monkeypatch):
 
 @pytest.mark.parametrize("make", [text, wide], ids=lambda make: make.__name__)
 def test_row_combinations_agree_with_columns(make, monkeypatch):
-    for module in ("design.coordinates", "objectives.linear", "solvers"):
+    for module in ("design.coordinates", "objectives.linear", "objectives.penalized_linear", "solvers"):
         monkeypatch.setattr(f"annealed.{module}.WIDEST_EIGENPROBLEM", 1)
     monkeypatch.setattr("annealed.design.coordinates.WIDEST_ROTATION", 1)
     monkeypatch.setattr("annealed.objectives.representer.MANY_LEADING", 20)

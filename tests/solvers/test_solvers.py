@@ -16,6 +16,8 @@ from problems import (
     standardized,
     two_classes,
 )
+from scipy import sparse
+from sklearn.utils import Bunch
 
 from annealed.objectives import Distance, InnerProduct, Quadratic
 from annealed.solvers import LBFGS, SOLVERS, ScaledConjugateGradient, make_solver
@@ -422,3 +424,28 @@ def test_newton_without_a_hessian_is_refused():
 def test_subspace_without_row_combinations_is_refused():
     with pytest.raises(ValueError, match="subspace.*inner-product.*lbfgs"):
         make_solver("subspace", prepared(InnerProduct(), gaussian()))
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_columns", "n_classes", "is_sparse", "metric", "expected"),
+    [
+        (60, 5, 2, False, "auto", "newton"),
+        (3000, 30, 2, False, "auto", "lbfgs"),
+        (110, 1200, 2, True, "auto", "newton"),
+        (160, 1200, 2, True, "auto", "subspace"),
+        (160, 1200, 3, True, "auto", "lbfgs"),
+        (200, 1200, 2, False, "auto", "lbfgs"),
+        (320, 1200, 2, False, "auto", "subspace"),
+        (320, 1200, 2, False, "covariance", "lbfgs"),
+        (320, 1200, 2, False, "validated", "lbfgs"),
+        (320, 1200, 2, True, "validated", "subspace"),
+        (320, 400, 2, False, "auto", "lbfgs"),
+    ],
+)
+def test_the_solver_goes_by_the_shape_of_the_rows(n_rows, n_columns, n_classes, is_sparse, metric, expected):
+    X = np.random.default_rng(0).normal(size=(n_rows, n_columns))
+    table = Bunch(X=sparse.csr_array(X) if is_sparse else X, y=np.arange(n_rows) % n_classes, n_classes=n_classes)
+    problem = prepared(InnerProduct(metric=metric), table, n_folds=5)
+    assert type(make_solver("auto", problem)) is SOLVERS[expected]
+    is_wide = n_rows < n_columns
+    assert (problem.span is not None) == (is_wide and expected != "subspace")

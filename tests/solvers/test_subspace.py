@@ -31,7 +31,7 @@ TABLES = [gaussian, two_classes, separable, wide, text, wide_text]
 
 @pytest.fixture(autouse=True)
 def _everything_is_wide(monkeypatch):
-    for module in ("design.coordinates", "objectives.linear", "solvers"):
+    for module in ("design.coordinates", "objectives.linear", "objectives.penalized_linear", "solvers"):
         monkeypatch.setattr(f"annealed.{module}.WIDEST_EIGENPROBLEM", 1)
     monkeypatch.setattr("annealed.design.coordinates.WIDEST_ROTATION", 1)
 

@@ -1,0 +1,114 @@
+"""Discriminant axes of scores: what MELDA makes of the weights of its log-linear model.
+
+Scores z = coef @ x of all rows have a mean, a covariance, and class means; from these K x K moments alone come the
+directions y = M (z - mean of z) whose covariance within classes is the identity, and between them diagonal, falling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from annealed.arrays import Place, is_foreign
+from annealed.design import ArrayDesign
+from annealed.estimators.on_device import check_device_weight, check_labels
+from annealed.estimators.weights import check_weight
+
+SMALLEST_SPREAD = 1e-10  # relative variance of scores below which a direction is rounding noise
+SMALLEST_WITHIN = 1e-6  # share of a direction's variance that classes are always granted within them
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Whitened discriminant directions as combinations of scores.
+
+    of_scores : (rank, n_classes), y = of_scores @ (z - score_mean)
+    loadings : (n_classes, rank), z = score_mean + loadings @ y
+    information : (rank,), falling
+    """
+
+    of_scores: np.ndarray
+    loadings: np.ndarray
+    score_mean: np.ndarray
+    information: np.ndarray
+
+
+class Moments(NamedTuple):
+    """Of the scores of all rows: mean, covariance, weights of the classes and their means about the whole one."""
+
+    mean: np.ndarray
+    covariance: np.ndarray
+    counts: np.ndarray
+    class_means: np.ndarray
+
+
+def score_moments(X, y, sample_weight, coef, classes) -> Moments:
+    """Moments of the scores `X @ coef.T`, found where X is."""
+    if is_foreign(X):
+        return _moments_on_device(X, np.searchsorted(classes, check_labels(y, X.shape[0])), sample_weight, coef)
+    labels, scores = np.searchsorted(classes, y), np.asarray(X @ coef.T, dtype=np.float64)
+    weight = check_weight(sample_weight, len(labels))
+    share = weight / weight.sum()
+    mean = share @ scores
+    centred = scores - mean
+    counts = np.bincount(labels, share, scores.shape[1])
+    class_sums = np.stack([np.bincount(labels, share * column, scores.shape[1]) for column in centred.T], axis=1)
+    class_means = class_sums / np.where(counts > 0, counts, 1)[:, None]
+    covariance = (centred * share[:, None]).T @ centred
+    return Moments(mean, covariance, np.bincount(labels, weight, len(coef)), class_means)
+
+
+def _moments_on_device(X, labels, sample_weight, coef) -> Moments:
+    """The same in blocks of rows of a device; the scores of all rows are never held."""
+    place, n_classes = Place.of(X), len(coef)
+    weight = check_device_weight(sample_weight, len(labels), place)
+    design = ArrayDesign(X, place.whole(labels), weight[:, None], None, n_classes, place)
+    level = place.wide(np.zeros(n_classes))
+    wide_coef = place.wide(coef)
+
+    def scores_of(block):
+        return place.wide(block.raw) @ wide_coef.T - level
+
+    def sums(block):
+        own = place.wide(block.weight[:, 0])
+        return place.xp.sum(own), own @ scores_of(block)
+
+    total, mean = design.sum_rows(sums)
+    mean = mean / total
+    level = place.wide(mean)
+
+    def squares(block):
+        scores, own = scores_of(block), place.wide(block.weight[:, 0])
+        targets = place.wide(design.targets(block.labels)) * own[:, None]
+        return (scores * own[:, None]).T @ scores, targets.T @ scores, place.xp.sum(targets, axis=0)
+
+    covariance, class_sums, counts = design.sum_rows(squares)
+    return Moments(mean, covariance / total, counts, class_sums / np.where(counts > 0, counts, 1)[:, None])
+
+
+def directions_of(moments: Moments) -> Directions:
+    """Whiten the scores in total, turn to the axes of their within-class covariance, whiten that."""
+    mean, class_means = moments.mean, moments.class_means
+    counts = moments.counts / moments.counts.sum()
+    n_classes = len(mean)
+    spread, axes = linalg.eigh(moments.covariance)
+    keep = spread > SMALLEST_SPREAD * max(spread[-1], np.finfo(float).tiny)
+    if not spread[-1] > 0:  # no score moves: one direction of nothing keeps the shapes
+        zeros = np.zeros((1, n_classes))
+        return Directions(zeros, zeros.T, mean, np.zeros(1))
+    spread, axes = np.sqrt(spread[keep]), axes[:, keep]
+    whitened_means = class_means @ axes / spread
+    within, turn = linalg.eigh(np.eye(len(spread)) - (whitened_means.T * counts) @ whitened_means)
+    within = np.sqrt(np.clip(within, SMALLEST_WITHIN, 1.0))
+    loadings = (axes * spread) @ turn * within
+    strongest = np.argmax(np.abs(loadings).round(12), axis=0)
+    sign = np.sign(loadings[strongest, np.arange(loadings.shape[1])])  # an axis has no sign of its own
+    return Directions(
+        of_scores=(sign * turn / within).T @ (axes / spread).T,
+        loadings=sign * loadings,
+        score_mean=mean,
+        information=-np.log(within),
+    )

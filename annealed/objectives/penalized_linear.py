@@ -1,0 +1,383 @@
+"""The penalized free energy (17) of linear scores, in `coef = lambda / T`, the scale of logits:
+
+    Q_new / T = mean over rows of [ log_partition(logits) - logit of the true class ] + (l2_strength T / 2) |coef|^2
+    gradient  = mean over rows of (posterior - targets) x + l2_strength T coef              (15 and 18, corrected)
+
+It is convex; the optimum depends on `l2_strength * T` alone; |coef| is measured in the units of `scale` and the
+intercept is free. Parameters belong to scores (`annealed/objectives/contrasts.py`), one for two classes and one a class
+for more. Shapes: coef (n_fits, n_scores, rank), intercept (n_fits, n_scores).
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from functools import partial
+
+import numpy as np
+from scipy import sparse
+
+from annealed.design import CsrDesign, DenseDesign, Design, SinglePrecisionRows
+from annealed.design.coordinates import (
+    WIDEST_EIGENPROBLEM,
+    Coordinates,
+    diagonal_coordinates,
+    principal_coordinates,
+)
+from annealed.objectives import gibbs
+from annealed.objectives.base import HOT_LOGIT
+from annealed.objectives.contrasts import Contrasts
+from annealed.objectives.curvature import ALL_LEVELS, LearnedCurvature, SampledRows
+from annealed.objectives.hessian import BlockRows, SmallRows, hessian_rows
+from annealed.objectives.leave_one_out import MOST_EXACT_WORK, ExactBlocks, ProbedBlocks, leave_out
+from annealed.objectives.linear import (
+    LinearProblem,
+    missing_class_weight,
+    spans_fewer_than_columns,
+    spread_of_columns,
+)
+
+METRICS = ("auto", "validated", "euclidean", "diagonal", "halfway", "covariance")
+POWERS = {"halfway": 0.25, "covariance": 0.5}  # of the variance, by which each principal direction is divided
+FEWEST_COPIED_VALUES = 1_000_000  # entries of X from which a copy of the rows in single precision pays for the folds
+PRICE_OF_A_PASS = 1e7  # multiplications that the calls of one pass are worth, however few its rows
+MOST_SPANNED_ROWS, MOST_SPANNED_BY_TWO = 600, 300  # for which a basis of their span is found; of two classes, fewer
+IN_SPAN_SHARE = 0.1  # of the last step's own share, where the fit is solved in the span of the rows
+
+
+class PenalizedLinearProblem(LinearProblem):
+    """The penalized free energy (17) of linear scores."""
+
+    temperature_free = True
+    interpolates = True
+    has_hessian = True
+
+    def __init__(self, design: Design, *, l2_strength: float, metric: str, fit_intercept: bool):
+        if not l2_strength > 0:
+            raise ValueError(f"l2_strength must be positive. Got {l2_strength!r}.")
+        if metric not in METRICS:
+            raise ValueError(f"metric must be one of {METRICS}. Got {metric!r}.")
+        is_sparse, self._offered = sparse.issparse(design.X), metric == "validated"
+        if metric in ("auto", "validated"):
+            metric = "euclidean" if is_sparse else "diagonal"
+        self.metric = metric
+        self.original = design
+        self.l2_strength = l2_strength
+        self.fit_intercept = fit_intercept
+        self.contrasts = Contrasts(design.n_classes)
+        self.n_scores = self.contrasts.n_scores
+        center = design.column_mean() if fit_intercept else np.zeros(design.n_features)
+        scale = np.ones(design.n_features)
+        if metric != "euclidean":
+            scale = spread_of_columns(design.centered(center))
+        super().__init__(design, center, scale, in_span=self._is_in_span(design))
+        self._solve_in(self._coordinates(POWERS.get(metric, 0.0)))
+        self.missing = missing_class_weight(self.class_shares, design.total_weight)
+
+    def _is_in_span(self, design: Design) -> bool:
+        """Whether to solve in a basis of the rows' span. Of many columns and more than a few rows, combinations of rows
+        are faster (`annealed/solvers/subspace.py`), unless a metric needs the eigenbasis.
+        """
+        is_sparse = sparse.issparse(design.X)
+        needs_basis = self.metric in POWERS or (self._offered and not is_sparse)
+        if needs_basis or type(design) not in (DenseDesign, CsrDesign) or design.n_features <= WIDEST_EIGENPROBLEM:
+            return spans_fewer_than_columns(design)
+        most = MOST_SPANNED_ROWS if self.n_scores > 1 else MOST_SPANNED_BY_TWO // (1 + is_sparse)
+        return design.n_rows <= most and spans_fewer_than_columns(design)
+
+    def _solve_in(self, coordinates: Coordinates):
+        """Take these coordinates, and forget what was made of the rows in others."""
+        self.coordinates = coordinates
+        penalized = np.arange(self._width) < coordinates.rank
+        self._is_penalized = np.tile(penalized, self.n_scores).astype(np.float64)
+        self._sample: SampledRows | None = None
+        self._quick: SinglePrecisionRows | None = None
+        self._hessian_rows: SmallRows | BlockRows | None = None
+
+    @property
+    def last_step_share(self) -> float:  # type: ignore[override]
+        """Less where columns outnumber rows: the direction of a row that a fold leaves out is flat for the fold, but
+        curved for the final fit, whose Hessian the fold uses. Its steps promise too little.
+        """
+        return (IN_SPAN_SHARE if self.span else 1.0) * super().last_step_share
+
+    @property
+    def has_quick_rows(self) -> bool:  # type: ignore[override]
+        return self._quick is not None
+
+    def quicken(self):
+        """Rows in single precision, where a copy pays.
+
+        Not where X is mapped from a file or single itself: the copy is half the size of a float64 X in memory.
+        """
+        X = self.design.X
+        is_plain = type(self.design) is DenseDesign and X.dtype == np.float64 and not _is_mapped(X)
+        if is_plain and X.size >= FEWEST_COPIED_VALUES and self.coordinates.basis.ndim == 2:
+            self._quick = SinglePrecisionRows(self.design, self.coordinates)
+
+    def _coordinates(self, power) -> Coordinates:
+        if self.span and not power:  # the span's own basis is already the eigenbasis
+            return diagonal_coordinates(self.scale, self.design.column_variance())
+        return principal_coordinates(self.design, self.scale, power)
+
+    def chosen(self):
+        return {"metric": self.metric}
+
+    def alternatives(self):
+        """With the metric "validated", the same problem in the other metrics: of sparse rows the diagonal one, of
+        dense ones those of the eigenbasis, unless that alone takes long.
+        """
+        if not self._offered:
+            return
+        if sparse.issparse(self.original.X):
+            yield PenalizedLinearProblem(
+                self.original, l2_strength=self.l2_strength, metric="diagonal", fit_intercept=self.fit_intercept
+            )
+        elif self.coordinates.rank <= WIDEST_EIGENPROBLEM:
+            yield from (self._in_metric(metric, power) for metric, power in POWERS.items())
+
+    def _in_metric(self, metric, power):
+        other = copy(self)
+        other.metric = metric
+        other.class_variance = self.class_shares * (1 - self.class_shares)
+        other._solve_in(self._coordinates(power) if self.span else self.coordinates.raised(power))
+        return other
+
+    # -- parameters: coef and intercept of each score, flat ---------------------------------------------------
+
+    @property
+    def _width(self):
+        return self.coordinates.rank + self.fit_intercept
+
+    @property
+    def n_parameters(self):
+        return self.n_scores * self._width
+
+    @property
+    def hessian_size(self):
+        """Of the Hessian by differences: its rows."""
+        return self.contrasts.n_differences * self._width
+
+    def _split(self, parameters):
+        table = parameters.reshape(len(parameters), self.n_scores, self._width)
+        if self.fit_intercept:
+            return table[..., :-1], table[..., -1]
+        return table, np.zeros(table.shape[:2])
+
+    def _join(self, coef, intercept):
+        table = np.concatenate([coef, intercept[..., None]], axis=2) if self.fit_intercept else coef
+        return table.reshape(len(table), -1)
+
+    def start(self, temperature):
+        coef = np.zeros((self.n_fits, self.n_scores, self.coordinates.rank))
+        return self._join(coef, self.start_intercept())
+
+    def start_intercept(self):
+        """Log priors as scores, (n_fits, n_scores), where there are intercepts."""
+        if not self.fit_intercept:
+            return np.zeros((self.n_fits, self.n_scores))
+        return self.contrasts.from_classes(np.log(self.class_shares + self.missing))
+
+    def forward(self, parameters, temperature, fits):
+        coef, intercept = self._split(parameters)
+        return self.coordinates.to_features(coef), intercept
+
+    def block_logits(self, block, state):
+        return self.contrasts.logits(super().block_logits(block, state))
+
+    def block_pullback(self, block, state, residual):
+        return super().block_pullback(block, state, self.contrasts.pull(residual))
+
+    def backward(self, sums, parameters, temperature, fits, quick=False):
+        coef_gradient, intercept_gradient = sums
+        if not (quick and self.has_quick_rows):
+            coef_gradient = self.coordinates.from_features(coef_gradient)
+        return self._join(coef_gradient, intercept_gradient)
+
+    def rows_and_forward(self, quick):
+        if quick and self._quick is not None:
+            return self._quick, lambda parameters, *_: tuple(
+                part.astype(np.float32) for part in self._split(parameters)
+            )
+        return super().rows_and_forward(quick)
+
+    def loss(self, parameters, temperature, fits=slice(None), quick=False):
+        """As for every family, plus an imaginary row at the centre for a class that a fit has no row of."""
+        loss, gradient = super().loss(parameters, temperature, fits, quick)
+        return self._with_missing(loss, gradient, parameters, fits)
+
+    def _with_missing(self, loss, gradient, parameters, fits):
+        missing = self.missing[fits]
+        if not (self.fit_intercept and missing.any()):
+            return loss, gradient
+        intercept = self._class_intercept(parameters)
+        log_partition = np.logaddexp.reduce(intercept, axis=1, keepdims=True)
+        evidence = missing.sum(axis=1, keepdims=True) * np.exp(intercept - log_partition) - missing
+        coef, own = self._split(gradient)
+        gradient = self._join(coef, own + self.contrasts.pull(evidence))
+        return loss + np.sum(missing * (log_partition - intercept), axis=1), gradient
+
+    def _class_intercept(self, parameters):
+        return self.contrasts.to_classes(self._split(parameters)[1], axis=1)
+
+    def objective_and_hessian(self, parameters, temperature, fits):
+        """Q_new / T (n_fits,), its gradient, and its Hessian by differences, (n_fits, hessian_size, hessian_size)."""
+        if self._hessian_rows is None:
+            self._hessian_rows = hessian_rows(self.design, self.coordinates, self.contrasts, self.fit_intercept)
+        table = parameters.reshape(-1, self.n_scores, self._width)
+        with np.errstate(over="ignore", invalid="ignore"):  # a trial point out of bounds is refused by its value
+            loss, gradient, blocks = self._hessian_rows.terms(table, fits)
+        loss, gradient = self._with_missing(loss, gradient.reshape(parameters.shape), parameters, fits)
+        if self.fit_intercept and self.missing[fits].any():
+            blocks[..., -1, -1] += self._missing_covariance(parameters, fits)
+        strength, _ = self.penalty(temperature, fits)
+        pull = strength * parameters
+        hessian = self.contrasts.whole(blocks)
+        squares = hessian.reshape(len(hessian), self.contrasts.n_differences, self._width, -1, self._width)
+        penalized = np.arange(self.coordinates.rank)
+        own = np.atleast_2d(strength)[:, :1, None] * self.contrasts.square
+        squares[:, :, penalized, :, penalized] += own
+        return loss + 0.5 * np.sum(pull * parameters, axis=1), gradient + pull, hessian
+
+    def without_shift(self, parameters):
+        """The same posterior by parameters of mean zero over scores."""
+        table = parameters.reshape(len(parameters), self.n_scores, self._width)
+        return self.contrasts.without_shift(table).reshape(parameters.shape)
+
+    def by_differences(self, gradient):
+        """Derivative by the parameters of differences of scores, flat."""
+        table = gradient.reshape(len(gradient), self.n_scores, self._width)
+        return self.contrasts.by_differences(table).reshape(len(gradient), self.hessian_size)
+
+    def from_differences(self, differences):
+        """Parameters of scores, of mean zero, from those of their differences, flat."""
+        table = differences.reshape(len(differences), self.contrasts.n_differences, self._width)
+        return self.contrasts.from_differences(table).reshape(len(differences), self.n_parameters)
+
+    def _missing_covariance(self, parameters, fits):
+        """Hessian in the intercepts of the imaginary rows of missing classes."""
+        covariance = self.contrasts.pair_covariance(gibbs.posterior(self._class_intercept(parameters)))
+        return self.missing[fits].sum(axis=1)[:, None] * covariance
+
+    def penalty(self, temperature, fits):
+        return np.multiply.outer(self.l2_strength * np.asarray(temperature), self._is_penalized), np.zeros(1)
+
+    def curvature(self, temperature, fits):
+        variance = self.contrasts.variance(np.maximum(self.class_variance[fits] + self.missing[fits], 1e-12))
+        coef = variance[..., None] * self.coordinates.spectrum
+        return self._join(coef, variance)
+
+    def learning_cost(self, level):
+        """A Hessian of the sample and its factor against the stacked products of a pass, in multiplications."""
+        n_leading = SampledRows.count_leading(self.coordinates, self.contrasts, self.fit_intercept, level)
+        if n_leading < min(8, self.coordinates.rank):
+            return np.inf
+        n_parameters = self.contrasts.n_differences * (n_leading + self.fit_intercept)
+        hessian = SampledRows.size(self.design, n_leading, self.contrasts) * n_parameters**2 / 2 + n_parameters**3 / 6
+        if not self.has_quick_rows:
+            hessian /= 2  # the sample is in single precision
+        one_pass = 2 * self.design.n_rows * self.design.n_features * self.n_fits * self.n_scores
+        return hessian / (one_pass + PRICE_OF_A_PASS)
+
+    def learn_curvature(self, parameters, temperature, level):
+        n_leading = SampledRows.count_leading(self.coordinates, self.contrasts, self.fit_intercept, level)
+        if self._sample is None or self._sample.n_leading != n_leading:
+            self._sample = SampledRows(self.design, self.coordinates, self.fit_intercept, n_leading, self.contrasts)
+        logits = self._logits_of(self._sample.rows, parameters[None], temperature, [0])[:, 0]
+        return LearnedCurvature(self._sample, gibbs.posterior(logits))
+
+    def precondition(self, vectors, temperature, fits, learned=None):
+        """A common shift of all classes moves no posterior: the penalty is all that it meets."""
+        shape = len(vectors), self.n_scores, self._width
+        strength = self.l2_strength * temperature
+        solved = super().precondition(vectors, temperature, fits).reshape(shape)
+        if learned is not None:
+            learned.improve(solved, vectors.reshape(shape), strength)
+        if self.n_scores > 1:
+            rank = self.coordinates.rank
+            solved -= solved.mean(axis=1, keepdims=True)
+            solved[..., :rank] += vectors.reshape(shape)[..., :rank].mean(axis=1, keepdims=True) / strength
+        return solved.reshape(len(vectors), -1)
+
+    def leave_one_out(self, parameters, temperature):
+        """Every row's logits from a fit without it, roughly (`annealed/objectives/leave_one_out.py`)."""
+        final = parameters[:1]
+        blocks = self._inverse_blocks(final, temperature)
+        state, strength = self.forward(final, temperature, slice(0, 1)), self.l2_strength * temperature
+
+        def kernel(block):
+            points = self.coordinates.from_features(block.rows_as_array())
+            if self.fit_intercept:
+                points = np.column_stack([points, np.ones(len(points))])
+            seen, pull = blocks(points)
+            scores = LinearProblem.block_logits(self, block, state)[:, 0]
+            left = leave_out(self.contrasts, scores, block.labels, block.weight[:, 0], seen, strength * pull)
+            return self.contrasts.logits(left.scores), left.leverage
+
+        parts = list(self.design.map_blocks(kernel, slice(0, 1)))
+        return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
+
+    def _inverse_blocks(self, final, temperature):
+        """Exact where the Hessian of all rows is cheap, else from probes of a learned one."""
+        theta = final[0] * (self.penalty(temperature, slice(0, 1))[0] > 0)
+        if self.design.n_rows * self.n_parameters**2 <= MOST_EXACT_WORK:
+            _, _, hessian = self.objective_and_hessian(final, temperature, slice(0, 1))
+            return ExactBlocks(hessian[0], self.contrasts, theta)
+        learned = self.learn_curvature(final[0], temperature, ALL_LEVELS)
+        solve = partial(self.precondition, temperature=temperature, fits=slice(0, 1), learned=learned)
+        return ProbedBlocks(partial(self._inverse_root, temperature, learned), solve, self.n_scores, theta)
+
+    def _inverse_root(self, temperature, learned, noise):
+        """Rows of `noise` times a root of the preconditioner."""
+        shape = len(noise), self.n_scores, self._width
+        diagonal = self.curvature(temperature, slice(0, 1)) + self.penalty(temperature, slice(0, 1))[0]
+        rooted = (noise / np.sqrt(np.maximum(diagonal, np.finfo(float).tiny))).reshape(shape)
+        learned.improve_root(rooted, noise.reshape(shape), self.l2_strength * temperature)
+        return rooted
+
+    def certificate(self, gradient, value, temperature, fits):
+        """|gradient|^2 / (2 l2_strength T) at the best intercept bounds the suboptimality.
+
+        Going there changes the coefficients' gradient by a weighted mean of rows times the intercept's gradient, so by
+        no more than the rows' root mean square length times it, and gains what the intercept's own curvature allows.
+        """
+        coef, intercept = self._split(gradient)
+        length = np.sqrt(np.sum(coef**2, axis=(1, 2)))
+        own = 0.0
+        if self.fit_intercept:
+            length = length + np.sqrt(self.coordinates.spectrum.sum() * np.sum(intercept**2, axis=1))
+            curvature = self.curvature(temperature, fits)[:, self._width - 1 :: self._width]
+            own = np.sum(intercept**2 / (2 * curvature), axis=1)
+        return (length**2 / (2 * self.l2_strength * temperature) + own) / np.maximum(value, np.finfo(float).tiny)
+
+    def hot_temperature(self):
+        """Hot, coef is -gradient / (l2_strength T): the temperature at which its logits are HOT_LOGIT in size."""
+        fits = slice(0, 1)
+        _, gradient = self.loss(self.start(1.0)[fits], 1.0, fits)
+        coef, _ = self._split(gradient)
+        if np.abs(coef).max() <= self.gradient_noise():
+            return 1.0
+        features = self.coordinates.to_features(coef)
+        (squares,) = self.design.sum_rows(
+            lambda block: (np.einsum("ns,nsc->sc", block.weight, self.contrasts.logits(block.product(features)) ** 2),),
+            fits,
+        )
+        return np.sqrt(squares.max()) / (self.l2_strength * HOT_LOGIT)
+
+    def report(self, parameters, temperature, fits=slice(None)):
+        coef, intercept = self._split(parameters)
+        return self.report_scores(self.coordinates.to_features(coef), intercept)
+
+    def report_scores(self, coef, intercept):
+        """Coefficients and intercepts of each class, of mean zero over classes, from those of scores."""
+        coef, intercept = (self.contrasts.to_classes(part, axis=1) for part in (coef, intercept))
+        coef = coef - coef.mean(axis=1, keepdims=True)
+        return self.report_linear(coef, intercept - intercept.mean(axis=1, keepdims=True))
+
+
+def _is_mapped(X) -> bool:
+    """Whether an array is a memory map, or a view of one."""
+    while X is not None:
+        if isinstance(X, np.memmap):
+            return True
+        X = getattr(X, "base", None)
+    return False
