@@ -18,6 +18,7 @@ FEWEST_PARAMETERS, MOST_PARAMETERS = 1200, 2400  # of the part kept whole, at le
 ALL_LEVELS = 20  # a level at which everything that can be is learned
 SAMPLE_PER_PARAMETER = 6
 SMALLEST_SAMPLE = 5000
+SAMPLE_WORK = 5e8  # multiplications for a Hessian, up to which the sample is larger than that: rare values count
 DOUBLE_PARAMETERS = 200  # up to which the Hessian and its factor are in double precision
 RIDGES = {np.float64: (1e-12, 1e-9, 1e-6, 1.0), np.float32: (1e-6, 1e-4, 1e-2, 1.0)}  # the first that gives a factor
 SMALLEST_SPREAD = 1e-150  # whose square is a number still
@@ -54,7 +55,9 @@ class SampledRows:
 
     @staticmethod
     def size(design, n_leading, contrasts):
-        return min(design.n_rows, max(SMALLEST_SAMPLE, SAMPLE_PER_PARAMETER * contrasts.n_differences * n_leading))
+        n_parameters = contrasts.n_differences * max(1, n_leading)
+        affordable = int(SAMPLE_WORK / n_parameters**2)
+        return min(design.n_rows, max(SMALLEST_SAMPLE, SAMPLE_PER_PARAMETER * n_parameters, affordable))
 
     def hessian(self, posterior, reference):
         """Weighted mean over the sample of the scores' covariance kron z z', z in units of its spread.
