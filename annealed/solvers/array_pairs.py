@@ -135,7 +135,8 @@ class Pairs:
         own = -(ratio * numbers.own - np.sum(u * changes_gradient, axis=1) + np.sum(a * steps_gradient, axis=1))
         is_down = (own < 0) & is_known.any(axis=1)
         along, across = np.zeros((len(fits), n_places)), np.zeros((len(fits), n_places))
-        along[fit, place], across[fit, place] = a * is_down[:, None], u * is_down[:, None]
+        along[fit, place] = np.where(is_down[:, None], a, 0.0)
+        across[fit, place] = np.where(is_down[:, None], u, 0.0)
         return along, across, np.where(is_down, ratio, 1.0), np.where(is_down, own, -numbers.own)
 
 

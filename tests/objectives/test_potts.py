@@ -213,3 +213,10 @@ def test_the_metric_above_the_floor_is_the_inverse():
     for metric, log_det in (metric_of(root @ root.T, prior, smallest), metric_of(root @ root.T, prior, 0.046)):
         np.testing.assert_allclose(metric, np.linalg.inv(shrunk), rtol=1e-9)
         np.testing.assert_allclose(log_det, -np.linalg.slogdet(shrunk)[1], rtol=1e-12)
+
+
+def test_a_scatter_below_the_floor_by_rounding_is_held_to_it():
+    scatter, prior = np.diag([1.0, -0.2]), MetricPrior(0.1, np.ones(2))
+    metric, log_det = metric_of(scatter, prior, 1e-6)
+    np.testing.assert_allclose(np.diag(metric), [1.0, 1e6])
+    np.testing.assert_allclose(log_det, np.log(1e6))
