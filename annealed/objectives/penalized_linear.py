@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 from scipy import sparse
 
-from annealed.design import CsrDesign, DenseDesign, Design, SinglePrecisionRows
+from annealed.design import DenseDesign, Design, SinglePrecisionRows
 from annealed.design.coordinates import (
     WIDEST_EIGENPROBLEM,
     Coordinates,
@@ -40,7 +40,8 @@ METRICS = ("auto", "validated", "euclidean", "diagonal", "halfway", "covariance"
 POWERS = {"halfway": 0.25, "covariance": 0.5}  # of the variance, by which each principal direction is divided
 FEWEST_COPIED_VALUES = 1_000_000  # entries of X from which a copy of the rows in single precision pays for the folds
 PRICE_OF_A_PASS = 1e7  # multiplications that the calls of one pass are worth, however few its rows
-MOST_SPANNED_ROWS, MOST_SPANNED_BY_TWO = 600, 300  # for which a basis of their span is found; of two classes, fewer
+MOST_SPANNED_ROWS, MOST_SPANNED_SHARE = 600, 0.2  # sparse rows, and dense ones per column, whose span gets a basis
+OF_TWO_CLASSES = 0.4  # of either: combinations of rows cost less where each has one score
 IN_SPAN_SHARE = 0.1  # of the last step's own share, where the fit is solved in the span of the rows
 
 
@@ -79,9 +80,12 @@ class PenalizedLinearProblem(LinearProblem):
         """
         is_sparse = sparse.issparse(design.X)
         needs_basis = self.metric in POWERS or (self._offered and not is_sparse)
-        if needs_basis or type(design) not in (DenseDesign, CsrDesign) or design.n_features <= WIDEST_EIGENPROBLEM:
+        has_row_form = is_sparse or type(design) is DenseDesign
+        if needs_basis or not has_row_form or design.n_features <= WIDEST_EIGENPROBLEM:
             return spans_fewer_than_columns(design)
-        most = MOST_SPANNED_ROWS if self.n_scores > 1 else MOST_SPANNED_BY_TWO // (1 + is_sparse)
+        most = MOST_SPANNED_ROWS if is_sparse else MOST_SPANNED_SHARE * design.n_features
+        if self.n_scores == 1:
+            most *= OF_TWO_CLASSES
         return design.n_rows <= most and spans_fewer_than_columns(design)
 
     def _solve_in(self, coordinates: Coordinates):

@@ -22,6 +22,7 @@ from annealed.objectives.penalized_linear import PenalizedLinearProblem
 
 MANY_LEADING, FEW_LEADING = 20, 6  # eigenvectors of K in the preconditioner
 MOST_VALUES_FOR_MANY = 50_000  # scores of a fit up to which many of them cost little
+LARGEST_SYSTEM = 600  # one unknown for each eigenvector, or intercept, and score; fewer of them where classes are many
 
 
 class RepresenterProblem(Problem):
@@ -38,7 +39,11 @@ class RepresenterProblem(Problem):
         self.contrasts, self.missing = primal.contrasts, primal.missing
         self.products = RowProducts(primal.design, primal.scale, dtype)
         is_small = primal.design.n_rows * self.contrasts.n_scores <= MOST_VALUES_FOR_MANY
-        n_leading = min(MANY_LEADING if is_small else FEW_LEADING, max(1, primal.design.n_rows // 10))
+        n_leading = min(
+            MANY_LEADING if is_small else FEW_LEADING,
+            max(1, primal.design.n_rows // 10),
+            max(1, LARGEST_SYSTEM // self.contrasts.n_scores - self.fit_intercept),
+        )
         self.eigenvalues, self.eigenvectors = self.products.leading(n_leading)
         captured = self.eigenvectors**2 @ self.eigenvalues
         squares = self.products.diagonal()

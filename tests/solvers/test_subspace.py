@@ -277,3 +277,15 @@ def test_choice_of_temperature_is_that_of_exact_folds():
     ]
     np.testing.assert_allclose(chosen[0].validation_score, chosen[1].validation_score, atol=0.01)
     assert abs(chosen[0].best_index - chosen[1].best_index) <= 1
+
+
+def test_many_classes_take_fewer_eigenvectors(monkeypatch):
+    """Or the preconditioner's small systems, of eigenvectors x classes, would not be small."""
+    table = gaussian(n_samples=120)
+    _, before = adapted(table)
+    monkeypatch.setattr("annealed.objectives.representer.LARGEST_SYSTEM", 9)
+    _, problem = adapted(table)
+    assert before.eigenvectors.shape[1] > problem.eigenvectors.shape[1] == 2
+    solution = minimize(problem, 0.1)
+    np.testing.assert_allclose(solution.value[0], minimize(before, 0.1).value[0], rtol=1e-6)
+    assert solution.converged.all()
