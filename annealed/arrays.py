@@ -19,6 +19,7 @@ from sklearn import get_config
 from annealed.optional import require
 
 PRECISIONS = ("tf32", "bf16")
+LINE_BYTES = 128  # of memory that a GPU reads and writes together
 SHARE_OF_MEMORY = 0.7  # of what is free, beyond which rows are streamed
 
 
@@ -77,6 +78,12 @@ def combined(weights, arrays):
         if weight:
             total = total + float(weight) * array
     return total
+
+
+def padded(width, n_bytes):
+    """A number of columns, each of so many bytes, up to a whole number of lines of a GPU's memory."""
+    of_line = LINE_BYTES // n_bytes
+    return -(-width // of_line) * of_line
 
 
 @dataclass(frozen=True)
@@ -142,6 +149,12 @@ class Place:
 
     def zeros(self, shape):
         return self.xp.zeros(shape, dtype=self.wide_dtype, device=self.device)
+
+    def aligned(self, shape, dtype):
+        """An array of torch with whatever was there, whose rows begin where the device likes to begin."""
+        n_rows, width = shape[0], int(np.prod(shape[1:]))
+        made = self.xp.empty((n_rows, padded(width, dtype.itemsize)), dtype=dtype, device=self.device)
+        return made[:, :width].unflatten(1, shape[1:])
 
     def host(self, *arrays) -> list[np.ndarray]:
         """Small float arrays in NumPy, in one transfer."""

@@ -13,9 +13,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
-from sklearn.model_selection import StratifiedKFold, check_cv
+from sklearn.model_selection import check_cv
+from sklearn.utils import check_random_state
 
 from annealed.design.threads import map_in_order
 from annealed.interpolation import lagrange
@@ -257,14 +259,28 @@ def stratified_splits(n_folds, labels, random_state):
         )
         n_folds = int(most)
     seed = 0 if random_state is None else random_state
-    splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
-    with warnings.catch_warnings():  # a class rarer than the folds is met above, and is no trouble here
-        warnings.filterwarnings("ignore", message="The least populated class")
-        few_bytes = labels[shared].astype(np.min_scalar_type(len(counts)))  # are sorted fast
-        parts = list(splitter.split(shared[:, None], few_bytes))
+    few_bytes = labels[shared].astype(np.min_scalar_type(len(counts)))  # are sorted fast
+    fold_of_row = _dealt(n_folds, few_bytes, check_random_state(seed))
+    parts = [(np.flatnonzero(fold_of_row != fold), np.flatnonzero(fold_of_row == fold)) for fold in range(n_folds)]
     if not alone.any():
         return parts
     return [(np.concatenate([shared[train], np.flatnonzero(alone)]), shared[test]) for train, test in parts]
+
+
+def _dealt(n_folds, labels, generator):
+    """The fold of each row, dealt as scikit-learn's `StratifiedKFold(shuffle=True)` does, in a fraction of its time.
+
+    Classes come in the order in which they first occur; along all rows in that order, folds take turns.
+    """
+    order, ends = np.argsort(labels, kind="stable"), np.cumsum(np.bincount(labels))
+    runs = [order[first:last] for first, last in pairwise([0, *ends]) if first < last]
+    fold_of_row, done = np.empty(len(labels), dtype=np.int16), 0
+    for rows in sorted(runs, key=lambda own: own[0]):
+        turns = np.sort(np.arange(done, done + len(rows)) % n_folds)
+        generator.shuffle(turns)
+        fold_of_row[rows] = turns
+        done += len(rows)
+    return fold_of_row
 
 
 def fold_weights(splits, sample_weight):

@@ -48,7 +48,7 @@ def wait(device="cuda"):
 
 def gemm_rate(dtype, precision=None, size=PRODUCT_SIZE, device="cuda") -> float:
     """Floating-point operations a second of a large product of random matrices."""
-    kind = torch.bfloat16 if precision == "bf16" else dtype
+    kind = {"bf16": torch.bfloat16, "half": torch.float16}.get(precision, dtype)
     left, right = (torch.randn(size, size, device=device).to(kind) for _ in range(2))
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")

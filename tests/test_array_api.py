@@ -16,13 +16,13 @@ import annealed.estimators.potts_da
 import annealed.objectives.array_linear
 import annealed.prototype_search
 from annealed import MELDA, AnnealedClassifier, DistanceADA, InnerProductADA, PottsDA
-from annealed.arrays import Place, combined, copied, is_foreign, stacked, take_rows, to_host
+from annealed.arrays import Place, combined, is_foreign, stacked, take_rows, to_host
 from annealed.design import ArrayDesign, make_design
 from annealed.objectives import Distance, InnerProduct, Quadratic, gibbs
 from annealed.objectives.array_families import on_device
-from annealed.objectives.array_gibbs import fused_kernel, loss_and_residual
+from annealed.objectives.array_gibbs import fused_kernel, loss_and_residual, scaled_losses, scaled_moments
 from annealed.objectives.array_potts import ArrayLabelledRows
-from annealed.objectives.device_rows import SplitRows, TurnedRows
+from annealed.objectives.device_rows import HalfRows, TurnedRows
 from annealed.objectives.potts import LabelledRows, PottsState
 from annealed.solvers import LBFGS, ArrayLBFGS
 
@@ -445,26 +445,74 @@ def test_temperatures_are_looked_at_together(move):
 
 
 def test_certain_rows_keep_their_digits(move):
-    logits = move(np.array([[[40.0, 0.0, 0.0]], [[0.0, 90.0, 0.0]], [[0.1, 0.2, 0.3]]], dtype=np.float32))
-    loss, residual = loss_and_residual(Place.of(logits), copied(logits), move(np.array([0, 0, 2])))
-    loss, residual = to_host(loss)[:, 0], to_host(residual)[:, 0]
-    np.testing.assert_allclose(loss[:2], [2 * np.exp(-40.0), 90.0], rtol=1e-5)
-    np.testing.assert_allclose(residual[0, 0], -2 * np.exp(-40.0), rtol=1e-5)
-    np.testing.assert_allclose(residual.sum(axis=1), 0, atol=1e-6)
-    np.testing.assert_allclose(loss[2], np.log(np.exp([0.1, 0.2, 0.3]).sum()) - 0.3, rtol=1e-5)
+    logits = np.array([[[40.0, 0.0, 0.0]], [[0.0, 90.0, 0.0]], [[0.1, 0.2, 0.3]]], dtype=np.float32)
+    known = [2 * np.exp(-40.0), 90.0, np.log(np.exp([0.1, 0.2, 0.3]).sum()) - 0.3]
+    place, level = Place.of(move(logits)), move(np.zeros((1, 3), dtype=np.float32))
+    for row, label in enumerate([0, 0, 2]):
+        own = move(logits[row : row + 1])
+        sums, residual = loss_and_residual(place, own, level, move(np.array([label])))
+        np.testing.assert_allclose(to_host(sums)[0, 3], known[row], rtol=1e-5)
+        np.testing.assert_allclose(to_host(residual)[0, 0].sum(), 0, atol=1e-6)
+        if row == 0:
+            np.testing.assert_allclose(to_host(residual)[0, 0, 0], -2 * np.exp(-40.0), rtol=1e-5)
+        np.testing.assert_allclose(to_host(sums)[:, :3], to_host(residual)[0], rtol=1e-6)
 
 
+@pytest.mark.parametrize("is_weighted", [False, True])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("shape", [(2500, 1, 3), (1300, 4, 10), (70, 2, 1500)])
-def test_loss_and_residual_are_those_of_numpy(shape, dtype, move):
+def test_loss_and_residual_are_those_of_numpy(shape, dtype, is_weighted, move):
     """On a GPU this is the fused kernel: several lines to a program, and the last not full."""
     generator = np.random.RandomState(0)
     logits = (5 * generator.standard_normal(shape)).astype(dtype)
+    level = generator.standard_normal(shape[1:]).astype(dtype)
     labels = generator.randint(shape[2], size=shape[0])
-    known = gibbs.loss_and_residual(logits.astype(np.float64), labels)
-    found = loss_and_residual(Place.of(move(logits)), move(logits), move(labels))
+    weight = generator.uniform(0.0, 1.0, shape[:2]).astype(dtype) if is_weighted else np.ones(shape[:2])
+    loss, residual = gibbs.loss_and_residual(logits.astype(np.float64) + level, labels)
+    size = np.abs(residual)
+    residual = residual * weight[:, :, None]
+    place = Place.of(move(logits))
+    given = move(weight.T.copy()).T if is_weighted else None
+    sums, found = loss_and_residual(place, move(logits), move(level), move(labels), given, learn=True)
+    known = [residual.sum(axis=0), (loss * weight).sum(axis=0)[:, None], (size - size**2).sum(axis=0)]
+    precision = 1e-13 if dtype is np.float64 else 5e-6
+    np.testing.assert_allclose(to_host(found), residual, atol=precision)
+    np.testing.assert_allclose(
+        to_host(sums), np.concatenate(known, axis=1), rtol=precision, atol=precision * size.sum()
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_narrow_residuals_are_the_rounded_ones(dtype, move_torch):
+    torch = pytest.importorskip("torch")
+    generator = np.random.RandomState(0)
+    logits, labels = generator.standard_normal((300, 2, 40)).astype(np.float32), generator.randint(40, size=300)
+    place, level = Place.of(move_torch(logits)), move_torch(np.zeros((2, 40), dtype=np.float32))
+    gain = move_torch(np.array([4.0, 1024.0], dtype=np.float32))
+    arguments = (level, move_torch(labels), None)
+    sums, plain = loss_and_residual(place, move_torch(logits), *arguments)
+    options = {"dtype": getattr(torch, dtype), "gain": gain}
+    other, narrow = loss_and_residual(place, move_torch(logits), *arguments, **options)
+    rounding = float(torch.finfo(narrow.dtype).eps)
+    np.testing.assert_allclose(to_host(narrow.double()), to_host((plain * gain[:, None]).double()), rtol=rounding)
+    np.testing.assert_allclose(to_host(other), to_host(sums), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("shape", [(1300, 10), (70, 1500)])
+def test_moments_at_a_scale_are_those_of_the_posterior(shape, dtype, move):
+    generator = np.random.RandomState(0)
+    deviation = (3 * generator.standard_normal(shape)).astype(dtype)
+    scale = 0.7310585786300049
+    wide = deviation.astype(np.float64)
+    posterior = gibbs.posterior(scale * wide)
+    mean = (posterior * wide).sum(axis=1)
+    known = (np.log(np.exp(scale * wide).sum(axis=1)), mean, (posterior * wide**2).sum(axis=1) - mean**2)
+    place = Place.of(move(deviation))
+    found = to_host(scaled_moments(place, scale, move(deviation)))
     for ours, theirs in zip(found, known, strict=True):
-        np.testing.assert_allclose(to_host(ours), theirs, atol=1e-13 if dtype is np.float64 else 5e-6)
+        np.testing.assert_allclose(ours, theirs, atol=1e-11 if dtype is np.float64 else 1e-4)
+    np.testing.assert_allclose(to_host(scaled_losses(place, scale, move(deviation))), known[0], rtol=1e-5)
 
 
 @pytest.mark.gpu
@@ -490,21 +538,45 @@ def test_rounded_rows_with_split_coefficients(rank, move_torch):
     rounded = to_host(turned.design.X.float())[:, :rank].astype(np.float64)
     np.testing.assert_allclose(rounded, X @ basis, atol=0.01 * np.abs(rounded).max())
     plain, split = (
-        np.concatenate([to_host(rows.scores(block, tables)) for block in turned.design.map_blocks(lambda own: own)])
+        np.concatenate([to_host(rows.logits(block, tables)) for block in turned.design.map_blocks(lambda own: own)])
         for rows in (turned, turned.split())
-        for tables in [rows.tables(place.row(coef), place.row(level))]
+        for tables in [rows.tables(place.wide(coef), place.wide(level))]
     )
     known = rounded @ coef.T + level
     assert 1e-4 < np.abs(plain - known).max() < 0.1
     np.testing.assert_allclose(split, known, atol=1e-4)
-    ((pulled, sums),) = turned.design.map_blocks(lambda block: turned.pulled(block, place.row(known).bfloat16()))
+    (pulled,) = turned.design.map_blocks(lambda block: turned.pulled(block, place.row(known).bfloat16()))
     np.testing.assert_allclose(to_host(pulled), known.T @ rounded, atol=5e-3 * np.abs(known.T @ rounded).max())
-    np.testing.assert_allclose(to_host(sums), known.sum(axis=0), rtol=5e-3)
-    as_they_are = SplitRows(design.centered(X.mean(axis=0)))
-    (scores,) = as_they_are.design.map_blocks(
-        lambda block: as_they_are.scores(block, as_they_are.tables(place.row(coef @ basis.T), place.row(level)))
-    )
-    np.testing.assert_allclose(to_host(scores), (X - X.mean(axis=0)) @ basis @ coef.T + level, atol=1e-3)
+    center, coef = X.mean(axis=0), coef @ basis.T
+    halved = HalfRows(design.centered(center)).split()
+    tables = halved.tables(place.wide(coef), place.wide(level))
+    (logits,) = halved.design.map_blocks(lambda block: halved.logits(block, tables))
+    factor = to_host(halved._factor).astype(np.float64)
+    rounded = (X * factor).astype(np.float16).astype(np.float64) / factor
+    np.testing.assert_allclose(to_host(logits), (rounded - center) @ coef.T + level, atol=1e-4)
+
+
+def test_rows_in_half_precision_are_rounded_as_in_tf32(move_torch):
+    """Whatever the size of the columns, of the coefficients and of the weights."""
+    X, y = table()
+    X = (X * [1e-9, 1.0, 1e5, 0.0]).astype(np.float32)
+    place = Place.of(move_torch(X))
+    weight = np.full((len(y), 1), 1 / len(y))
+    design = ArrayDesign(move_torch(X), move_torch(y), place.row(weight), np.array([float(len(y))]), 3)
+    center = X.mean(axis=0)
+    rows = HalfRows(design.centered(center))
+    coef, level = np.random.RandomState(1).standard_normal((3, 4)) / [1e-9, 1.0, 1e5, 1.0], np.array([0.0, 50.0, -2.0])
+    tables = rows.tables(place.wide(coef), place.wide(level))
+    (logits,) = rows.design.map_blocks(lambda block: rows.logits(block, tables))
+    sizes = np.abs(X) @ np.abs(coef).T
+    np.testing.assert_array_less(np.abs(to_host(logits) - (X - center) @ coef.T - level), 1e-3 * sizes + 1e-5)
+    residual = np.random.RandomState(0).uniform(-1, 1, (len(y), 3)) * 1e-6
+    gain = rows.gain(np.array([1e-6]))
+    narrow = place.row(residual * gain).to(rows.residual_dtype)
+    (pulled,) = rows.design.map_blocks(lambda block: rows.pulled(block, narrow))
+    found = to_host(rows.settled(place.wide(pulled) / gain[0], place.wide(residual.sum(axis=0))))
+    sizes = np.abs(residual).T @ np.abs(X)
+    np.testing.assert_array_less(np.abs(found - residual.T @ (X - center)), 1e-3 * sizes + 1e-300)
 
 
 def test_sums_of_a_sweep_are_those_of_numpy(move):

@@ -10,13 +10,15 @@ Shapes: X (n_rows, n_features), labels (n_rows,), weight (n_rows, n_fits), coef 
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from annealed.arrays import Place, is_foreign, to_host
 from annealed.design.base import BLOCK_BYTES, Block, Design
 
-DEVICE_BLOCK_BYTES = 1 << 28  # of a block's widest temporary: long products, small beside the device's memory
+DEVICE_BLOCK_BYTES = 1 << 29  # of a block's widest temporary: long products, small beside the device's memory
+DEVICE_COPY_BYTES = 1 << 28  # and of one that is made several times, where a block copies its rows
 FARTHEST_CENTER = {8: 1000.0, 4: 4.0}  # mean distances of a column from it, by bytes: rows as they lie lose few digits
 SPREAD_ROWS = 1000  # rows that tell that distance well enough
 
@@ -27,6 +29,7 @@ class ArrayBlock(Block):
     def __init__(self, place: Place, raw, rows, labels, weight, center=None):
         super().__init__(rows, labels, weight)
         self.place, self.xp, self.raw, self.center = place, place.xp, raw, center
+        self.rounded: Any = None  # the rows in fewer bits, once they were multiplied so
 
     @cached_property
     def values(self):
@@ -55,13 +58,12 @@ class ArrayBlock(Block):
         scores += level
         return scores
 
-    def pulled(self, flat, sums=None):
-        """`flat.T @ rows`, (n_columns, n_features); `sums` are those of the columns of `flat` where they are known."""
-        pulled = (self.raw.T @ flat).T  # in this order, a fifth faster in TF32
+    def pulled(self, flat):
+        """`flat.T @ rows`, (n_columns, n_features)."""
+        pulled = (self.raw.T @ flat).T
         if self.center is None:
             return pulled
-        sums = self.xp.sum(flat, axis=0) if sums is None else sums
-        return pulled - sums[:, None] * self.center
+        return pulled - self.xp.sum(flat, axis=0)[:, None] * self.center
 
     def rows_as_array(self):
         return self.values
@@ -109,8 +111,9 @@ class ArrayDesign(Design):
 
     def block_rows(self, n_fits: int, copies_rows: bool = False) -> int:
         """Rows whose logits, and copies where a block makes them, are as large as a block's widest temporary may be."""
-        bytes_of_block = DEVICE_BLOCK_BYTES if self.place.is_accelerator else BLOCK_BYTES
         copies_rows = copies_rows or self.is_streamed or not (self._is_centered or self._center_is_near)
+        on_device = DEVICE_COPY_BYTES if copies_rows else DEVICE_BLOCK_BYTES
+        bytes_of_block = on_device if self.place.is_accelerator else BLOCK_BYTES
         width = max(self.n_features if copies_rows else 1, n_fits * self.n_classes)
         return max(256, bytes_of_block // (self.place.row_bytes * width))
 
@@ -167,13 +170,16 @@ class ArrayDesign(Design):
             part = rows[first : min(first + step, rows.shape[0])]
             yield function(self._block(part, self.place.xp.take(self.labels, part), None))
 
+    @property
+    def offset(self):
+        """The centre, on the device, where the rows of blocks still have it to be subtracted; else None."""
+        return None if self._is_centered or not self._center_is_near else self._device_center
+
     def _block(self, rows, labels, weight):
         raw = self.rows_of(rows)
-        if self._is_centered:
-            return ArrayBlock(self.place, raw, rows, labels, weight)
-        if self._center_is_near:
-            return ArrayBlock(self.place, raw, rows, labels, weight, self._device_center)
-        return ArrayBlock(self.place, raw - self._device_center, rows, labels, weight)
+        if not self._is_centered and not self._center_is_near:
+            raw = raw - self._device_center
+        return ArrayBlock(self.place, raw, rows, labels, weight, self.offset)
 
     def sum_rows(self, kernel, fits=slice(None)):
         """Sums over blocks, as small arrays of NumPy."""
@@ -183,7 +189,7 @@ class ArrayDesign(Design):
         totals: list = []
         for terms in self.map_blocks(kernel, fits, n_fits, copies_rows):
             if not totals:
-                totals = [self.place.xp.asarray(self.place.wide(term), copy=True) for term in terms]
+                totals = [self.place.xp.astype(term, self.place.wide_dtype, copy=True) for term in terms]
                 continue
             for total, term in zip(totals, terms, strict=True):
                 total += term
@@ -201,10 +207,19 @@ class ArrayDesign(Design):
         return labels[:, None] == xp.arange(self.n_classes, dtype=labels.dtype, device=self.place.device)[None, :]
 
     def class_weight_sums(self):
-        def kernel(block):
-            return (block._weights(block.weight).T @ self.place.wide(self.targets(block.labels)),)
+        """Classes are numbered by two digits, so that whether a row is of one takes few numbers a row."""
+        base = int(np.ceil(np.sqrt(self.n_classes)))
+        digits = self.place.xp.arange(base, dtype=self.labels.dtype, device=self.place.device)[None, :]
 
-        return self.sum_rows(kernel)[0]
+        def kernel(block):
+            first, second = (
+                self.place.wide(own[:, None] == digits) for own in (block.labels // base, block.labels % base)
+            )
+            weighted = block._weights(block.weight)[:, :, None] * first[:, None, :]
+            return (self.place.xp.reshape(weighted, (weighted.shape[0], -1)).T @ second,)
+
+        sums = self.sum_rows(kernel)[0].reshape(self.n_fits, -1)
+        return sums[:, : self.n_classes]
 
     def class_sums(self):
         def kernel(block):

@@ -190,6 +190,8 @@ class DeviceHeldOut(HeldOut):
 
     n_folds: int = 1
     total: float = field(default=0.0)
+    _shares: list = field(default_factory=list, init=False)
+    _weights: Any = field(default=None, init=False)
 
     @property
     def n_rows(self) -> float:
@@ -203,12 +205,7 @@ class DeviceHeldOut(HeldOut):
             near = float(np.log(temperature))
 
             def moments(scale):
-                sums = place.zeros((3,))
-                for part in parts():
-                    rows = place.xp.stack(
-                        [place.wide(own) for own in scaled_moments(place, float(scale), part.deviation)]
-                    )
-                    sums = sums + rows @ part.weight
+                sums = sum(scaled_moments(place, float(scale), part.deviation) @ part.weight for part in parts())
                 return place.host(sums)[0] / self.total
 
             log_scale = least_log_scale(moments, self.total, self._likely_log_scale(near))
@@ -217,14 +214,23 @@ class DeviceHeldOut(HeldOut):
         if self.score_point is not None:
             scores, train_score = self.score_point(problem, parameters, temperature, scale)
             return Judgement(np.asarray(scores, dtype=float), scale, train_score)
-        losses, weights = place.zeros((self.n_folds,)), place.zeros((self.n_folds,))
-        folds = place.whole(np.arange(self.n_folds))
-        for part in parts():
-            share = part.weight[:, None] * place.wide(part.fold[:, None] == folds[None, :])
-            losses = losses + place.wide(scaled_losses(place, scale, part.deviation)) @ share
-            weights = weights + place.xp.sum(share, axis=0)
-        losses, weights = place.host(losses, weights)
-        return Judgement(-losses / np.where(weights > 0, weights, 1), scale)
+        losses = place.zeros((self.n_folds,))
+        for number, part in enumerate(parts()):
+            losses = losses + scaled_losses(place, scale, part.deviation) @ self._share(place, number, part)
+        return Judgement(-place.host(losses)[0] / self._fold_weights(place), scale)
+
+    def _share(self, place, number, part):
+        """Weights of a part's rows in each fold, (n_rows, n_folds): the same at every temperature."""
+        if number == len(self._shares):
+            folds = place.whole(np.arange(self.n_folds))
+            self._shares.append(part.weight[:, None] * place.wide(part.fold[:, None] == folds[None, :]))
+        return self._shares[number]
+
+    def _fold_weights(self, place):
+        if self._weights is None:
+            (weights,) = place.host(sum(place.xp.sum(share, axis=0) for share in self._shares))
+            self._weights = np.where(weights > 0, weights, 1)
+        return self._weights
 
     def _kept(self, problem, make):
         """Parts that are kept between looks where they are small, and else made again for each."""

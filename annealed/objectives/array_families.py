@@ -30,13 +30,10 @@ class ArrayPenalizedProblem(ArrayProblem):
         self.missing = self.place.wide(host.missing)
         self._is_penalized = self.place.wide(np.arange(self.width) < self.rank)
         self._last_strength: tuple[float, Any] = np.nan, None
+        self._last_inverse: tuple | None = None
         self._has_missing = bool(host.missing.any()) and host.fit_intercept
-        self._turned_rows = TurnedRows(self.design, self.place.row(self.basis)) if precision == "bf16" else None
-
-    def _rows(self, quick, fine=False):
-        if not quick or self._turned_rows is None:
-            return super()._rows(quick, fine)
-        return self._turned_rows.split() if fine else self._turned_rows
+        if precision == "bf16":
+            self._rounded_rows = TurnedRows(self.design, self.place.row(self.basis))
 
     def _split(self, table):
         if self.fit_intercept:
@@ -51,9 +48,8 @@ class ArrayPenalizedProblem(ArrayProblem):
         prior = np.log(self.class_shares + self.host.missing)
         return self._join(coef, self.place.wide(prior - prior.mean(axis=1, keepdims=True)))
 
-    def forward(self, parameters, temperature, fits):
-        coef, intercept = self._split(parameters)
-        return self.to_features(coef, fits), intercept
+    def terms(self, parameters, temperature, fits):
+        return self._split(parameters)
 
     def backward(self, pulled, residual_sum, parameters, temperature, fits):
         return self._join(pulled, residual_sum)
@@ -91,20 +87,28 @@ class ArrayPenalizedProblem(ArrayProblem):
         strength = self.place.wide(self.l2_strength * np.asarray(temperature))
         return self.xp.reshape(strength, (-1, *(1,) * (ndim - 1)))
 
-    def _curvature(self, fits):
-        """(n_fits, n_classes, width): each class's mean `p (1 - p)` times the spectrum."""
+    def _inverse_diagonal(self, temperature, fits):
+        """One over the curvature, (n_fits, n_classes, width): each class's mean `p (1 - p)` times the spectrum, and the
+        penalty. The last is kept: several passes at a temperature ask for it.
+        """
+        is_one, last = np.ndim(temperature) == 0, self._last_inverse
+        if is_one and last is not None and last[0] is self.class_variance and last[1:3] == (temperature, fits):
+            return last[3]
         variance = self.of_fits(self.class_variance, fits) + self.of_fits(self.missing, fits)
         coef = variance[..., None] * self.of_fits(self.spectrum, fits)[:, None, :]
-        return self._join(coef, variance)
+        inverse = 1.0 / (self._join(coef, variance) + self.penalty(temperature, fits)[0])
+        if is_one:
+            self._last_inverse = self.class_variance, temperature, fits, inverse
+        return inverse
 
     def precondition(self, vectors, temperature, fits):
         """A common shift of all classes moves no posterior: the penalty is all that it meets."""
-        xp = self.xp
-        diagonal = self._curvature(fits) + self.penalty(temperature, fits)[0]
-        diagonal = xp.reshape(diagonal, (diagonal.shape[0], *(1,) * (vectors.ndim - 3), *diagonal.shape[1:]))
-        solved = vectors / diagonal
+        xp, inverse = self.xp, self._inverse_diagonal(temperature, fits)
+        inverse = xp.reshape(inverse, (inverse.shape[0], *(1,) * (vectors.ndim - 3), *inverse.shape[1:]))
+        solved = vectors * inverse
         common = xp.mean(vectors, axis=-2, keepdims=True) / self._strength(temperature, vectors.ndim)
-        return solved - xp.mean(solved, axis=-2, keepdims=True) + common * self._is_penalized
+        solved += common * self._is_penalized - xp.mean(solved, axis=-2, keepdims=True)
+        return solved
 
     def certificate(self, gradient, temperature, fits):
         """|gradient|^2 / (2 l2_strength T) at the best intercept; see `PenalizedLinearProblem.certificate`."""
@@ -130,10 +134,11 @@ class ArrayPenalizedProblem(ArrayProblem):
             if largest <= self.host.gradient_noise():
                 return 1.0
             rows = self._rows(quick)
-            tables = rows.tables(rows.coef(self.to_features(coef, fits), gradient)[0, ...], intercept[0, ...] * 0.0)
+            coef = coef if rows.is_turned else self.to_features(coef, fits)
+            tables = rows.tables(coef[0, ...], intercept[0, ...] * 0.0)
 
             def kernel(block):
-                scores = rows.scores(block, tables)
+                scores = rows.logits(block, tables)
                 scores *= scores
                 scores *= block.weight[:, :1]
                 return (self.xp.sum(scores, axis=0),)
@@ -169,10 +174,9 @@ class ArrayDistanceProblem(ArrayProblem):
     def start(self, temperature):
         return 2 / temperature * self.place.wide(self.host.start_means)
 
-    def forward(self, parameters, temperature, fits):
+    def terms(self, parameters, temperature, fits):
         squares = self.xp.sum(parameters * parameters, axis=2)
-        intercept = self.of_fits(self.log_prior, fits) - temperature / 4 * squares
-        return self.to_features(parameters, fits), intercept
+        return parameters, self.of_fits(self.log_prior, fits) - temperature / 4 * squares
 
     def backward(self, pulled, residual_sum, parameters, temperature, fits):
         return pulled - temperature / 2 * parameters * residual_sum[..., None]

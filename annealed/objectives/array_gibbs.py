@@ -7,28 +7,52 @@ Shapes: logits (n_rows, n_fits, n_classes), labels (n_rows,).
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from annealed.arrays import Place
 
 _WORKS: dict[Any, bool] = {}  # whether the fused kernel does, by device, once it was tried there
 
 
-def loss_and_residual(place: Place, logits, labels, dtype=None):
-    """Negative log-likelihood (n_rows, n_fits) and `posterior - targets` (15), of torch's `dtype` where one is named.
+class Residual(NamedTuple):
+    """`values` (n_rows, n_fits, n_classes), and sums over rows, side by side: (n_fits, n_classes + 1), wide, of the
+    residual and of the negative log-likelihood; where asked for n_classes more, of `posterior (1 - posterior)`.
+    """
 
-    Logits may be overwritten. As in `annealed/objectives/gibbs.py`, the true class's residual is minus the sum of the
-    others, and the loss of an all but certain row comes from that sum, so that both keep their digits in single
-    precision too.
+    sums: Any
+    values: Any
+
+
+def loss_and_residual(
+    place: Place, logits, level, labels, weight=None, *, unit=None, dtype=None, gain=None, learn=False
+) -> Residual:
+    """The loss of rows and their residual, `posterior - targets` (15), with the weights (n_rows, n_fits) on both.
+
+    Logits are in a `unit` and without their `level`, each (n_fits, n_classes), and may be overwritten. Residuals are
+    times `gain` (n_fits,) and of torch's `dtype` where these are named. As in `annealed/objectives/gibbs.py`, the true
+    class's residual is minus the sum of the others, and the loss of an all but certain row comes from that sum, so that
+    both keep their digits in single precision too.
     """
     fused = fused_kernel(logits) if place.is_torch else None
     if fused is not None:
-        return fused.loss_and_residual(logits, labels, dtype or logits.dtype)
+        residual = logits if dtype is None else place.aligned(logits.shape, dtype)
+        sums = fused.loss_and_residual(logits, level, labels, weight, unit, residual, gain, learn)
+        return Residual(sums.sum(0, dtype=place.wide_dtype), residual)
     xp = place.xp
+    if unit is not None:
+        logits *= unit
+    logits += level
     true, others, residual = (_with_torch if place.is_torch else _in_the_standard)(place, logits, labels)
+    spread = [_spread(place, residual)] if learn else []
     certain = others < 0.5
-    loss = xp.where(certain, -xp.log1p(-xp.where(certain, others, xp.zeros_like(others))), -true)
-    return loss, residual if dtype is None else residual.to(dtype)
+    loss = place.wide(xp.where(certain, -xp.log1p(-xp.where(certain, others, xp.zeros_like(others))), -true))
+    if weight is not None:
+        residual *= weight[:, :, None]
+        loss = loss * place.wide(weight)
+    sums = xp.concat([place.wide(xp.sum(residual, axis=0)), xp.sum(loss, axis=0)[:, None], *spread], axis=1)
+    if gain is not None:
+        residual *= gain[:, None]
+    return Residual(sums, residual if dtype is None else residual.to(dtype))
 
 
 def _in_the_standard(place, logits, labels):
@@ -65,7 +89,7 @@ def fused_kernel(logits) -> ModuleType | None:
             return None
         if logits.device not in _WORKS:
             few = logits.new_zeros((1, 1, 2))
-            fused_gibbs.loss_and_residual(few, few[0, 0, :1].long(), few.dtype)
+            fused_gibbs.loss_and_residual(few, few[0, ...], few[0, 0, :1].long())
             _WORKS[logits.device] = True
     except Exception:  # no Triton, or no C compiler for it: torch's own steps give the same
         _WORKS[logits.device] = False
@@ -73,10 +97,10 @@ def fused_kernel(logits) -> ModuleType | None:
     return fused_gibbs
 
 
-def class_variance(place: Place, residual):
-    """Sum over rows of posterior * (1 - posterior), (n_classes,), from the residual (n_rows, n_classes) of one fit."""
-    size = place.xp.abs(place.row(residual))
-    return place.xp.sum(size - size * size, axis=0)
+def _spread(place: Place, residual):
+    """Sum over rows of posterior * (1 - posterior), (n_fits, n_classes)."""
+    size = place.xp.abs(residual)
+    return place.wide(place.xp.sum(size - size * size, axis=0))
 
 
 def deviations(place: Place, logits, labels):
@@ -85,7 +109,12 @@ def deviations(place: Place, logits, labels):
 
 
 def scaled_moments(place: Place, scale, deviation):
-    """Loss, mean and variance of the logits' deviation from the true one under the posterior at a scale, by row."""
+    """Loss, mean and variance of the logits' deviation from the true one under the posterior at a scale, by row:
+    (3, n_rows), wide.
+    """
+    fused = fused_kernel(deviation[:, None, :]) if place.is_torch else None
+    if fused is not None:
+        return fused.scaled_moments(place.wide_dtype, scale, deviation)
     xp = place.xp
     weights = scale * deviation
     top = xp.max(weights, axis=1, keepdims=True)
@@ -96,13 +125,16 @@ def scaled_moments(place: Place, scale, deviation):
     mean = xp.sum(weights, axis=1) / total
     weights *= deviation
     square = xp.sum(weights, axis=1) / total
-    return xp.log(total) + top[:, 0], mean, square - mean * mean
+    return place.wide(xp.stack([xp.log(total) + top[:, 0], mean, square - mean * mean]))
 
 
 def scaled_losses(place: Place, scale, deviation):
-    """Minus the log posterior of the true class at a scale, by row."""
+    """Minus the log posterior of the true class at a scale, by row, wide."""
+    fused = fused_kernel(deviation[:, None, :]) if place.is_torch else None
+    if fused is not None:
+        return fused.scaled_moments(place.wide_dtype, scale, deviation)[0]
     xp = place.xp
     shifted = scale * deviation
     top = xp.max(shifted, axis=1, keepdims=True)
     shifted -= top
-    return xp.log(xp.sum(xp.exp(shifted), axis=1)) + top[:, 0]
+    return place.wide(xp.log(xp.sum(xp.exp(shifted), axis=1)) + top[:, 0])

@@ -7,8 +7,8 @@ scale, coordinates, shares of the classes. The problems here take copies of them
     gradient = sum_i w_i (posterior - targets) x_i
 
 with logits `(x - center) @ coef + intercept`. Only numbers cross to the host, once a pass. With `precision` the
-products of quick passes are rounded (`annealed/objectives/device_rows.py`): "tf32" on the rows as they are, "bf16" on a
-copy of the rows in the coordinates solved in, each with sums in float32. Fine ones are quick, but round only the rows.
+products of quick passes are rounded (`annealed/objectives/device_rows.py`): "tf32" block by block, "bf16" in a copy of
+the rows in the coordinates solved in, each with sums in float32. Fine ones are quick, but round only the rows.
 
 Shapes: parameters (n_fits, n_classes, width), on the device, in its widest float.
 """
@@ -23,9 +23,8 @@ from annealed.arrays import to_host
 from annealed.design import ArrayDesign
 from annealed.objectives import array_gibbs
 from annealed.objectives.base import NO_PICKS, Inspection, Problem
-from annealed.objectives.device_rows import RowsAsTheyAre, SplitRows
+from annealed.objectives.device_rows import HalfRows, RowsAsTheyAre
 
-LEARNED_ROWS = 1 << 16  # that tell the classes' variances under the posterior
 INSPECTED_ROWS = 1 << 15  # that tell by how much the posterior's own scale changes the loss
 FEW_COLUMNS = 64  # of a product that cost about what one does, where the rows are all that is read
 TEMPORARIES = 2  # as large as held-out logits, when they are looked at: by so much their blocks are shorter
@@ -72,7 +71,9 @@ class ArrayProblem(Problem):
         self.rank, self.per_fit = coordinates.rank, coordinates.per_fit
         self.class_variance = place.wide(host.class_shares * (1 - host.class_shares))
         self.center = place.wide(self.design.center)
-        self._uniform = self._uniform_weights()
+        self._largest, self._uniform = self._weights_of_fits()
+        self._plain_rows = RowsAsTheyAre(self.design)
+        self._rounded_rows: Any = HalfRows(self.design) if precision == "tf32" else None
         self._seen: dict[float, tuple[float, float]] = {}
         self.visits_all = self.n_fits == 1
         self.n_passes = 0
@@ -80,11 +81,11 @@ class ArrayProblem(Problem):
 
     # -- where folds, tables and coordinates are taken from ---------------------------------------------------
 
-    def _uniform_weights(self):
-        """The weight of every row of a fit where all have the same, else NaN."""
+    def _weights_of_fits(self):
+        """The largest weight of a row of each fit, and the weight of every row where all have the same, else NaN."""
         weight = self.design.weight
         least, most = self.place.host(self.xp.min(weight, axis=0), self.xp.max(weight, axis=0))
-        return np.where(least == most, least, np.nan)
+        return most, np.where(least == most, least, np.nan)
 
     def of_fits(self, table, fits):
         """A table's entries of some fits: a slice, or a list of numbers."""
@@ -107,9 +108,14 @@ class ArrayProblem(Problem):
 
     # -- what a family defines --------------------------------------------------------------------------------
 
+    def terms(self, parameters, temperature, fits):
+        """Coefficients (n_fits, n_classes, rank) in the coordinates solved in, and intercepts (n_fits, n_classes)."""
+        raise NotImplementedError
+
     def forward(self, parameters, temperature, fits):
         """Coefficients (n_fits, n_classes, n_features) of the centred rows, and intercepts (n_fits, n_classes)."""
-        raise NotImplementedError
+        coef, intercept = self.terms(parameters, temperature, fits)
+        return self.to_features(coef, fits), intercept
 
     def backward(self, pulled, residual_sum, parameters, temperature, fits):
         """Gradient of the loss from its sums over rows, in the terms of `forward`."""
@@ -149,41 +155,46 @@ class ArrayProblem(Problem):
 
     def _loss(self, parameters, temperature, fits, quick, learn, fine=False):
         place, xp = self.place, self.xp
-        coef, intercept = self.forward(parameters, temperature, fits)
+        coef, intercept = self.terms(parameters, temperature, fits)
         shape = intercept.shape
         rows = self._rows(quick, fine)
-        coef = rows.coef(coef, parameters)
+        coef = coef if rows.is_turned else self.to_features(coef, fits)
         tables = rows.tables(xp.reshape(coef, (-1, rows.width)), xp.reshape(intercept, (-1,)))
-        step = max(1, self.design.n_rows // LEARNED_ROWS)
+        level, unit = (own if own is None else xp.reshape(own, shape) for own in (tables.level, tables.unit))
         uniform = self._uniform[fits]
         is_uniform = bool(np.isfinite(uniform).all())
-        factor = place.wide(uniform)  # on its way before the passes that it would wait for
+        gain = rows.gain(np.ones_like(uniform) if is_uniform else self._largest[fits])
+        factor = place.wide(uniform if is_uniform else np.ones_like(uniform))  # on their way before the passes
+        device_gain = None if gain is None else place.row(gain)
 
         def kernel(block):
-            logits = xp.reshape(rows.scores(block, tables), (-1, *shape))
-            losses, residual = array_gibbs.loss_and_residual(place, logits, block.labels, rows.residual_dtype)
-            variance = (step * array_gibbs.class_variance(place, residual[::step, 0, :]),) if learn else ()
-            losses = place.wide(losses)
-            if not is_uniform:
-                weight = self.of_fits(block.weight.T, fits).T
-                residual *= weight[:, :, None]
-                losses = losses * place.wide(weight)
-            return xp.sum(losses, axis=0), *rows.pulled(block, xp.reshape(residual, (residual.shape[0], -1))), *variance
+            logits = xp.reshape(rows.products(block, tables), (-1, *shape))
+            weight = None if is_uniform else self.of_fits(block.weight.T, fits).T
+            found = array_gibbs.loss_and_residual(
+                place, logits, level, block.labels, weight, unit=unit, dtype=rows.residual_dtype, gain=device_gain,
+                learn=learn,
+            )  # fmt: skip
+            return found.sums, rows.pulled(block, xp.reshape(found.values, (found.values.shape[0], -1)))
 
-        loss, pulled, sums, *variance = rows.design.sum_on_device(kernel, n_fits=shape[0])
+        totals, pulled = rows.design.sum_on_device(kernel, n_fits=shape[0])
+        sums, loss, variance = totals[:, : shape[1]], totals[:, shape[1]], totals[0, shape[1] + 1 :]
         self.n_passes += 1
-        pulled, sums = xp.reshape(pulled, (*shape, -1)), xp.reshape(sums, shape)
-        if is_uniform:
-            loss, pulled, sums = loss * factor, pulled * factor[:, None, None], sums * factor[:, None]
+        if gain is not None:
+            pulled = pulled / place.wide(np.repeat(gain, shape[1]))[:, None]
+        pulled = rows.settled(pulled, xp.reshape(sums, (-1,)))
+        loss, sums = loss * factor, sums * factor[:, None]
+        pulled = xp.reshape(pulled, (*shape, -1)) * factor[:, None, None]
         if learn:
-            share = xp.maximum(variance[0] / self.design.n_rows, variance[0] * 0.0 + SMALLEST_VARIANCE)
+            share = xp.maximum(variance / self.design.n_rows, variance * 0.0 + SMALLEST_VARIANCE)
             self.class_variance = xp.broadcast_to(share[None, :], (self.n_fits, self.n_classes))
         slope = xp.sum(coef * pulled, axis=(1, 2)) + xp.sum(intercept * sums, axis=1)
         pulled = pulled if rows.is_turned else self.from_features(pulled, fits)
         return loss, slope, self.backward(pulled, sums, parameters, temperature, fits)
 
     def _rows(self, quick, fine=False):
-        return (SplitRows if quick and fine else RowsAsTheyAre)(self.design)
+        if not quick:
+            return self._plain_rows
+        return self._rounded_rows.split() if fine else self._rounded_rows
 
     # -- what the path asks for ---------------------------------------------------------------------------------
 
@@ -216,13 +227,17 @@ class ArrayProblem(Problem):
         """With few columns: all folds in one product, of which each row takes its own; a row of none weighs nothing."""
         xp, place, fits = self.xp, self.place, slice(1, self.n_fits)
         coef, intercept = self.forward(parameters[fits, ...], temperature, fits)
-        flat, level = (xp.reshape(place.row(own), (-1, *own.shape[2:])) for own in (coef, intercept))
+        rows, size = self._plain_rows, intercept.shape[0] * intercept.shape[1]
+        tables = rows.tables(xp.reshape(coef, (size, -1)), xp.reshape(intercept, (-1,)))
 
         def part(block):
             fold = self._fold_of_row[block.rows]
-            scores = xp.reshape(block.scores(flat, level), (-1, *intercept.shape))
-            own = xp.broadcast_to(xp.where(fold < 0, fold * 0, fold)[:, None, None], (fold.shape[0], 1, self.n_classes))
-            deviation = array_gibbs.deviations(place, xp.take_along_axis(scores, own, axis=1)[:, 0, :], block.labels)
+            logits = rows.products(block, tables)
+            logits += tables.level
+            known = xp.where(fold < 0, fold * 0, fold)
+            own = xp.broadcast_to(known[:, None, None], (fold.shape[0], 1, self.n_classes))
+            scores = xp.take_along_axis(xp.reshape(logits, (-1, *intercept.shape)), own, axis=1)[:, 0, :]
+            deviation = array_gibbs.deviations(place, scores, block.labels)
             return HeldOutPart(deviation, weight[block.rows] * place.wide(fold >= 0), fold)
 
         yield from self.design.map_blocks(part, fits)
@@ -252,27 +267,25 @@ class ArrayProblem(Problem):
         sample = self.place.whole(np.arange(0, self.design.n_rows, step))
         weight = self.place.wide(self.xp.take(self.design.weight[:, 0], sample))
         total = self.xp.sum(weight)
-        gains = [self._gain(sample, weight, total, *point) for point in points]
+        blocks = list(self.design.map_rows(lambda block: block, sample, TEMPORARIES))
+        gains = [self._gain(blocks, weight, total, *point) for point in points]
         numbers = self.place.host(self.xp.stack(gains))[0]
         looks = [self._seen[temperature] for _, temperature, _ in points]
         return [
             Inspection(loss + float(gain), loss - slope) for (loss, slope), gain in zip(looks, numbers, strict=True)
         ]
 
-    def _gain(self, sample, weight, total, parameters, temperature, scale):
-        """By how much a scale changes the mean loss."""
+    def _gain(self, blocks, weight, total, parameters, temperature, scale):
+        """By how much a scale changes the mean loss of the blocks' rows."""
         flat, level = self._one_fit(parameters[None, ...], temperature, slice(0, 1))
         gain, done = total * 0.0, 0
         with self.place.products_in(self.precision):
-            for deviation in self.design.map_rows(
-                lambda block: array_gibbs.deviations(self.place, block.scores(flat, level), block.labels),
-                sample,
-                TEMPORARIES,
-            ):
+            for block in blocks:
+                deviation = array_gibbs.deviations(self.place, block.scores(flat, level), block.labels)
                 own = weight[done : done + deviation.shape[0]]
                 done += deviation.shape[0]
                 spoken, plain = (array_gibbs.scaled_losses(self.place, own, deviation) for own in (scale, 1.0))
-                gain = gain + own @ self.place.wide(spoken - plain)
+                gain = gain + own @ (spoken - plain)
         return gain / total
 
     def report(self, parameters, temperature, fits=slice(None)):

@@ -11,16 +11,18 @@ from functools import cached_property
 import numpy as np
 
 from annealed.arrays import Place, to_host
+from annealed.objectives.array_gibbs import fused_kernel
 from annealed.objectives.potts import SMALLEST_VARIANCE, LabelledRows, PottsState, Sums
 
-BLOCK_BYTES = 1 << 28  # of a block of memberships on an accelerator
+ALIGNED_COLUMNS = 4  # up to which rows are filled with zeros: a GPU reads so many at once
+BLOCK_BYTES = 1 << 30  # of a block of memberships on an accelerator
 CPU_BLOCK_BYTES = 1 << 21
 
 
 class ArrayLabelledRows(LabelledRows):
     """Rows in standardized columns on a device; `take` brings a part of them to the host, for what looks at few.
 
-    rows : (n_rows, n_features + n_classes), the columns and the one-hot classes
+    rows : (n_rows, n_features + n_classes and some zeros), the columns and the one-hot classes
     labels : classes as NumPy codes; weight : (n_rows,) on the device
     """
 
@@ -29,7 +31,9 @@ class ArrayLabelledRows(LabelledRows):
         xp = place.xp
         codes = place.whole(labels)
         targets = codes[:, None] == xp.arange(n_classes, dtype=codes.dtype, device=place.device)[None, :]
-        self.rows = xp.concat([X, place.row(targets)], axis=1)
+        n_zeros = -(X.shape[1] + n_classes) % ALIGNED_COLUMNS
+        zeros = xp.zeros((X.shape[0], n_zeros), dtype=place.row_dtype, device=place.device)
+        self.rows = xp.concat([X, place.row(targets), zeros], axis=1)
         self.n_features, self.n_classes = X.shape[1], n_classes
         self.labels, self.weight = labels, weight
         total, least, most = place.host(xp.sum(weight), xp.min(weight), xp.max(weight))
@@ -67,7 +71,7 @@ class ArrayLabelledRows(LabelledRows):
             wide = place.wide(rows)
             weighted = wide * weight[:, None]
             squares = squares + weighted[:, : self.n_features].T @ wide[:, : self.n_features]
-            counts = counts + xp.sum(weighted[:, self.n_features :], axis=0)
+            counts = counts + xp.sum(weighted[:, self.n_features : self.n_features + self.n_classes], axis=0)
         squares, counts = place.host(squares, counts)
         return squares / self.total, counts
 
@@ -86,37 +90,40 @@ class ArrayLabelledRows(LabelledRows):
 
     def sums(self, state: PottsState, beta: float, coupling: float) -> Sums:
         """The membership block: see `sum_over_rows`. The host hears of it once, at the end."""
-        place, xp = self.place, self.place.xp
+        place = self.place
         directions = beta * (state.prototypes @ state.metric)
-        level = -0.5 * np.sum(directions * state.prototypes, axis=1)
-        flat = place.row(np.concatenate([directions, (beta * coupling) * state.labels], axis=1))
-        level = place.row(level)
-        added, squares, log_partition = place.zeros((len(state), self.rows.shape[1])), place.zeros(()), place.zeros(())
+        level = place.row(-0.5 * np.sum(directions * state.prototypes, axis=1))
+        zeros = np.zeros((len(state), self.rows.shape[1] - self.n_features - self.n_classes))
+        flat = place.row(np.concatenate([directions, (beta * coupling) * state.labels, zeros], axis=1))
+        added, numbers = place.zeros((len(state), self.rows.shape[1])), place.zeros((2,))
         with place.products_in(None):
             for rows, weight in self._blocks(len(state)):
-                memberships, partition = _memberships(place, rows, flat, level)
-                if self.is_unweighted:
-                    squares = squares + place.wide(xp.sum(memberships * memberships))
-                    log_partition = log_partition + xp.sum(place.wide(partition))
-                else:
-                    own = xp.sum(memberships * memberships, axis=1)
-                    squares = squares + place.wide(own) @ weight
-                    log_partition = log_partition + place.wide(partition) @ weight
-                    memberships = memberships * place.row(weight)[:, None]
+                scores = rows @ flat.T
+                memberships, own = _memberships(place, scores, level, None if self.is_unweighted else weight)
+                numbers = numbers + own
                 added = added + place.wide(memberships.T @ rows)
-        added, squares, log_partition = place.host(added, squares, log_partition)
-        return Sums(added[:, self.n_features :], added[:, : self.n_features], float(squares), float(log_partition))
+        added, (squares, log_partition) = place.host(added, numbers)
+        last = self.n_features + self.n_classes
+        return Sums(added[:, self.n_features : last], added[:, : self.n_features], float(squares), float(log_partition))
 
 
-def _memberships(place: Place, rows, flat, level):
-    """Memberships (n_rows, K) of a block, and the logarithm of each row's partition."""
+def _memberships(place: Place, scores, level, weight):
+    """Weights times memberships (n_rows, K) of a block, and sums over its rows: of weight times squares of memberships,
+    and of weight times the logarithm of the partition. Scores may be overwritten.
+    """
+    fused = fused_kernel(scores[:, None, :]) if place.is_torch else None
+    if fused is not None:
+        sums = fused.memberships(place.wide_dtype, scores, level, weight)
+        return scores, sums.sum(0)
     xp = place.xp
-    if place.is_torch:
-        scores = xp.addmm(level, rows, flat.T)
-        memberships = scores.softmax(-1)
-        return memberships, scores.amax(-1) - memberships.amax(-1).log()
-    scores = rows @ flat.T + level
+    scores += level
     top = xp.max(scores, axis=1, keepdims=True)
-    weights = xp.exp(scores - top)
+    scores -= top
+    weights = xp.exp(scores)
     total = xp.sum(weights, axis=1, keepdims=True)
-    return weights / total, top[:, 0] + xp.log(total[:, 0])
+    weights /= total
+    squares, partition = place.wide(xp.sum(weights * weights, axis=1)), place.wide(top[:, 0] + xp.log(total[:, 0]))
+    if weight is not None:
+        squares, partition = squares * weight, partition * weight
+        weights *= place.row(weight)[:, None]
+    return weights, xp.stack([xp.sum(squares), xp.sum(partition)])

@@ -1,134 +1,213 @@
 """Rows on a device as a pass multiplies them: as they lie, or rounded to the precision that was asked for.
 
-    scores = rows @ coef.T + level,    pulled = residual.T @ rows,    sums = sum of the residual over rows
+    logits = unit (rows @ coef.T) + level,    pulled = residual.T @ rows
 
-Rounded products are rough: coefficients are rounded too, anew at every point. Split rows also multiply what the
-rounding left of the coefficients. Then only the rows are rounded, the same way in every pass, and the loss is as smooth
-a function as in full precision.
+What stands beside the rows is small and added apart: the level, and what the centre takes off both. Rounded products
+are rough: coefficients are rounded too, anew at every point. Split rows also multiply what the rounding left of the
+coefficients. Then only the rows are rounded, the same way in every pass, and the loss is as smooth a function as in
+full precision.
 
-Shapes: coef (n_columns, width), level (n_columns,), residual (n_rows, n_columns).
+TF32 has a sign, eight bits of exponent and ten of fraction, and is made of four bytes. Half precision has the same ten
+bits in two bytes, and a GPU multiplies it twice as fast, across lines of memory four times. Its fewer exponents are
+made up for by powers of two: on every column of the rows, every row of the coefficients (`unit` takes those off again)
+and every fit's residual (`gain`). So that is how products are rounded to TF32: a block of rows at a time, with no copy
+of X. bfloat16 has eight bits, and a copy of the rows, turned to the coordinates solved in before they are rounded.
+
+Shapes: coef (n_columns, width), level and unit (n_columns,), residual (n_rows, n_columns).
 """
 
 from __future__ import annotations
 
 from copy import copy
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from annealed.arrays import padded
 from annealed.design import ArrayDesign
+from annealed.objectives.array_gibbs import fused_kernel
 
-LEVEL_PARTS = 3  # roundings to bfloat16 that hold a number of single precision
-ALIGNED_COLUMNS = 8  # of bfloat16, that tensor cores take at once
+ALIGNED_COLUMNS = 8  # of two bytes, that tensor cores take at once
+MOST_PADDING = 1 / 16  # of the width of rows: columns of zeros beside the coefficients, so that lines are whole
+HALF_EXPONENT = 15  # of the largest numbers: half precision holds them, and in full what is 2^-29 of them
+
+
+class Tables(NamedTuple):
+    """What rows are multiplied with, in parts that add up to it, and what makes logits of the products."""
+
+    parts: list[Any]
+    level: Any
+    unit: Any = None
 
 
 class RowsAsTheyAre:
-    """Rows of the design; coefficients are those of the features."""
+    """Rows of the design; coefficients are those of the features, of turned rows those of the coordinates solved in."""
 
     is_turned = False
-    residual_dtype = None
+    residual_dtype: Any = None
 
     def __init__(self, design: ArrayDesign):
         self.design, self.place, self.width = design, design.place, design.n_features
 
-    def coef(self, of_features, parameters):
-        return of_features
+    def tables(self, coef, level) -> Tables:
+        """Of coefficients and the level of centred rows: what the centre takes off belongs to the level."""
+        if self.design.offset is not None:
+            level = level - coef @ self.place.wide(self.design.offset)
+        return Tables([self.place.row(self._padded(coef))], self.place.row(level))
 
-    def tables(self, coef, level):
-        """What `scores` multiplies with."""
-        return self.place.row(coef), self.place.row(level)
+    def _padded(self, coef):
+        """On a GPU with rows of zeros, so that every row of the products begins a line of memory."""
+        place, xp = self.place, self.place.xp
+        more = padded(coef.shape[0], place.row_bytes) - coef.shape[0]
+        if not (place.is_torch and place.is_accelerator) or more > MOST_PADDING * self.width:
+            return coef
+        return xp.concat([coef, place.zeros((more, coef.shape[1]))])
 
-    def scores(self, block, tables):
-        return block.scores(*tables)
+    def products(self, block, tables: Tables):
+        """Logits less their level, and before their unit."""
+        found = self._product(block, tables.parts[0])
+        for part in tables.parts[1:]:
+            found = self._product(block, part, found)
+        n_columns = tables.level.shape[0]
+        return found if found.shape[1] == n_columns else found[:, :n_columns]
+
+    def _product(self, block, coef, added=None):
+        """Products, and what is to be added to them."""
+        return block.raw @ coef.T
+
+    def logits(self, block, tables: Tables):
+        found = self.products(block, tables)
+        return (found if tables.unit is None else found * tables.unit) + tables.level
+
+    def gain(self, largest_weight) -> np.ndarray | None:
+        """Factors on the residuals of each fit, (n_fits,), that their precision needs, by its largest weight."""
+        return None
 
     def pulled(self, block, residual):
-        sums = self.place.xp.sum(residual, axis=0)
-        return block.pulled(residual, sums), sums
+        return (block.raw.T @ residual).T
+
+    def settled(self, pulled, sums):
+        """What was pulled of all rows, less what the centre takes off; `sums` are those of the residual."""
+        offset = self.design.offset
+        return pulled if offset is None else pulled - sums[:, None] * self.place.wide(offset)
 
 
-class SplitRows(RowsAsTheyAre):
-    """Torch rows whose coefficients come in two parts, each exact where products are rounded to TF32."""
+class RoundedRows(RowsAsTheyAre):
+    """Torch rows of two bytes a number, with products that are added up in float32.
 
-    def tables(self, coef, level):
-        coef, level = super().tables(coef, level)
-        head = coef.bfloat16().float()
-        return head, coef - head, level
-
-    def scores(self, block, tables):
-        head, rest, level = tables
-        if block.center is not None:
-            level = level - rest @ block.center
-        return block.scores(head, level).addmm_(block.raw, rest.T)
-
-
-class TurnedRows:
-    """A bfloat16 copy of the centred rows in the coordinates solved in, each rounded after the turn.
-
-    Ones stand beside the coordinates: with them the level, in parts, belongs to one product and the sums to the other.
-    Zeros beside them make up a width that tensor cores take.
+    Zeros beside their columns make up a width that tensor cores take.
     """
 
-    is_turned = True
     n_parts = 1
 
-    def __init__(self, design: ArrayDesign, basis):
-        place, xp = design.place, design.place.xp
-        if not place.is_torch:
-            raise ValueError(f'precision="bf16" needs torch. Got arrays of {xp.__name__}.')
-        self.place, self.width = place, basis.shape[-1]
-        self.residual_dtype = xp.bfloat16
-        self.n_columns = -(-(self.width + LEVEL_PARTS) // ALIGNED_COLUMNS) * ALIGNED_COLUMNS
-        rows = self._zeros(design.n_rows)
+    def _prepare(self, place, width, dtype):
+        self.place, self.width, self.residual_dtype = place, width, dtype
+        self.n_columns = -(-width // ALIGNED_COLUMNS) * ALIGNED_COLUMNS
 
-        def fill(block):
-            values = block.raw if block.center is None else block.raw - block.center
-            rows[block.rows, : self.width] = (values * basis if basis.ndim == 1 else values @ basis).bfloat16()
-            rows[block.rows, self.width : self.width + LEVEL_PARTS] = 1.0
-
-        with place.products_in(None):
-            list(design.map_blocks(fill, copies_rows=True))
-        self.design = ArrayDesign(rows, design.labels, design.weight, design.total_weight, design.n_classes, place)
-
-    def split(self) -> TurnedRows:
-        """The same rows, with coefficients in two parts."""
+    def split(self):
+        """The same rows, with coefficients in two parts, of which the products lose little or nothing."""
         other = copy(self)
         other.n_parts = 2
         return other
 
-    def coef(self, of_features, parameters):
-        return parameters[..., : self.width]
+    def _rounded(self, block):
+        """The rows of a block."""
+        return block.raw
 
-    def _zeros(self, n):
-        return self.place.xp.zeros((n, self.n_columns), dtype=self.place.xp.bfloat16, device=self.place.device)
+    def _parts(self, coef):
+        """Numbers that add up to the coefficients: each the rounding of what the ones before it left."""
+        values = self.place.xp.zeros((coef.shape[0], self.n_columns), dtype=coef.dtype, device=self.place.device)
+        values[:, : self.width] = coef
+        parts = [values.to(self.residual_dtype)]
+        for _ in range(1, self.n_parts):
+            values = values - parts[-1].float()
+            parts.append(values.to(self.residual_dtype))
+        return parts
 
     def tables(self, coef, level):
-        parts = _rounded_parts(self.place.row(coef), self.n_parts)
-        tables = [self._zeros(coef.shape[0]) for _ in parts]
-        for table, part in zip(tables, parts, strict=True):
-            table[:, : self.width] = part
-        for number, part in enumerate(_rounded_parts(self.place.row(level), LEVEL_PARTS)):
-            tables[0][:, self.width + number] = part
-        return tables
+        (coef,), level, _ = super().tables(coef, level)
+        return Tables(self._parts(coef), level)
 
-    def scores(self, block, tables):
-        scores = self._multiply(block.raw, tables[0].T)
-        for table in tables[1:]:
-            scores += self._multiply(block.raw, table.T)
-        return scores
+    def _product(self, block, coef, added=None):
+        rows = self._rounded(block)
+        if added is None:
+            return self._multiply(rows, coef.T)
+        if not self.place.is_accelerator:
+            return added.add_(self._multiply(rows, coef.T))
+        return self.place.xp.addmm(added, rows, coef.T, out_dtype=added.dtype, out=added)
 
     def pulled(self, block, residual):
-        pulled = self._multiply(residual.T, block.raw)
-        return pulled[:, : self.width], pulled[:, self.width]
+        return self._multiply(residual.T, self._rounded(block))[:, : self.width]
 
     def _multiply(self, left, right):
-        """Products of bfloat16, added up in float32."""
         if self.place.is_accelerator:
             return self.place.xp.mm(left, right, out_dtype=self.place.xp.float32)
         return left.float() @ right.float()
 
 
-def _rounded_parts(values, n_parts) -> list[Any]:
-    """Numbers that add up to the values: each the rounding of what the ones before it left."""
-    parts = []
-    for _ in range(n_parts):
-        parts.append(values.bfloat16())
-        values = values - parts[-1].float()
-    return parts
+class HalfRows(RoundedRows):
+    """Rows of the design in half precision, a block at a time: rounded as TF32 is."""
+
+    def __init__(self, design: ArrayDesign):
+        place = design.place
+        if not place.is_torch:
+            raise ValueError(f'precision="tf32" needs torch. Got arrays of {place.xp.__name__}.')
+        self.design = design
+        self._prepare(place, design.n_features, place.xp.float16)
+
+    @cached_property
+    def _factor(self):
+        """Powers of two that bring the columns to the size that half precision holds best."""
+        sizes = self.design.map_blocks(lambda block: block.raw.abs().amax(0), copies_rows=True)
+        (largest,) = self.place.host(self.place.xp.stack(list(sizes)).amax(0))
+        return self.place.row(_half_factor(largest))
+
+    def tables(self, coef, level):
+        (coef,), level, _ = RowsAsTheyAre.tables(self, coef, level)
+        xp, coef = self.place.xp, coef / self._factor
+        unit = xp.exp2(xp.frexp(coef.abs().amax(1)).exponent - float(HALF_EXPONENT))
+        return Tables(self._parts(coef / unit[:, None]), level, unit[: level.shape[0]])
+
+    def gain(self, largest_weight):
+        return _half_factor(largest_weight)
+
+    def _rounded(self, block):
+        if block.rounded is None:
+            xp, raw = self.place.xp, block.raw
+            block.rounded = xp.empty((raw.shape[0], self.n_columns), dtype=xp.float16, device=self.place.device)
+            fused = fused_kernel(raw[:, None, :])
+            if fused is None:
+                block.rounded[:, : self.width], block.rounded[:, self.width :] = raw * self._factor, 0.0
+            else:
+                fused.copy_scaled(raw, self._factor, block.rounded)
+        return block.rounded
+
+    def settled(self, pulled, sums):
+        return super().settled(pulled / self._factor, sums)
+
+
+def _half_factor(largest):
+    """Powers of two that take numbers up to the largest to the size that half precision holds best."""
+    return np.ldexp(1.0, np.where(largest > 0, HALF_EXPONENT - np.frexp(largest)[1], 0))
+
+
+class TurnedRows(RoundedRows):
+    """A bfloat16 copy of the centred rows in the coordinates solved in, each rounded after the turn."""
+
+    is_turned = True
+
+    def __init__(self, design: ArrayDesign, basis):
+        place, xp = design.place, design.place.xp
+        if not place.is_torch:
+            raise ValueError(f'precision="bf16" needs torch. Got arrays of {xp.__name__}.')
+        self._prepare(place, basis.shape[-1], xp.bfloat16)
+        rows = xp.zeros((design.n_rows, self.n_columns), dtype=xp.bfloat16, device=place.device)
+
+        def fill(block):
+            values = block.raw if block.center is None else block.raw - block.center
+            rows[block.rows, : self.width] = (values * basis if basis.ndim == 1 else values @ basis).bfloat16()
+
+        with place.products_in(None):
+            list(design.map_blocks(fill, copies_rows=True))
+        self.design = ArrayDesign(rows, design.labels, design.weight, design.total_weight, design.n_classes, place)

@@ -1,14 +1,19 @@
-"""The Gibbs posterior of torch rows on a GPU in one kernel: logits are read once, the residual is written once.
+"""Posteriors of torch rows on a GPU in one kernel each: logits are read once, and what becomes of them is written once.
 
-    residual = posterior - targets, with the true class's own as minus the sum of the others
+    residual = weight (posterior - targets),    posterior = softmax(unit logits + level)
 
-Triton comes with torch's builds for CUDA. `annealed/objectives/array_gibbs.py` imports this file when such rows are
-there, and takes torch's own steps where it cannot.
+The true class's own is minus the sum of the others. Sums over rows are taken on the way: a program adds up its rows,
+torch adds up the programs, always in the same order. The number of columns is known when a kernel is compiled, so that
+whole words are read. Triton comes with torch's builds for CUDA. `annealed/objectives/array_gibbs.py` imports this file
+when such rows are there, and takes torch's own steps where it cannot.
 
-Shapes: logits (n_rows, n_fits, n_classes), labels (n_rows,).
+Shapes: logits (n_rows, n_fits, n_classes), level and unit (n_fits, n_classes), labels (n_rows,), weight (n_rows,
+n_fits), gain (n_fits,), deviation and scores (n_rows, n_columns).
 """
 
 from __future__ import annotations
+
+from math import frexp, ldexp
 
 import triton
 import triton.language as tl
@@ -16,45 +21,229 @@ from triton.language.extra import libdevice
 from triton.runtime import driver
 
 MOST_CLASSES = 1 << 14  # in the registers of one program
-VALUES = 1 << 10  # of a program, in as many lines of classes as make them up
+VALUES = {4: 1 << 10, 8: 1 << 8}  # of a step of a program, by bytes: as many lines of classes as make them up
+WARP_VALUES = 512  # of a wide line, to a warp
+STEPS = 64  # of a program, whose sums are written once
+COPIED, COPIED_LINES = 256, 16  # columns and rows of a program that copies
+EXACT_BITS = 24  # of a number of single precision, as which numbers reach a kernel
 
 
 def can_take(logits) -> bool:
-    """Whether the kernel is for these: launches go to the current device."""
+    """Whether the kernels are for these: launches go to the current device."""
     is_here = logits.is_cuda and logits.device.index == driver.active.get_current_device()
-    return is_here and logits.is_contiguous() and logits.shape[-1] <= MOST_CLASSES
+    is_line = logits.stride(-1) == 1 and logits.stride(-2) == logits.shape[-1]
+    return is_here and is_line and logits.shape[-1] <= MOST_CLASSES
 
 
-def loss_and_residual(logits, labels, dtype):
-    """Loss (n_rows, n_fits), and the residual as `dtype`: in place where that is the logits'."""
+def _shape(n_columns, itemsize):
+    """Columns of a program, a power of two; its lines of them; and its warps."""
+    columns = triton.next_power_of_2(n_columns)
+    return columns, max(1, VALUES[itemsize] // columns), min(16, max(4, columns // WARP_VALUES))
+
+
+def loss_and_residual(logits, level, labels, weight=None, unit=None, residual=None, gain=None, learn=False):
+    """Sums over the rows of each program, (n_programs, n_fits, n_classes + 1): of the residual, and of the loss; with
+    `learn`, n_classes more, of `posterior (1 - posterior)`, whatever the weights. The residual itself, times `gain`, is
+    written to the array `residual`, or over the logits.
+    """
     n_rows, n_fits, n_classes = logits.shape
-    residual = logits if dtype == logits.dtype else logits.new_empty(logits.shape, dtype=dtype)
-    loss, n_lines = logits.new_empty((n_rows, n_fits)), n_rows * n_fits
-    columns = triton.next_power_of_2(n_classes)
-    lines = max(1, VALUES // columns)
-    n_warps = min(16, max(4, columns // 512))
-    grid = (triton.cdiv(n_lines, lines),)
-    _kernel[grid](logits, labels, residual, loss, n_lines, n_fits, n_classes, lines, columns, num_warps=n_warps)
-    return loss, residual
+    residual = logits if residual is None else residual
+    columns, lines, n_warps = _shape(n_classes, logits.element_size())
+    n_programs = triton.cdiv(n_rows, lines * STEPS)
+    sums = logits.new_empty((n_programs, n_fits, n_classes + 1 + n_classes * learn))
+    level, has_unit = level.contiguous(), unit is not None
+    _residual_kernel[(n_programs * n_fits,)](
+        logits, level, unit.contiguous() if has_unit else level, labels.contiguous(),
+        logits if weight is None else weight, residual, level if gain is None else gain,
+        sums, n_rows, n_fits, logits.stride(0), residual.stride(0), *((0, 0) if weight is None else weight.stride()),
+        has_unit, weight is not None, gain is not None, learn,
+        n_classes, STEPS, lines, columns, num_warps=n_warps,
+    )  # fmt: skip
+    return sums
 
 
-@triton.jit(do_not_specialize=["labels", "n_lines", "n_fits"])  # one compilation for any number of rows and of fits
-def _kernel(logits, labels, residual, loss, n_lines, n_fits, n_classes, LINES: tl.constexpr, COLUMNS: tl.constexpr):
-    lines = tl.program_id(0).to(tl.int64) * LINES + tl.arange(0, LINES)
+@triton.jit(do_not_specialize=["labels", "n_rows", "n_fits", "weight_stride", "weight_step"])
+def _residual_kernel(  # compiled once for any number of rows and of fits
+    logits, level, unit, labels, weight, residual, gain, sums, n_rows, n_fits, logits_stride, stride,
+    weight_stride, weight_step, HAS_UNIT: tl.constexpr, HAS_WEIGHT: tl.constexpr, HAS_GAIN: tl.constexpr,
+    LEARNS: tl.constexpr, n_classes: tl.constexpr, STEPS: tl.constexpr, LINES: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    place = tl.program_id(0).to(tl.int64)
+    fit, program = place % n_fits, place // n_fits
     columns = tl.arange(0, COLUMNS)
-    is_line = lines < n_lines
-    places = lines[:, None] * n_classes + columns[None, :]
-    is_there = is_line[:, None] & (columns < n_classes)[None, :]
-    values = tl.load(logits + places, mask=is_there, other=-float("inf"))
-    label = tl.load(labels + lines // n_fits, mask=is_line, other=0)
-    is_true = columns[None, :] == label[:, None]
-    shifted = values - tl.max(values, 1)[:, None]
-    weights = tl.exp(shifted)
-    total = tl.sum(weights, 1)
-    posterior = tl.where(is_true, 0.0, weights / total[:, None])
-    others = tl.sum(posterior, 1)
-    found = tl.where(is_true, -others[:, None], posterior)
-    doubtful = tl.log(total) - tl.sum(tl.where(is_true, shifted, 0.0), 1)
-    own = tl.where(others < 0.5, -libdevice.log1p(-tl.minimum(others, 0.5)), doubtful)
-    tl.store(residual + places, found.to(residual.dtype.element_ty), mask=is_there)
-    tl.store(loss + lines, own, mask=is_line)
+    is_class = columns < n_classes
+    own_level = tl.load(level + fit * n_classes + columns, mask=is_class, other=0.0)
+    if HAS_UNIT:
+        own_unit = tl.load(unit + fit * n_classes + columns, mask=is_class, other=1.0)
+    added = tl.zeros((LINES, COLUMNS), logits.dtype.element_ty)
+    spread = tl.zeros((LINES, COLUMNS), logits.dtype.element_ty)
+    lost = tl.zeros((LINES,), logits.dtype.element_ty)
+    rows = program * (STEPS * LINES) + tl.arange(0, LINES)
+    lines = logits + fit * n_classes
+    next_label = tl.load(labels + rows, mask=rows < n_rows, other=0)
+    next_values = tl.load(
+        lines + rows[:, None] * logits_stride + columns[None, :],
+        mask=(rows < n_rows)[:, None] & is_class[None, :], other=-float("inf"),
+    )  # fmt: skip
+    next_true = tl.load(lines + rows * logits_stride + next_label, mask=rows < n_rows, other=0.0)
+    for step in range(STEPS):  # the next rows are on their way while these are looked at
+        is_row = rows < n_rows
+        is_there = is_row[:, None] & is_class[None, :]
+        label, values, true = next_label, next_values, next_true
+        if HAS_UNIT:
+            values *= own_unit[None, :]
+            true *= tl.load(unit + fit * n_classes + label, mask=is_row, other=1.0)
+        values += own_level[None, :]
+        ahead = rows + LINES
+        is_ahead = (ahead < n_rows) & (step + 1 < STEPS)
+        next_label = tl.load(labels + ahead, mask=is_ahead, other=0)
+        next_values = tl.load(
+            lines + ahead[:, None] * logits_stride + columns[None, :],
+            mask=is_ahead[:, None] & is_class[None, :], other=-float("inf"),
+        )  # fmt: skip
+        true += tl.load(level + fit * n_classes + label, mask=is_row, other=0.0)
+        top = tl.where(is_row, tl.max(values, 1), 0.0)
+        true = tl.where(is_row, true - top, 0.0)
+        is_true = columns[None, :] == label[:, None]
+        weights = tl.where(is_true, 0.0, tl.exp(values - top[:, None]))
+        others, own = tl.sum(weights, 1), tl.exp(true)
+        share = 1.0 / (others + own)
+        found = tl.where(is_true, -(others * share)[:, None], weights * share[:, None])
+        is_likely = true > -1.0  # then the loss is small and comes from the odds, with all its digits
+        found_loss = libdevice.log1p(tl.where(is_likely, others / own, others + own - 1.0))
+        found_loss -= tl.where(is_likely, 0.0, true)
+        if LEARNS:
+            size = tl.abs(found)
+            spread += size - size * size
+        if HAS_WEIGHT:
+            own_weight = tl.load(weight + rows * weight_stride + fit * weight_step, mask=is_row, other=0.0)
+            found, found_loss = found * own_weight[:, None], found_loss * own_weight
+        added += found
+        lost += found_loss
+        if HAS_GAIN:
+            found *= tl.load(gain + fit)
+        next_true = tl.load(lines + ahead * logits_stride + next_label, mask=is_ahead, other=0.0)
+        new = residual + rows * stride + fit * n_classes
+        tl.store(new[:, None] + columns[None, :], found.to(residual.dtype.element_ty), mask=is_there)
+        rows = ahead
+    own_sums = sums + place * (n_classes + 1 + (n_classes if LEARNS else 0))
+    tl.store(own_sums + columns, tl.sum(added, 0), mask=is_class)
+    tl.store(own_sums + n_classes, tl.sum(lost, 0))
+    if LEARNS:
+        tl.store(own_sums + n_classes + 1 + columns, tl.sum(spread, 0), mask=is_class)
+
+
+def copy_scaled(rows, factor, found):
+    """Rows (n_rows, n_columns), each column times its factor, into an array of another type; zeros beyond them."""
+    n_rows, n_columns = rows.shape
+    block = min(COPIED, triton.next_power_of_2(n_columns))
+    grid = (triton.cdiv(n_rows, COPIED_LINES), triton.cdiv(found.shape[1], block))
+    _copy_kernel[grid](rows, factor, found, n_rows, rows.stride(0), n_columns, found.shape[1], COPIED_LINES, block)
+
+
+@triton.jit(do_not_specialize=["n_rows"])
+def _copy_kernel(
+    rows, factor, found, n_rows, stride,
+    n_columns: tl.constexpr, n_found: tl.constexpr, LINES: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    lines = tl.program_id(0).to(tl.int64) * LINES + tl.arange(0, LINES)
+    is_line, is_column = (lines < n_rows)[:, None], columns < n_columns
+    own_factor = tl.load(factor + columns, mask=is_column, other=0.0)
+    values = tl.load(rows + lines[:, None] * stride + columns[None, :], mask=is_line & is_column[None, :], other=0.0)
+    values = (values * own_factor[None, :]).to(found.dtype.element_ty)
+    tl.store(found + lines[:, None] * n_found + columns[None, :], values, mask=is_line & (columns < n_found)[None, :])
+
+
+def scaled_moments(wide_dtype, scale, deviation):
+    """Loss, mean and variance of the deviations under the posterior at a scale, by row, (3, n_rows)."""
+    n_rows, n_columns = deviation.shape
+    columns, lines, n_warps = _shape(n_columns, deviation.element_size())
+    found = deviation.new_empty((3, n_rows), dtype=wide_dtype)
+    _moments_kernel[(triton.cdiv(n_rows, lines),)](
+        deviation, *_in_two(scale), found, n_rows, deviation.stride(0), n_columns, lines, columns, num_warps=n_warps
+    )
+    return found
+
+
+def _in_two(number):
+    """Two numbers of single precision whose sum is the number, to 48 bits."""
+    fraction, exponent = frexp(number)
+    head = ldexp(round(ldexp(fraction, EXACT_BITS)), exponent - EXACT_BITS)
+    return head, number - head
+
+
+@triton.jit(do_not_specialize=["head", "rest", "n_rows"])
+def _moments_kernel(
+    deviation,
+    head,
+    rest,
+    found,
+    n_rows,
+    stride,
+    n_columns: tl.constexpr,
+    LINES: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    rows = tl.program_id(0).to(tl.int64) * LINES + tl.arange(0, LINES)
+    columns = tl.arange(0, COLUMNS)
+    is_row = rows < n_rows
+    is_there = is_row[:, None] & (columns < n_columns)[None, :]
+    kind = deviation.dtype.element_ty
+    scale = head.to(kind) + rest.to(kind)
+    values = tl.load(deviation + rows[:, None] * stride + columns[None, :], mask=is_there, other=0.0)
+    scaled = tl.where(is_there, scale * values, -float("inf"))
+    top = tl.where(is_row, tl.max(scaled, 1), 0.0)
+    weights = tl.exp(scaled - top[:, None])
+    share = 1.0 / tl.where(is_row, tl.sum(weights, 1), 1.0)
+    mean = tl.sum(weights * values, 1) * share
+    square = tl.sum(weights * values * values, 1) * share
+    tl.store(found + rows, top - tl.log(share), mask=is_row)
+    tl.store(found + n_rows + rows, mean, mask=is_row)
+    tl.store(found + 2 * n_rows + rows, square - mean * mean, mask=is_row)
+
+
+def memberships(wide_dtype, scores, level, weight=None):
+    """Scores become weight times the softmax of `scores + level`. Sums over the rows of each program, (n_programs, 2):
+    of weight times the squares of the softmax, and of weight times the logarithm of the partition.
+    """
+    n_rows, n_columns = scores.shape
+    columns, lines, n_warps = _shape(n_columns, scores.element_size())
+    n_programs = triton.cdiv(n_rows, lines * STEPS)
+    sums = scores.new_empty((n_programs, 2), dtype=wide_dtype)
+    _memberships_kernel[(n_programs,)](
+        scores, level, scores if weight is None else weight, sums, n_rows, scores.stride(0),
+        weight is not None, n_columns, STEPS, lines, columns, num_warps=n_warps,
+    )  # fmt: skip
+    return sums
+
+
+@triton.jit(do_not_specialize=["n_rows"])
+def _memberships_kernel(
+    scores, level, weight, sums, n_rows, stride,
+    HAS_WEIGHT: tl.constexpr, n_columns: tl.constexpr, STEPS: tl.constexpr, LINES: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    program, columns = tl.program_id(0).to(tl.int64), tl.arange(0, COLUMNS)
+    is_column = columns < n_columns
+    own_level = tl.load(level + columns, mask=is_column, other=0.0)
+    squares, partition = tl.zeros((LINES,), sums.dtype.element_ty), tl.zeros((LINES,), sums.dtype.element_ty)
+    for step in range(STEPS):
+        rows = (program * STEPS + step) * LINES + tl.arange(0, LINES)
+        is_row = rows < n_rows
+        is_there = is_row[:, None] & is_column[None, :]
+        places = scores + rows[:, None] * stride + columns[None, :]
+        values = tl.load(places, mask=is_there, other=-float("inf")) + own_level[None, :]
+        top = tl.where(is_row, tl.max(values, 1), 0.0)
+        weights = tl.exp(values - top[:, None])
+        share = 1.0 / tl.where(is_row, tl.sum(weights, 1), 1.0)
+        found = weights * share[:, None]
+        own_square, own_partition = tl.sum(found * found, 1), top - tl.log(share)
+        if HAS_WEIGHT:
+            own_weight = tl.load(weight + rows, mask=is_row, other=0.0)
+            own_square, own_partition = own_square * own_weight, own_partition * own_weight
+            found *= own_weight[:, None].to(found.dtype)
+        tl.store(places, found, mask=is_there)
+        squares += own_square
+        partition += own_partition
+    tl.store(sums + 2 * program, tl.sum(squares, 0))
+    tl.store(sums + 2 * program + 1, tl.sum(partition, 0))

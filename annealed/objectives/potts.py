@@ -217,12 +217,26 @@ def within_scatter(rows: LabelledRows, prototypes, counts, sums_of_rows):
 def metric_of(scatter, prior: MetricPrior, smallest):
     """The metric block, the inverse of the shrunk scatter with a floor on its eigenvalues, and its log det."""
     least = prior.strength / (1 + prior.strength) * prior.target.min()
-    if isinstance(scatter, DiagonalPlus) and least > smallest:  # no eigenvalue is below the floor
+    is_above = least > smallest  # no eigenvalue is below the floor
+    if isinstance(scatter, DiagonalPlus) and is_above:
         return (1 / (1 + prior.strength) * scatter.with_diagonal(prior.strength * prior.target)).inverse()
     shrunk = (dense(scatter) + prior.strength * np.diag(prior.target)) / (1 + prior.strength)
-    values, vectors = symmetric_eigen((shrunk + shrunk.T) / 2)
+    shrunk = (shrunk + shrunk.T) / 2
+    if is_above and (log_det := _log_det(shrunk, smallest)) is not None:
+        return np.linalg.inv(shrunk), -log_det
+    values, vectors = symmetric_eigen(shrunk)
     values = np.maximum(values, smallest)
     return (vectors / values) @ vectors.T, -float(np.log(values).sum())
+
+
+def _log_det(matrix, smallest):
+    """Of a symmetric matrix, by its root; None where an eigenvalue is below the smallest after all, by rounding."""
+    try:
+        np.linalg.cholesky(matrix - smallest * np.eye(len(matrix)))
+        root = np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return None
+    return 2 * float(np.log(np.diag(root)).sum())
 
 
 def symmetric_eigen(matrix):

@@ -215,18 +215,20 @@ class _Descent:
         return self.search.look(points, _named(self.active), learn)
 
     def _numbers(self, found) -> Numbers:
-        """All that the host needs of a pass, in one transfer; pairs include the step just tried."""
+        """All that the host needs of a pass, in one transfer; pairs include the step just tried.
+
+        The gradient goes with the changes: D of all of them at once, from which `_aim` combines the direction.
+        """
         xp, temperature, fits = self.xp, self.search.temperature, _named(self.active)
-        n = len(self.active)
-        gradient = found.gradient
-        direction = getattr(self, "direction", None)
-        solved = self.problem.precondition(gradient, temperature, fits)
+        n, gradient = len(self.active), found.gradient
         strength, _ = self.problem.penalty(temperature, fits)
-        steps, changes = self.known = self.search.pairs.of_fits(fits, strength)
+        steps, changes = self.search.pairs.of_fits(fits, strength, gradient)
         eased = self.problem.precondition(changes, temperature, fits)
-        flat = [xp.reshape(part, (n, -1, gradient.shape[1] * gradient.shape[2])) for part in (steps, changes, eased)]
-        own = xp.reshape(gradient, (n, -1, 1))
-        turned = xp.matrix_transpose
+        size = gradient.shape[1] * gradient.shape[2]
+        steps, changes, eased = (xp.reshape(part, (n, -1, size)) for part in (steps, changes, eased))
+        self.known = steps, eased
+        turned = xp.matrix_transpose(changes)
+        direction = getattr(self, "direction", None)
         parts = (
             found.value,
             found.loss,
@@ -234,13 +236,10 @@ class _Descent:
             xp.max(xp.abs(gradient), axis=(1, 2)),
             self.problem.certificate(gradient, temperature, fits),
             found.value * 0.0 if direction is None else xp.sum(gradient * direction, axis=(1, 2)),
-            xp.sum(gradient * solved, axis=(1, 2)),
-            (flat[0] @ own)[..., 0],
-            (flat[2] @ own)[..., 0],
-            flat[0] @ turned(flat[1]),
-            flat[1] @ turned(flat[2]),
+            steps @ turned,
+            eased @ turned,
         )
-        return Numbers(*self.place.host(*parts))
+        return Numbers.of(*self.place.host(*parts))
 
     def step(self):
         """One pass: try every fit's point, accept or shorten, and aim again where accepted."""
@@ -255,11 +254,16 @@ class _Descent:
         accepted = self._accept(numbers)
         tried.settle(accepted)
         self._shorten(~accepted, numbers.value)
-        mask = self.xp.asarray(accepted, device=self.place.device)[:, None, None]
-        self.x = self.xp.where(mask, trial, self.x)
-        self.gradient = self.xp.where(mask, found.gradient, self.gradient)
-        self.loss_gradient = self.xp.where(mask, found.loss_gradient, self.loss_gradient)
+        self.x = self._taken(accepted, trial, self.x)
+        self.gradient = self._taken(accepted, found.gradient, self.gradient)
+        self.loss_gradient = self._taken(accepted, found.loss_gradient, self.loss_gradient)
         self._arrive(accepted, numbers)
+
+    def _taken(self, accepted, new, old):
+        """The new vectors of the accepted fits, the old ones of the others."""
+        if accepted.all() or not accepted.any():
+            return new if accepted.all() else old
+        return self.xp.where(self.xp.asarray(accepted, device=self.place.device)[:, None, None], new, old)
 
     def _is_worth_a_pair(self):
         value = np.abs(self.search.value[self.active])
@@ -286,8 +290,7 @@ class _Descent:
         """Record the accepted points, aim from them, and retire what is solved or stuck."""
         search, fits = self.search, np.asarray(self.active)
         direction, slope = self._aim(numbers)
-        mask = self.xp.asarray(accepted, device=self.place.device)[:, None, None]
-        self.direction = self.xp.where(mask, direction, self.direction)
+        self.direction = self._taken(accepted, direction, self.direction)
         self.slope = np.where(accepted, slope, self.slope)
         self.length = np.where(accepted, 1.0, self.length)
         good = fits[accepted]
@@ -310,15 +313,14 @@ class _Descent:
         self._keep(~(solved | stuck))
 
     def _aim(self, numbers: Numbers):
-        """Directions, and their slopes from numbers that are known already."""
-        gradient, temperature, fits = self.gradient, self.search.temperature, _named(self.active)
+        """Directions, and their slopes: combinations of vectors and numbers that are known already."""
         along, across, factor, slope = self.search.pairs.weights(self.active, numbers)
-        steps, changes = self.known
-        along, across = (self.place.wide(part)[:, :, None, None] for part in (along, across))
-        factor = self.place.wide(factor)[:, None, None]
-        eased = factor * (gradient - self.xp.sum(across * changes, axis=1))
-        direction = -self.problem.precondition(eased, temperature, fits) - self.xp.sum(along * steps, axis=1)
-        return direction, slope
+        steps, eased = self.known
+        n_places = steps.shape[1]
+        weights = np.concatenate([along, -factor[:, None] * across, factor[:, None]], axis=1)
+        weights = self.place.wide(weights)[:, None, :]
+        towards = weights[..., :n_places] @ steps + weights[..., n_places:] @ eased
+        return -self.xp.reshape(towards, self.gradient.shape), slope
 
     def _keep(self, kept):
         """Go on with some of the fits."""

@@ -27,6 +27,13 @@ class Numbers:
     steps_changes: np.ndarray  # S Y'
     changes: np.ndarray  # Y D Y'
 
+    @classmethod
+    def of(cls, value, loss, slope_of_logits, largest, certificate, new_slope, steps, eased) -> Numbers:
+        """The last two are products with (Y, g): of S, and of D Y and D g."""
+        of_gradient = eased[:, -1, -1], steps[:, :, -1], eased[:, :-1, -1]
+        of_changes = steps[:, :, :-1], eased[:, :-1, :-1]
+        return cls(value, loss, slope_of_logits, largest, certificate, new_slope, *of_gradient, *of_changes)
+
 
 class _Tried:
     """A pair that stands in the memory until its step is accepted."""
@@ -77,52 +84,66 @@ class Pairs:
         self.try_pair([0], x - self.here[0], loss_gradient - self.here[1], [True]).settle([True])
 
     def try_pair(self, fits, step, change, kept) -> _Tried:
-        for number, fit in enumerate(fits):
-            slot = self.slot(fit)
-            self.steps[fit, slot, ...] = step[number, ...]
-            self.changes[fit, slot, ...] = change[number, ...]
-            self.age[fit, slot] = self.count[fit] if kept[number] else -1
+        slots = [self.slot(fit) for fit in fits]
+        if slots == [slots[0]] * len(fits) and fits == list(range(fits[0], fits[0] + len(fits))):
+            own = slice(fits[0], fits[0] + len(fits))
+            self.steps[own, slots[0], ...], self.changes[own, slots[0], ...] = step, change
+        else:
+            for number, (fit, slot) in enumerate(zip(fits, slots, strict=True)):
+                self.steps[fit, slot, ...] = step[number, ...]
+                self.changes[fit, slot, ...] = change[number, ...]
+        self.age[fits, slots] = np.where(kept, self.count[fits], -1)
         return _Tried(self, fits, kept)
 
     def _filled(self):
         """Places in use so far, the one being tried included."""
         return int(min(self.size, max(1, self.count.max() + 1)))
 
-    def of_fits(self, fits, strength):
-        """Steps and changes of the whole gradient, (n_fits, n_places, n_classes, width)."""
+    def of_fits(self, fits, strength, gradient):
+        """Steps, (n_fits, n_places, n_classes, width), and changes of the whole gradient, with the gradient as last."""
         filled = self._filled()
         steps = self.problem.of_fits(self.steps[:, :filled, ...], fits)
         changes = self.problem.of_fits(self.changes[:, :filled, ...], fits)
         if getattr(strength, "ndim", 0) == 3:
             strength = strength[:, None, ...]
-        return steps, changes + strength * steps
+        return steps, self.xp.concat([changes + strength * steps, gradient[:, None, ...]], axis=1)
 
     def weights(self, fits, numbers: Numbers):
         """Weights of steps and changes in the direction, the factor on D, and the slope; see the formula above.
 
         The factor is what most pairs say of D: one where D knows the curvature along them. Without it steps overshoot.
+        Places in order of age, those that know nothing last, where they are rows of the identity.
         """
-        n_places = numbers.steps_gradient.shape[1]
+        fits, n_places = np.asarray(fits), numbers.steps_gradient.shape[1]
+        age, curvature = self.age[fits, :n_places], np.diagonal(numbers.steps_changes, axis1=1, axis2=2)
+        is_known = (age >= 0) & (curvature > 0) & np.isfinite(curvature)
+        order = np.argsort(np.where(is_known, age, np.iinfo(age.dtype).max), axis=1, kind="stable")
+        is_known = np.take_along_axis(is_known, order, axis=1)
+        both = is_known[:, :, None] & is_known[:, None, :]
+        fit, place = np.arange(len(fits))[:, None], order
+        crossed = np.where(both, numbers.steps_changes[fit[:, :, None], place[:, :, None], place[:, None, :]], 0.0)
+        squares = np.where(both, numbers.changes[fit[:, :, None], place[:, :, None], place[:, None, :]], 0.0)
+        steps_gradient = np.where(is_known, numbers.steps_gradient[fit, place], 0.0)
+        curvature = np.where(is_known, curvature[fit, place], 0.0)
+        ratio = _median_ratio(curvature, np.diagonal(squares, axis1=1, axis2=2), is_known)
+        upper = np.triu(crossed) + np.eye(n_places) * ~is_known[:, :, None]
+        changes_gradient = ratio[:, None] * np.where(is_known, numbers.changes_gradient[fit, place], 0.0)
+        u = np.linalg.solve(upper, steps_gradient[..., None])
+        inner = ratio[:, None, None] * squares @ u + curvature[..., None] * u
+        a = np.linalg.solve(np.swapaxes(upper, 1, 2), inner - changes_gradient[..., None])[..., 0]
+        u = u[..., 0]
+        own = -(ratio * numbers.own - np.sum(u * changes_gradient, axis=1) + np.sum(a * steps_gradient, axis=1))
+        is_down = (own < 0) & is_known.any(axis=1)
         along, across = np.zeros((len(fits), n_places)), np.zeros((len(fits), n_places))
-        slope, factor = -numbers.own.copy(), np.ones(len(fits))
-        for number, fit in enumerate(fits):
-            age = self.age[fit, :n_places]
-            curvature = np.diagonal(numbers.steps_changes[number])
-            known = (age >= 0) & (curvature > 0) & np.isfinite(curvature)
-            order = np.flatnonzero(known)[np.argsort(age[known])]
-            if not len(order):
-                continue
-            crossed = numbers.steps_changes[number][np.ix_(order, order)]
-            upper = np.triu(crossed)
-            squares = numbers.changes[number][np.ix_(order, order)]
-            ratio = float(np.clip(np.median(np.diag(crossed) / np.diag(squares)), SMALLEST_FACTOR, 1.0))
-            inner = ratio * squares + np.diag(np.diag(crossed))
-            steps_gradient = numbers.steps_gradient[number][order]
-            changes_gradient = ratio * numbers.changes_gradient[number][order]
-            u = np.linalg.solve(upper, steps_gradient)
-            a = np.linalg.solve(upper.T, inner @ u - changes_gradient)
-            own = -(ratio * numbers.own[number] - u @ changes_gradient + a @ steps_gradient)
-            if own < 0:
-                across[number, order], along[number, order] = u, a
-                factor[number], slope[number] = ratio, own
-        return along, across, factor, slope
+        along[fit, place] = np.where(is_down[:, None], a, 0.0)
+        across[fit, place] = np.where(is_down[:, None], u, 0.0)
+        return along, across, np.where(is_down, ratio, 1.0), np.where(is_down, own, -numbers.own)
+
+
+def _median_ratio(curvature, squares, is_known):
+    """Median over the known places, held to [SMALLEST_FACTOR, 1]; one where none is."""
+    ratio = np.sort(np.where(is_known, curvature / np.where(is_known, squares, 1.0), np.inf), axis=1)
+    n_known = is_known.sum(axis=1)
+    fit, last = np.arange(len(ratio)), np.maximum(n_known, 1)
+    middle = 0.5 * (ratio[fit, (last - 1) // 2] + ratio[fit, last // 2])
+    return np.where(n_known > 0, np.clip(middle, SMALLEST_FACTOR, 1.0), 1.0)

@@ -1,5 +1,7 @@
 """How a temperature is chosen, through the estimator."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import sklearn
@@ -10,6 +12,7 @@ from sklearn.model_selection import GroupKFold, RepeatedStratifiedKFold, Stratif
 
 from annealed import DistanceADA, ExponentialSchedule, InnerProductADA
 from annealed.datasets import make_gaussian_classes
+from annealed.selection import stratified_splits
 
 X, y = load_iris(return_X_y=True)
 
@@ -157,3 +160,16 @@ def test_leave_one_out_near_separability_warns_and_takes_folds():
 def test_leave_one_out_has_nothing_for_a_scorer():
     with pytest.raises(ValueError, match="compares log-losses.*Got scoring='accuracy'"):
         InnerProductADA(selection="loo", scoring="accuracy").fit(X, y)
+
+
+@pytest.mark.parametrize("n_rows, n_classes, n_folds", [(200, 3, 5), (97, 10, 4), (40, 12, 3)])
+def test_folds_are_those_of_scikit_learn(n_rows, n_classes, n_folds):
+    labels = np.random.RandomState(1).randint(n_classes, size=n_rows)
+    labels = labels[np.bincount(labels)[labels] > 1]
+    _, labels = np.unique(labels, return_inverse=True)
+    splitter = StratifiedKFold(n_folds, shuffle=True, random_state=3)
+    with pytest.warns() if np.bincount(labels).min() < n_folds else nullcontext():
+        known = list(splitter.split(labels[:, None], labels))
+    for ours, theirs in zip(stratified_splits(n_folds, labels, 3), known, strict=True):
+        for own, their in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(own, their)

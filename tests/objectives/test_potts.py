@@ -203,3 +203,20 @@ def test_an_empty_prototype_keeps_its_place(rows, state):
     swept = Multilinear(rows, COUPLING).sweep(far, 0.1, NO_PRIOR)
     np.testing.assert_array_equal(swept.state.prototypes[3], far.prototypes[3])
     assert np.isfinite(swept.state.metric).all() and swept.counts[3] < 1e-8
+
+
+def test_the_metric_above_the_floor_is_the_inverse():
+    generator = np.random.RandomState(0)
+    root = generator.standard_normal((6, 4))  # a singular scatter, that the prior makes up for
+    prior, smallest = MetricPrior(0.1, generator.uniform(0.5, 2.0, 6)), 1e-10
+    shrunk = (root @ root.T + 0.1 * np.diag(prior.target)) / 1.1
+    for metric, log_det in (metric_of(root @ root.T, prior, smallest), metric_of(root @ root.T, prior, 0.046)):
+        np.testing.assert_allclose(metric, np.linalg.inv(shrunk), rtol=1e-9)
+        np.testing.assert_allclose(log_det, -np.linalg.slogdet(shrunk)[1], rtol=1e-12)
+
+
+def test_a_scatter_below_the_floor_by_rounding_is_held_to_it():
+    scatter, prior = np.diag([1.0, -0.2]), MetricPrior(0.1, np.ones(2))
+    metric, log_det = metric_of(scatter, prior, 1e-6)
+    np.testing.assert_allclose(np.diag(metric), [1.0, 1e6])
+    np.testing.assert_allclose(log_det, np.log(1e6))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from annealed.solvers.array_pairs import Numbers, Pairs
 from annealed.solvers.lbfgs import _Pairs
 
 N_PARAMETERS = 12
@@ -69,3 +70,27 @@ def test_an_empty_memory_leaves_the_preconditioner_alone():
     gradient = np.random.default_rng(0).normal(size=(2, N_PARAMETERS))
     found = _Pairs(4, 2).apply(np.arange(2), gradient, np.zeros(N_PARAMETERS), halved)
     np.testing.assert_array_equal(found, gradient / 2)
+
+
+def test_weights_on_a_device_are_those_of_the_two_loops():
+    """Each fit alone, whatever its order of places, and one that knows nothing keeps its preconditioned gradient."""
+    generator = np.random.default_rng(0)
+    hessian = curvature_of_loss(generator)
+    n_fits, size = 3, 4
+    pairs = object.__new__(Pairs)
+    pairs.age = np.array([[4, 1, 2, 3], [-1, 0, 1, -1], [-1, -1, -1, -1]])
+    steps = generator.normal(size=(n_fits, size, N_PARAMETERS))
+    changes, gradient = steps @ hessian, generator.normal(size=(n_fits, 1, N_PARAMETERS))
+    eased = np.concatenate([changes, gradient], axis=1) / 50  # so small that the factor on it is one
+    turned = np.swapaxes(np.concatenate([changes, gradient], axis=1), 1, 2)
+    numbers = Numbers.of(*np.zeros((6, n_fits)), steps @ turned, eased @ turned)
+    along, across, factor, slope = pairs.weights([0, 1, 2], numbers)
+    np.testing.assert_array_equal(factor, 1)
+    for fit in range(n_fits):
+        own = gradient[fit, 0]
+        order = [place for place in np.argsort(pairs.age[fit]) if pairs.age[fit, place] >= 0]
+        known = [(steps[fit, place], changes[fit, place]) for place in order]
+        theirs = two_loops(known, own, 0.0, lambda vector: vector / 50)
+        found = (own - across[fit] @ changes[fit]) / 50 + along[fit] @ steps[fit]
+        np.testing.assert_allclose(found, theirs, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(slope[fit], -own @ theirs, rtol=1e-8)
