@@ -197,8 +197,12 @@ def judged(steps) -> tuple[np.ndarray, np.ndarray]:
 
 
 def penalized_scores(scores: np.ndarray, scale: np.ndarray, n_rows: float, is_loss: bool) -> np.ndarray:
-    """What temperatures, and whole paths, are compared by: mean scores, less the posterior scale's prior if a loss."""
+    """What temperatures, and whole paths, are compared by: mean scores, less the posterior scale's prior if a loss.
+
+    One that is no number is the worst.
+    """
     mean = scores.mean(axis=1)
+    mean = np.where(np.isnan(mean), -np.inf, mean)
     return mean - SCALE_PRIOR * np.log(scale) ** 2 / n_rows if is_loss else mean
 
 

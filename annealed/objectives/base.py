@@ -217,6 +217,7 @@ class SmoothProblem(Problem):
         return ROUNDING
 
     fits_are_alike = True  # in the same coordinates, so that a fold can use the final fit's moves and curvature
+    takes_last_step = False  # whether steps near a minimum can be trusted without a look: a penalty bounds them
     last_step_share = LAST_STEP_SHARE
     has_quick_rows = False  # whether `rows_and_forward` knows quick rows, of less precision
 

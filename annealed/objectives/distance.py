@@ -80,7 +80,7 @@ class DistanceProblem(LinearProblem):
 
     def __init__(self, design: Design, family: Distance, random_state):
         self.anchor = family.anchor
-        self.extrapolates = family.anchor > 0
+        self.extrapolates = self.takes_last_step = family.anchor > 0
         center = design.column_mean()
         centered = design.centered(center)
         covariance = _named_covariance(family.covariance, centered)

@@ -51,6 +51,7 @@ class PenalizedLinearProblem(LinearProblem):
     temperature_free = True
     interpolates = True
     has_hessian = True
+    takes_last_step = True
 
     def __init__(self, design: Design, *, l2_strength: float, metric: str, fit_intercept: bool):
         if not l2_strength > 0:

@@ -116,10 +116,11 @@ class _Search:
         if not len(fits):
             return fits
         at = self.value[fits], self.gradient[fits], self.temperature, fits
-        solved = is_solved(self.problem, *at, self.tol, decrement, has_last_step=True)
+        has_last_step = self.problem.takes_last_step
+        solved = is_solved(self.problem, *at, self.tol, decrement, has_last_step)
         if self.quick:
             solved |= decrement <= QUICK_DECREMENT * np.abs(self.value[fits])
-        last = fits[solved & (fits > 0)]
+        last = fits[solved & (fits > 0) & has_last_step]
         self.x[last] += self.direction[last]
         self.value[last] += 0.5 * self.slope[last]
         self.solution.converged[fits[solved]] = True

@@ -12,7 +12,7 @@ from sklearn.model_selection import GroupKFold, RepeatedStratifiedKFold, Stratif
 
 from annealed import DistanceADA, ExponentialSchedule, InnerProductADA
 from annealed.datasets import make_gaussian_classes
-from annealed.selection import stratified_splits
+from annealed.selection import choose, stratified_splits
 
 X, y = load_iris(return_X_y=True)
 
@@ -173,3 +173,9 @@ def test_folds_are_those_of_scikit_learn(n_rows, n_classes, n_folds):
     for ours, theirs in zip(stratified_splits(n_folds, labels, 3), known, strict=True):
         for own, their in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(own, their)
+
+
+def test_a_score_that_is_no_number_is_never_chosen():
+    scores = np.array([[-0.5, -0.6], [-0.3, -0.4], [np.nan, -0.1]])
+    for rule in ("best", "one_standard_error"):
+        assert choose(scores, np.ones(3), 100.0, rule, is_loss=True) == 1

@@ -264,3 +264,8 @@ def test_without_validation_a_training_loss_that_stands_still_is_the_end(tail, s
 @pytest.mark.parametrize("schedule", [ExponentialSchedule(), FixedSchedule([1.0])])
 def test_only_the_adaptive_schedule_stops_by_itself(schedule):
     assert not schedule.should_stop(0.7 ** np.arange(30), [np.zeros(5)] * 30, [1.0] * 30)
+
+
+def test_a_score_that_is_no_number_is_not_the_best():
+    assert should_stop([*rising(10), *[np.nan] * 25])
+    assert not should_stop([np.nan] * 8)
