@@ -116,8 +116,8 @@ class PenalizedLinearProblem(LinearProblem):
         """
         X = self.design.X
         is_plain = type(self.design) is DenseDesign and X.dtype == np.float64 and not _is_mapped(X)
-        is_worth_it = X.size * max(3, self.n_scores) >= FEWEST_COPIED_VALUES
-        if is_plain and is_worth_it and self.coordinates.basis.ndim == 2:
+        n_values = self.design.n_rows * self.design.n_features * max(3, self.n_scores)
+        if is_plain and n_values >= FEWEST_COPIED_VALUES and self.coordinates.basis.ndim == 2:
             self._quick = SinglePrecisionRows(self.design, self.coordinates)
 
     def _coordinates(self, power) -> Coordinates:
