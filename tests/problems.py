@@ -175,3 +175,9 @@ def solve(problem, temperature, solver=None, tol=1e-10, max_iter=5000):
     solution = solver.minimize(problem, start, temperature, tol=tol, max_iter=max_iter, memory=memory)
     assert solution.converged.all(), f"not converged at {temperature}: gradient {solution.gradient_norm}"
     return solution
+
+
+def near_start(problem, temperature, size=0.3):
+    """Parameters of all fits, a little away from where they begin."""
+    start = problem.start(temperature)
+    return start + size * np.random.default_rng(0).normal(size=start.shape)

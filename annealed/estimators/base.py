@@ -28,10 +28,7 @@ from annealed.estimators.weights import check_weight, class_weights
 from annealed.objectives import InnerProduct, Objective
 from annealed.path import AnnealingPath
 from annealed.schedules import check_temperature
-from annealed.selection import (
-    DEFAULT_FOLDS,
-    NotTrusted,
-)
+from annealed.selection import DEFAULT_FOLDS, NotTrusted
 
 
 class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin, LogitsMixin, BaseEstimator):

@@ -22,9 +22,9 @@ class Contrasts:
         self.n_classes = n_classes
         self.is_single = n_classes == 2
         self.n_scores = 1 if self.is_single else n_classes
-        self.n_differences = 1 if self.is_single else max(1, n_classes - 1)
+        self.n_differences = n_classes - 1
         self.pairs = np.triu_indices(self.n_differences)
-        self.square = np.eye(self.n_differences) - (0 if self.n_scores == 1 else 1 / n_classes)  # of |scores|^2
+        self.square = np.eye(self.n_differences) - (0 if self.is_single else 1 / n_classes)  # of |scores|^2
 
     def logits(self, scores):
         """Logits from scores, which may be overwritten; rows stay innermost in memory."""
@@ -92,7 +92,7 @@ class Contrasts:
 
     def without_shift(self, values):
         """Values of scores, (..., n_scores, width), less their mean over scores where there are several."""
-        return values if self.n_scores == 1 else values - values.mean(axis=-2, keepdims=True)
+        return values if self.is_single else values - values.mean(axis=-2, keepdims=True)
 
     def variance(self, class_variance):
         """Variance of each score's derivative, from `posterior * (1 - posterior)` of each class."""

@@ -58,7 +58,7 @@ class AdaptiveSchedule(Schedule):
             return _is_flat(np.asarray(value)[recent])
         scores = np.stack(validation)
         mean = scores.mean(axis=1)
-        best = int(np.nanargmax(mean)) if not np.isnan(mean).all() else 0
+        best = int(np.argmax(np.where(np.isnan(mean), -np.inf, mean)))
         since_best = cooled[-1] - cooled[best]
         errors_wanted = 1 if since_best >= PATIENCE else 3
         is_passed = since_best >= PATIENCE / 2 and _is_below(scores[-1], scores[best], errors_wanted)

@@ -16,11 +16,9 @@ from problems import (
     standardized,
     two_classes,
 )
-from scipy import sparse
-from sklearn.utils import Bunch
 
 from annealed.objectives import Distance, InnerProduct, Quadratic
-from annealed.solvers import LBFGS, SOLVERS, ScaledConjugateGradient, make_solver
+from annealed.solvers import LBFGS, SOLVERS
 
 SMOOTH = [name for name in SOLVERS if name != "subspace"]  # solvers that ask a problem for its gradient
 CONVEX = [gaussian, badly_scaled, two_classes, rare_class, separable]
@@ -395,63 +393,6 @@ def test_any_memory_size_reaches_the_minimum(memory_size):
     problem = prepared(InnerProduct(), gaussian())
     expected = solve(problem, 0.05)
     np.testing.assert_allclose(solve(problem, 0.05, LBFGS(memory_size=memory_size)).value, expected.value, rtol=1e-10)
-
-
-# --- choosing a solver ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", SMOOTH)
-def test_solver_by_name(name):
-    problem = prepared(InnerProduct(), gaussian())
-    assert type(make_solver(name, problem)) is SOLVERS[name]
-
-
-def test_solver_itself_is_kept():
-    solver = ScaledConjugateGradient()
-    assert make_solver(solver, prepared(Distance(), gaussian())) is solver
-
-
-def test_unknown_solver_is_refused():
-    with pytest.raises(ValueError, match="solver must be one of .*'lbfgs'.* Got 'adam'."):
-        make_solver("adam", prepared(InnerProduct(), gaussian()))
-
-
-def test_newton_without_a_hessian_is_refused():
-    with pytest.raises(ValueError, match="newton.*Hessian.*lbfgs"):
-        make_solver("newton", prepared(Distance(), gaussian()))
-
-
-def test_subspace_without_row_combinations_is_refused():
-    with pytest.raises(ValueError, match="subspace.*inner-product.*lbfgs"):
-        make_solver("subspace", prepared(InnerProduct(), gaussian()))
-
-
-@pytest.mark.parametrize(
-    ("n_rows", "n_columns", "n_classes", "is_sparse", "metric", "expected"),
-    [
-        (60, 5, 2, False, "auto", "newton"),
-        (3000, 30, 2, False, "auto", "lbfgs"),
-        (110, 1200, 2, True, "auto", "newton"),
-        (250, 1200, 2, True, "auto", "subspace"),
-        (160, 1200, 3, True, "auto", "lbfgs"),
-        (250, 1200, 2, True, "covariance", "lbfgs"),
-        (250, 1200, 2, True, "validated", "subspace"),
-        (250, 400, 2, True, "auto", "lbfgs"),
-        (620, 1200, 3, True, "auto", "subspace"),
-        (240, 1200, 3, False, "auto", "lbfgs"),
-        (260, 1200, 3, False, "auto", "subspace"),
-        (260, 1200, 3, False, "halfway", "lbfgs"),
-        (260, 1200, 3, False, "validated", "lbfgs"),
-        (260, 400, 3, False, "auto", "lbfgs"),
-    ],
-)
-def test_the_solver_goes_by_the_shape_of_the_rows(n_rows, n_columns, n_classes, is_sparse, metric, expected):
-    X = np.random.default_rng(0).normal(size=(n_rows, n_columns))
-    table = Bunch(X=sparse.csr_array(X) if is_sparse else X, y=np.arange(n_rows) % n_classes, n_classes=n_classes)
-    problem = prepared(InnerProduct(metric=metric), table, n_folds=5)
-    assert type(make_solver("auto", problem)) is SOLVERS[expected]
-    is_wide = n_rows < n_columns
-    assert (problem.span is not None) == (is_wide and expected != "subspace")
 
 
 def test_without_a_penalty_no_step_is_taken_without_a_look():

@@ -1,0 +1,134 @@
+"""Copies of the rows in single precision: when they are made, and how near to double precision they are."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from problems import badly_scaled, fold_masks, gaussian, near_start, rare_class, stack_of, two_classes, wide
+from scipy import sparse
+
+from annealed import AnnealedClassifier
+from annealed.design import SinglePrecisionRows
+from annealed.objectives import InnerProduct, Picks
+
+METRICS = ["euclidean", "diagonal", "halfway", "covariance"]
+TEMPERATURES = [30.0, 1.0, 0.01]
+
+
+@pytest.fixture
+def copies(monkeypatch):
+    """Designs copied in single precision, however small."""
+    copied = []
+
+    class Recorded(SinglePrecisionRows):
+        def __init__(self, design, coordinates):
+            copied.append(design)
+            super().__init__(design, coordinates)
+
+    monkeypatch.setattr("annealed.objectives.penalized_linear.FEWEST_COPIED_VALUES", 1)
+    monkeypatch.setattr("annealed.objectives.penalized_linear.SinglePrecisionRows", Recorded)
+    return copied
+
+
+def on_disk(folder, X):
+    mapped = np.memmap(folder / "rows", dtype=X.dtype, mode="w+", shape=X.shape)
+    mapped[:] = X
+    return mapped
+
+
+def quickened(table, **settings):
+    problem = InnerProduct(**settings).prepare(stack_of(table, fold_masks(len(table.y))))
+    problem.quicken()
+    return problem
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("make", [gaussian, two_classes, rare_class], ids=lambda make: make.__name__)
+def test_quick_rows_give_value_and_gradient_to_single_precision(make, metric, temperature, copies):
+    problem = quickened(make(), metric=metric)
+    assert problem.has_quick_rows
+    point = near_start(problem, temperature)
+    quick, exact = (problem.objective(point, temperature, quick=is_quick) for is_quick in (True, False))
+    np.testing.assert_allclose(quick[0], exact[0], rtol=1e-5)
+    for single, double in zip(quick[1:], exact[1:], strict=True):
+        np.testing.assert_allclose(single, double, rtol=1e-5, atol=1e-5)
+
+
+def test_quick_rows_do_not_see_units(copies):
+    problems = [quickened(make(), metric="diagonal") for make in (gaussian, badly_scaled)]
+    point = near_start(problems[0], 0.1)
+    first, second = (problem.objective(point, 0.1, quick=True) for problem in problems)
+    np.testing.assert_allclose(second[0], first[0], rtol=1e-5)
+    np.testing.assert_allclose(np.abs(second[1]), np.abs(first[1]), atol=1e-5)
+
+
+def test_quick_rows_serve_some_fits_as_they_serve_the_stack(copies):
+    problem = quickened(gaussian())
+    point, some = near_start(problem, 1.0), np.array([2, 0])
+    whole = problem.objective(point, 1.0, quick=True)
+    for part, own in zip(problem.objective(point[some], 1.0, some, quick=True), whole, strict=True):
+        np.testing.assert_allclose(part, own[some], atol=1e-6)
+
+
+def test_quick_rows_score_held_out_rows_to_single_precision(copies):
+    table = gaussian()
+    problem = quickened(table)
+    parameters = near_start(problem, 0.5)
+    picks = Picks(np.array([1, 1, 4]), np.array([0, 2, 1]))
+    problem.watch(picks)
+    reported = problem.report(parameters, 0.5)
+    for row, fit, picked in zip(picks.rows, picks.fits, problem.held_out_logits(parameters, 0.5), strict=True):
+        own = table.X[row] @ reported["coef"][fit].T + reported["intercept"][fit]
+        np.testing.assert_allclose(picked - picked.mean(), own - own.mean(), atol=1e-5)
+
+
+def test_few_rows_are_not_copied():
+    assert not quickened(gaussian()).has_quick_rows
+
+
+def test_rows_in_their_own_span_are_not_copied(copies):
+    assert not quickened(wide()).has_quick_rows
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        lambda folder, X: X.astype(np.float32),
+        on_disk,
+        lambda folder, X: sparse.csr_matrix(X),
+        lambda folder, X: sparse.csr_array(X),
+    ],
+    ids=["float32", "on_disk", "csr_matrix", "csr_array"],
+)
+def test_rows_that_are_single_mapped_or_sparse_are_not_copied(store, copies, tmp_path):
+    table = gaussian()
+    assert not quickened(replace(table, X=store(tmp_path, table.X))).has_quick_rows
+    assert copies == []
+
+
+def test_rows_mapped_from_a_file_are_not_copied_by_a_classifier_either(copies, tmp_path):
+    table = gaussian()
+    AnnealedClassifier(InnerProduct(), [1.0, 0.1], "lbfgs", cv=2).fit(on_disk(tmp_path, table.X), table.y)
+    assert copies == []
+
+
+@pytest.mark.parametrize("make", [gaussian, two_classes, badly_scaled], ids=lambda make: make.__name__)
+def test_quick_rows_choose_the_same_temperature_and_the_same_fit(make, request):
+    table = make()
+    exact = AnnealedClassifier(InnerProduct(), solver="lbfgs", tol=1e-5).fit(table.X, table.y)
+    copies = request.getfixturevalue("copies")
+    quick = AnnealedClassifier(InnerProduct(), solver="lbfgs", tol=1e-5).fit(table.X, table.y)
+    assert len(copies) == 1
+    np.testing.assert_allclose(quick.temperature_, exact.temperature_, rtol=1e-12)
+    first, second = (model.path_.coef[model.path_.best_index] * table.X.std(axis=0) for model in (quick, exact))
+    np.testing.assert_allclose(first, second, atol=1e-3 * np.abs(second).max())
+    np.testing.assert_allclose(quick.posterior_scale_, exact.posterior_scale_, rtol=1e-3)
+    at_nodes = [model.path_.validation_score[model.path_.is_node] for model in (quick, exact)]
+    np.testing.assert_allclose(*at_nodes, atol=1e-3)
+
+
+def test_a_tight_tolerance_takes_no_quick_rows(copies):
+    table = gaussian()
+    AnnealedClassifier(InnerProduct(), [1.0, 0.1], "lbfgs", cv=2, tol=1e-6).fit(table.X, table.y)
+    assert copies == []

@@ -1,0 +1,68 @@
+"""Which solver a problem gets: by name, as given, or by the shape of its rows."""
+
+import numpy as np
+import pytest
+from problems import fold_masks, gaussian, stack_of
+from scipy import sparse
+from sklearn.utils import Bunch
+
+from annealed.objectives import Distance, InnerProduct
+from annealed.solvers import SOLVERS, ScaledConjugateGradient, make_solver
+
+
+def prepared(family, table, n_folds=2):
+    return family.prepare(stack_of(table, fold_masks(len(table.y), n_folds)), 0)
+
+
+@pytest.mark.parametrize("name", ["lbfgs", "newton", "scg"])
+def test_solver_by_name(name):
+    problem = prepared(InnerProduct(), gaussian())
+    assert type(make_solver(name, problem)) is SOLVERS[name]
+
+
+def test_solver_itself_is_kept():
+    solver = ScaledConjugateGradient()
+    assert make_solver(solver, prepared(Distance(), gaussian())) is solver
+
+
+def test_unknown_solver_is_refused():
+    with pytest.raises(ValueError, match="solver must be one of .*'lbfgs'.* Got 'adam'."):
+        make_solver("adam", prepared(InnerProduct(), gaussian()))
+
+
+def test_newton_without_a_hessian_is_refused():
+    with pytest.raises(ValueError, match="newton.*Hessian.*lbfgs"):
+        make_solver("newton", prepared(Distance(), gaussian()))
+
+
+def test_subspace_without_row_combinations_is_refused():
+    with pytest.raises(ValueError, match="subspace.*inner-product.*lbfgs"):
+        make_solver("subspace", prepared(InnerProduct(), gaussian()))
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_columns", "n_classes", "is_sparse", "metric", "expected"),
+    [
+        (60, 5, 2, False, "auto", "newton"),
+        (3000, 30, 2, False, "auto", "lbfgs"),
+        (110, 1200, 2, True, "auto", "newton"),
+        (250, 1200, 2, True, "auto", "subspace"),
+        (160, 1200, 3, True, "auto", "lbfgs"),
+        (250, 1200, 2, True, "covariance", "lbfgs"),
+        (250, 1200, 2, True, "validated", "subspace"),
+        (250, 400, 2, True, "auto", "lbfgs"),
+        (620, 1200, 3, True, "auto", "subspace"),
+        (240, 1200, 3, False, "auto", "lbfgs"),
+        (260, 1200, 3, False, "auto", "subspace"),
+        (260, 1200, 3, False, "halfway", "lbfgs"),
+        (260, 1200, 3, False, "validated", "lbfgs"),
+        (260, 400, 3, False, "auto", "lbfgs"),
+    ],
+)
+def test_the_solver_goes_by_the_shape_of_the_rows(n_rows, n_columns, n_classes, is_sparse, metric, expected):
+    X = np.random.default_rng(0).normal(size=(n_rows, n_columns))
+    table = Bunch(X=sparse.csr_array(X) if is_sparse else X, y=np.arange(n_rows) % n_classes, n_classes=n_classes)
+    problem = prepared(InnerProduct(metric=metric), table, n_folds=5)
+    assert type(make_solver("auto", problem)) is SOLVERS[expected]
+    is_wide = n_rows < n_columns
+    assert (problem.span is not None) == (is_wide and expected != "subspace")

@@ -1,0 +1,253 @@
+"""The parts of a fit on a device, each beside what NumPy says: objectives, solver, kernels, rounded rows, sweeps."""
+
+import numpy as np
+import pytest
+from devices import mover, table
+
+import annealed.estimators.potts_da
+import annealed.prototype_search
+from annealed import PottsDA
+from annealed.arrays import Place, combined, is_foreign, stacked, take_rows, to_host
+from annealed.design import ArrayDesign, make_design
+from annealed.objectives import Distance, InnerProduct, gibbs
+from annealed.objectives.array_families import on_device
+from annealed.objectives.array_gibbs import fused_kernel, loss_and_residual, scaled_losses, scaled_moments
+from annealed.objectives.array_potts import ArrayLabelledRows
+from annealed.objectives.device_rows import HalfRows, TurnedRows
+from annealed.objectives.potts import LabelledRows, PottsState
+from annealed.solvers import LBFGS, ArrayLBFGS
+
+pytestmark = pytest.mark.usefixtures("dispatch")
+
+
+def problems(family, move, n_fits=3):
+    """The same stack of fits in NumPy's terms and on a device."""
+    X, y = table()
+    weight = np.ones((len(y), n_fits))
+    for fit in range(1, n_fits):
+        weight[fit::n_fits, fit] = 0
+    total = weight.sum(axis=0)
+    weight = weight / total
+    plain = family.prepare(make_design(X, y, weight, total, 3), np.random.RandomState(0))
+    moved = family.prepare(make_design(move(X), move(y), move(weight), total, 3), np.random.RandomState(0))
+    return plain, on_device(moved)
+
+
+@pytest.mark.parametrize("family", [InnerProduct(), InnerProduct(fit_intercept=False), Distance()], ids=repr)
+def test_objective_is_that_of_numpy(family, move):
+    plain, moved = problems(family, move)
+    theirs, ours = plain.coordinates, moved.host.coordinates  # axes have no sign of their own: go by the features
+    of_features = np.random.RandomState(1).standard_normal((3, 3, 4))
+    intercept = np.zeros((3, 3, plain.n_parameters // 3 - 4))
+    parameters = np.concatenate([of_features @ theirs.inverse, intercept], 2)
+    found = moved.objective(
+        moved.place.wide(np.concatenate([of_features @ ours.inverse, intercept], axis=2)), 0.7, slice(0, 3)
+    )
+    value, gradient, loss_gradient = plain.objective(parameters.reshape(3, -1), 0.7)
+    np.testing.assert_allclose(to_host(found.value), value, rtol=1e-10)
+    for own, known in ((found.gradient, gradient), (found.loss_gradient, loss_gradient)):
+        own, known = to_host(own), known.reshape(3, 3, -1)
+        np.testing.assert_allclose(ours.to_points(own[..., :4]), theirs.to_points(known[..., :4]), atol=1e-10)
+        np.testing.assert_allclose(own[..., 4:], known[..., 4:], atol=1e-10)
+    np.testing.assert_allclose(moved.hot_temperature(), plain.hot_temperature(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("family", [InnerProduct(), Distance()], ids=repr)
+def test_solver_finds_the_minimum_of_numpy(family, move):
+    plain, moved = problems(family, move)
+    for temperature in (3.0, 0.3, 0.03):
+        options = {"tol": 1e-7, "max_iter": 2000}
+        ours, theirs = ArrayLBFGS(), LBFGS()
+        found = ours.minimize(moved, moved.start(temperature), temperature, memory=ours.new_memory(moved), **options)
+        known = theirs.minimize(
+            plain, plain.start(temperature), temperature, memory=theirs.new_memory(plain), **options
+        )
+        assert found.converged.all()
+        np.testing.assert_allclose(found.value, known.value, rtol=1e-6)
+        polished = ours.polish(moved, found.parameters, temperature, **options)
+        assert polished.converged[0] and polished.value[0] <= known.value[0] * (1 + 1e-7)
+
+
+def test_temperatures_are_looked_at_together(move):
+    _, moved = problems(InnerProduct(), move, n_fits=1)
+    solver = ArrayLBFGS()
+    options = {"tol": 1e-6, "max_iter": 500, "memory": solver.new_memory(moved)}
+    temperatures = np.array([1.0, 0.5, 0.25])
+    alone = [solver.minimize(moved, moved.start(own), own, **options) for own in temperatures.tolist()]
+    points = stacked([own.parameters[0, ...] for own in alone])
+    together = solver.fill(moved, points, temperatures, **options)
+    assert (together.n_iter == 0).all()
+    np.testing.assert_allclose(together.value, [own.value[0] for own in alone], rtol=1e-12)
+
+
+def test_certain_rows_keep_their_digits(move):
+    logits = np.array([[[40.0, 0.0, 0.0]], [[0.0, 90.0, 0.0]], [[0.1, 0.2, 0.3]]], dtype=np.float32)
+    known = [2 * np.exp(-40.0), 90.0, np.log(np.exp([0.1, 0.2, 0.3]).sum()) - 0.3]
+    place, level = Place.of(move(logits)), move(np.zeros((1, 3), dtype=np.float32))
+    for row, label in enumerate([0, 0, 2]):
+        own = move(logits[row : row + 1])
+        sums, residual = loss_and_residual(place, own, level, move(np.array([label])))
+        np.testing.assert_allclose(to_host(sums)[0, 3], known[row], rtol=1e-5)
+        np.testing.assert_allclose(to_host(residual)[0, 0].sum(), 0, atol=1e-6)
+        if row == 0:
+            np.testing.assert_allclose(to_host(residual)[0, 0, 0], -2 * np.exp(-40.0), rtol=1e-5)
+        np.testing.assert_allclose(to_host(sums)[:, :3], to_host(residual)[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("is_weighted", [False, True])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("shape", [(2500, 1, 3), (1300, 4, 10), (70, 2, 1500)])
+def test_loss_and_residual_are_those_of_numpy(shape, dtype, is_weighted, move):
+    """On a GPU this is the fused kernel: several lines to a program, and the last not full."""
+    generator = np.random.RandomState(0)
+    logits = (5 * generator.standard_normal(shape)).astype(dtype)
+    level = generator.standard_normal(shape[1:]).astype(dtype)
+    labels = generator.randint(shape[2], size=shape[0])
+    weight = generator.uniform(0.0, 1.0, shape[:2]).astype(dtype) if is_weighted else np.ones(shape[:2])
+    loss, residual = gibbs.loss_and_residual(logits.astype(np.float64) + level, labels)
+    size = np.abs(residual)
+    residual = residual * weight[:, :, None]
+    place = Place.of(move(logits))
+    given = move(weight.T.copy()).T if is_weighted else None
+    sums, found = loss_and_residual(place, move(logits), move(level), move(labels), given, learn=True)
+    known = [residual.sum(axis=0), (loss * weight).sum(axis=0)[:, None], (size - size**2).sum(axis=0)]
+    precision = 1e-13 if dtype is np.float64 else 5e-6
+    np.testing.assert_allclose(to_host(found), residual, atol=precision)
+    np.testing.assert_allclose(
+        to_host(sums), np.concatenate(known, axis=1), rtol=precision, atol=precision * size.sum()
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_narrow_residuals_are_the_rounded_ones(dtype, move_torch):
+    torch = pytest.importorskip("torch")
+    generator = np.random.RandomState(0)
+    logits, labels = generator.standard_normal((300, 2, 40)).astype(np.float32), generator.randint(40, size=300)
+    place, level = Place.of(move_torch(logits)), move_torch(np.zeros((2, 40), dtype=np.float32))
+    gain = move_torch(np.array([4.0, 1024.0], dtype=np.float32))
+    arguments = (level, move_torch(labels), None)
+    sums, plain = loss_and_residual(place, move_torch(logits), *arguments)
+    options = {"dtype": getattr(torch, dtype), "gain": gain}
+    other, narrow = loss_and_residual(place, move_torch(logits), *arguments, **options)
+    rounding = float(torch.finfo(narrow.dtype).eps)
+    np.testing.assert_allclose(to_host(narrow.double()), to_host((plain * gain[:, None]).double()), rtol=rounding)
+    np.testing.assert_allclose(to_host(other), to_host(sums), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("shape", [(1300, 10), (70, 1500)])
+def test_moments_at_a_scale_are_those_of_the_posterior(shape, dtype, move):
+    generator = np.random.RandomState(0)
+    deviation = (3 * generator.standard_normal(shape)).astype(dtype)
+    scale = 0.7310585786300049
+    wide = deviation.astype(np.float64)
+    posterior = gibbs.posterior(scale * wide)
+    mean = (posterior * wide).sum(axis=1)
+    known = (np.log(np.exp(scale * wide).sum(axis=1)), mean, (posterior * wide**2).sum(axis=1) - mean**2)
+    place = Place.of(move(deviation))
+    found = to_host(scaled_moments(place, scale, move(deviation)))
+    for ours, theirs in zip(found, known, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-11 if dtype is np.float64 else 1e-4)
+    np.testing.assert_allclose(to_host(scaled_losses(place, scale, move(deviation))), known[0], rtol=1e-5)
+
+
+@pytest.mark.gpu
+def test_the_kernel_of_a_gpu_is_used():
+    pytest.importorskip("triton")
+    logits = mover("cuda")(np.zeros((4, 1, 3), dtype=np.float32))
+    assert fused_kernel(logits) is not None
+    assert fused_kernel(logits[:, :, ::2]) is None  # lines that do not lie one after the other
+
+
+@pytest.mark.parametrize("rank", [4, 3])
+def test_rounded_rows_with_split_coefficients(rank, move_torch):
+    """Nothing but the rows is rounded: scores are those of the rounded rows, to single precision."""
+    X, y = table()
+    X = X.astype(np.float32)
+    place = Place.of(move_torch(X))
+    weight = place.row(np.full((len(y), 1), 1 / len(y)))
+    design = ArrayDesign(move_torch(X), move_torch(y), weight, np.array([float(len(y))]), 3)
+    generator = np.random.RandomState(1)
+    basis, coef, level = (generator.standard_normal(shape) for shape in ((4, rank), (3, rank), (3,)))
+    level *= 100
+    turned = TurnedRows(design, place.row(basis))
+    rounded = to_host(turned.design.X.float())[:, :rank].astype(np.float64)
+    np.testing.assert_allclose(rounded, X @ basis, atol=0.01 * np.abs(rounded).max())
+    plain, split = (
+        np.concatenate([to_host(rows.logits(block, tables)) for block in turned.design.map_blocks(lambda own: own)])
+        for rows in (turned, turned.split())
+        for tables in [rows.tables(place.wide(coef), place.wide(level))]
+    )
+    known = rounded @ coef.T + level
+    assert 1e-4 < np.abs(plain - known).max() < 0.1
+    np.testing.assert_allclose(split, known, atol=1e-4)
+    (pulled,) = turned.design.map_blocks(lambda block: turned.pulled(block, place.row(known).bfloat16()))
+    np.testing.assert_allclose(to_host(pulled), known.T @ rounded, atol=5e-3 * np.abs(known.T @ rounded).max())
+    center, coef = X.mean(axis=0), coef @ basis.T
+    halved = HalfRows(design.centered(center)).split()
+    tables = halved.tables(place.wide(coef), place.wide(level))
+    (logits,) = halved.design.map_blocks(lambda block: halved.logits(block, tables))
+    factor = to_host(halved._factor).astype(np.float64)
+    rounded = (X * factor).astype(np.float16).astype(np.float64) / factor
+    np.testing.assert_allclose(to_host(logits), (rounded - center) @ coef.T + level, atol=1e-4)
+
+
+def test_rows_in_half_precision_are_rounded_as_in_tf32(move_torch):
+    """Whatever the size of the columns, of the coefficients and of the weights."""
+    X, y = table()
+    X = (X * [1e-9, 1.0, 1e5, 0.0]).astype(np.float32)
+    place = Place.of(move_torch(X))
+    weight = np.full((len(y), 1), 1 / len(y))
+    design = ArrayDesign(move_torch(X), move_torch(y), place.row(weight), np.array([float(len(y))]), 3)
+    center = X.mean(axis=0)
+    rows = HalfRows(design.centered(center))
+    coef, level = np.random.RandomState(1).standard_normal((3, 4)) / [1e-9, 1.0, 1e5, 1.0], np.array([0.0, 50.0, -2.0])
+    tables = rows.tables(place.wide(coef), place.wide(level))
+    (logits,) = rows.design.map_blocks(lambda block: rows.logits(block, tables))
+    sizes = np.abs(X) @ np.abs(coef).T
+    np.testing.assert_array_less(np.abs(to_host(logits) - (X - center) @ coef.T - level), 1e-3 * sizes + 1e-5)
+    residual = np.random.RandomState(0).uniform(-1, 1, (len(y), 3)) * 1e-6
+    gain = rows.gain(np.array([1e-6]))
+    narrow = place.row(residual * gain).to(rows.residual_dtype)
+    (pulled,) = rows.design.map_blocks(lambda block: rows.pulled(block, narrow))
+    found = to_host(rows.settled(place.wide(pulled) / gain[0], place.wide(residual.sum(axis=0))))
+    sizes = np.abs(residual).T @ np.abs(X)
+    np.testing.assert_array_less(np.abs(found - residual.T @ (X - center)), 1e-3 * sizes + 1e-300)
+
+
+def test_sums_of_a_sweep_are_those_of_numpy(move):
+    X, y = table()
+    generator = np.random.RandomState(0)
+    for weight in (np.ones(len(y)), generator.uniform(0.5, 2, len(y))):
+        plain, moved = LabelledRows(X, y, weight, 3), ArrayLabelledRows(move(X), y, move(weight), 3)
+        state = PottsState(
+            generator.standard_normal((5, X.shape[1])), generator.dirichlet(np.ones(3), 5), np.eye(4), 0.0, np.eye(4)
+        )
+        for ours, theirs in zip(moved.sums(state, 1.3, 8.0), plain.sums(state, 1.3, 8.0), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-10)
+        np.testing.assert_allclose(moved.second_moment, plain.second_moment, atol=1e-12)
+        np.testing.assert_allclose(moved.class_weight, plain.class_weight, atol=1e-9)
+
+
+def test_many_rows_are_swept_on_the_device(move, monkeypatch):
+    X, y = table(1200)
+    for module in (annealed.prototype_search, annealed.estimators.potts_da):
+        monkeypatch.setattr(module, "FIT_ROWS", 500)
+    monkeypatch.setattr(annealed.prototype_search, "SEARCH_ROWS", 300)
+    model = PottsDA(n_prototypes=6).fit(move(X), move(y))
+    plain = PottsDA(n_prototypes=6).fit(X, y)
+    right = np.mean(to_host(model.predict(move(X))) == y)
+    assert right >= plain.score(X, y) - 0.03
+    assert type(model.transform(move(X))) is type(move(X))
+    nearest = PottsDA(n_prototypes=6, decision="nearest").fit(move(X), y)
+    assert np.mean(to_host(nearest.predict(move(X))) == y) >= right - 0.1
+    with pytest.raises(ValueError, match="ledoit_wolf"):
+        PottsDA(n_prototypes=6, shrinkage="ledoit_wolf").fit(move(X), y)
+
+
+def test_arrays_are_combined_and_taken(move):
+    values = np.arange(12.0).reshape(3, 2, 2)
+    moved = [move(own) for own in values]
+    np.testing.assert_allclose(to_host(combined([0.5, -1.0, 2.0], moved)), np.tensordot([0.5, -1, 2], values, axes=1))
+    np.testing.assert_array_equal(to_host(take_rows(move(values), np.array([2, 0]))), values[[2, 0]])
+    assert is_foreign(moved[0]) and not is_foreign(values)
