@@ -35,10 +35,10 @@ def loss_and_residual(
     """
     fused = fused_kernel(logits) if place.is_torch else None
     if fused is not None:
-        residual = logits if dtype is None else place.aligned(logits.shape, dtype)
+        residual = logits if dtype in (None, logits.dtype) else place.aligned(logits.shape, dtype)
         sums = fused.loss_and_residual(logits, level, labels, weight, unit, residual, gain, learn)
         return Residual(sums.sum(0, dtype=place.wide_dtype), residual)
-    xp = place.xp
+    xp, logits = place.xp, place.row(logits)
     if unit is not None:
         logits *= unit
     logits += level

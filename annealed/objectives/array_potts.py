@@ -1,43 +1,51 @@
 """Rows of a device for the sweeps of `annealed/objectives/potts.py`.
 
-The classes of the rows stand beside the columns, one-hot, so that one product a block gives `beta v_ik` of all
-prototypes and one more adds up both `n_km` and `sum_i w_i D_ik x_i`. Memberships are never whole in memory.
+Rows are in the order of their classes, as NumPy's are. On a GPU one kernel makes a pass over float32 rows of torch, where
+prototypes and columns are not too many for it (`annealed/objectives/fused_potts.py`). Elsewhere the classes of the rows
+stand beside the columns, one-hot, so that one product a block gives `beta v_ik` of all prototypes and one more adds up
+both `n_km` and `sum_i w_i D_ik x_i`. Memberships are never whole in memory.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
 from annealed.arrays import Place, to_host
 from annealed.objectives.array_gibbs import fused_kernel
+from annealed.objectives.device_rows import half_factor
 from annealed.objectives.potts import SMALLEST_VARIANCE, LabelledRows, PottsState, Sums
 
 ALIGNED_COLUMNS = 4  # up to which rows are filled with zeros: a GPU reads so many at once
 BLOCK_BYTES = 1 << 30  # of a block of memberships on an accelerator
 CPU_BLOCK_BYTES = 1 << 21
+PROGRAMS = 528  # of the kernel of a GPU: some rounds of as many as it has multiprocessors, most have 132
 
 
 class ArrayLabelledRows(LabelledRows):
     """Rows in standardized columns on a device; `take` brings a part of them to the host, for what looks at few.
 
     rows : (n_rows, n_features + n_classes and some zeros), the columns and the one-hot classes
-    labels : classes as NumPy codes; weight : (n_rows,) on the device
+    labels : classes as NumPy codes, rising; weight : (n_rows,) on the device
     """
 
     def __init__(self, X, labels, weight, n_classes):
         place = self.place = Place.of(X)
         xp = place.xp
-        codes = place.whole(labels)
+        order = np.argsort(labels, kind="stable")
+        self.labels, order = labels[order], place.whole(order)
+        self.weight = xp.take(weight, order)
+        codes = place.whole(self.labels)
         targets = codes[:, None] == xp.arange(n_classes, dtype=codes.dtype, device=place.device)[None, :]
         n_zeros = -(X.shape[1] + n_classes) % ALIGNED_COLUMNS
         zeros = xp.zeros((X.shape[0], n_zeros), dtype=place.row_dtype, device=place.device)
-        self.rows = xp.concat([X, place.row(targets), zeros], axis=1)
+        self.rows = xp.concat([xp.take(X, order, axis=0), place.row(targets), zeros], axis=1)
         self.n_features, self.n_classes = X.shape[1], n_classes
-        self.labels, self.weight = labels, weight
         total, least, most = place.host(xp.sum(weight), xp.min(weight), xp.max(weight))
         self.total, self.is_unweighted = float(total), bool(least == 1 and most == 1)
+        self._largest_weight = float(most)
 
     @property
     def X(self):
@@ -90,6 +98,9 @@ class ArrayLabelledRows(LabelledRows):
 
     def sums(self, state: PottsState, beta: float, coupling: float) -> Sums:
         """The membership block: see `sum_over_rows`. The host hears of it once, at the end."""
+        fused = self._fused_kernel()
+        if fused is not None and (shape := fused.padded_shape(len(state), self.n_features)) is not None:
+            return self._fused_sums(fused, shape, state, beta, coupling)
         place = self.place
         directions = beta * (state.prototypes @ state.metric)
         level = place.row(-0.5 * np.sum(directions * state.prototypes, axis=1))
@@ -105,6 +116,67 @@ class ArrayLabelledRows(LabelledRows):
         added, (squares, log_partition) = place.host(added, numbers)
         last = self.n_features + self.n_classes
         return Sums(added[:, self.n_features : last], added[:, : self.n_features], float(squares), float(log_partition))
+
+    # -- in one kernel of a GPU ---------------------------------------------------------------------------------
+
+    def _fused_kernel(self):
+        """`annealed/objectives/fused_potts.py` where it can take these rows, or None."""
+        is_single = self.place.is_torch and self.place.row_bytes == 4
+        if not is_single or fused_kernel(self.rows[:, None, :]) is None:
+            return None
+        from annealed.objectives import fused_potts
+
+        return fused_potts
+
+    @cached_property
+    def _factor(self) -> np.ndarray:
+        """Powers of two that bring the columns to the size that half precision holds best."""
+        return half_factor(self.place.host(self.place.xp.max(self.place.xp.abs(self.X), axis=0))[0])
+
+    @cached_property
+    def _runs(self):
+        """First and last row and class of every program, (n_programs, 3), and the class of each, one-hot, wide."""
+        step = -(-self.n_rows // max(PROGRAMS - self.n_classes, PROGRAMS // 2))
+        ends = np.searchsorted(self.labels, np.arange(self.n_classes + 1)).tolist()
+        runs = np.array(
+            [
+                (first, min(first + step, end), label)
+                for label, (begin, end) in enumerate(pairwise(ends))
+                for first in range(begin, end, step)
+            ]
+        )
+        targets = np.arange(self.n_classes)[:, None] == runs[:, 2]
+        return self.place.whole(runs), self.place.wide(targets)
+
+    @cached_property
+    def _own_weight(self):
+        return None if self.is_unweighted else self.place.row(self.weight)
+
+    def _fused_sums(self, fused, shape, state: PottsState, beta, coupling) -> Sums:
+        """One transfer there, of the tables that the kernel says, and one back. Scores are to base two."""
+        place, n_prototypes, n_features = self.place, len(state), self.n_features
+        directions = (beta / np.log(2)) * (state.prototypes @ state.metric)
+        level = (beta * coupling / np.log(2)) * state.labels - 0.5 * np.sum(directions * state.prototypes, axis=1)[:, None]
+        directions = directions / self._factor
+        unit = half_factor(np.abs(directions).max(axis=1))
+        table = np.zeros((shape[1] + 1 + self.n_classes, shape[0]))
+        table[:n_features, :n_prototypes] = (directions * unit[:, None]).T
+        table[shape[1], :n_prototypes] = 1 / unit
+        table[shape[1] + 1 :, :n_prototypes], table[shape[1] + 1 :, n_prototypes:] = level.T, -np.inf
+        runs, targets = self._runs
+        gain = float(half_factor(self._largest_weight))
+        sums, counts, numbers = fused.sum_memberships(
+            self.rows, self._device_factor, self._own_weight, gain, runs, place.row(table), shape
+        )
+        sums, counts, (squares, log_partition) = place.host(
+            sums.sum(0, dtype=place.wide_dtype), targets @ place.wide(counts), numbers.sum(0)
+        )
+        sums, counts = sums[:n_prototypes, :n_features] / (gain * self._factor), counts.T[:n_prototypes] / gain
+        return Sums(counts, sums, float(squares), float(np.log(2) * log_partition))
+
+    @cached_property
+    def _device_factor(self):
+        return self.place.row(self._factor)
 
 
 def _memberships(place: Place, scores, level, weight):

@@ -161,7 +161,7 @@ class HalfRows(RoundedRows):
         """Powers of two that bring the columns to the size that half precision holds best."""
         sizes = self.design.map_blocks(lambda block: block.raw.abs().amax(0), copies_rows=True)
         (largest,) = self.place.host(self.place.xp.stack(list(sizes)).amax(0))
-        return self.place.row(_half_factor(largest))
+        return self.place.row(half_factor(largest))
 
     def tables(self, coef, level):
         (coef,), level, _ = RowsAsTheyAre.tables(self, coef, level)
@@ -170,7 +170,7 @@ class HalfRows(RoundedRows):
         return Tables(self._parts(coef / unit[:, None]), level, unit[: level.shape[0]])
 
     def gain(self, largest_weight):
-        return _half_factor(largest_weight)
+        return half_factor(largest_weight)
 
     def _rounded(self, block):
         if block.rounded is None:
@@ -187,7 +187,7 @@ class HalfRows(RoundedRows):
         return super().settled(pulled / self._factor, sums)
 
 
-def _half_factor(largest):
+def half_factor(largest):
     """Powers of two that take numbers up to the largest to the size that half precision holds best."""
     return np.ldexp(1.0, np.where(largest > 0, HALF_EXPONENT - np.frexp(largest)[1], 0))
 
@@ -211,3 +211,11 @@ class TurnedRows(RoundedRows):
         with place.products_in(None):
             list(design.map_blocks(fill, copies_rows=True))
         self.design = ArrayDesign(rows, design.labels, design.weight, design.total_weight, design.n_classes, place)
+
+    def _product(self, block, coef, added=None):
+        """Rough logits are rounded too, each by itself: of many rows little is left of that, and memory is spared."""
+        if self.n_parts > 1:
+            return super()._product(block, coef, added)
+        if self.place.is_accelerator:
+            return block.raw @ coef.T
+        return self._multiply(block.raw, coef.T).bfloat16()

@@ -21,7 +21,7 @@ from triton.language.extra import libdevice
 from triton.runtime import driver
 
 MOST_CLASSES = 1 << 14  # in the registers of one program
-VALUES = {4: 1 << 10, 8: 1 << 8}  # of a step of a program, by bytes: as many lines of classes as make them up
+VALUES = {2: 1 << 10, 4: 1 << 10, 8: 1 << 8}  # of a step of a program, by bytes: as many lines of classes as make them up
 WARP_VALUES = 512  # of a wide line, to a warp
 STEPS = 64  # of a program, whose sums are written once
 COPIED, COPIED_LINES = 256, 16  # columns and rows of a program that copies
@@ -50,7 +50,7 @@ def loss_and_residual(logits, level, labels, weight=None, unit=None, residual=No
     residual = logits if residual is None else residual
     columns, lines, n_warps = _shape(n_classes, logits.element_size())
     n_programs = triton.cdiv(n_rows, lines * STEPS)
-    sums = logits.new_empty((n_programs, n_fits, n_classes + 1 + n_classes * learn))
+    sums = level.new_empty((n_programs, n_fits, n_classes + 1 + n_classes * learn))
     level, has_unit = level.contiguous(), unit is not None
     _residual_kernel[(n_programs * n_fits,)](
         logits, level, unit.contiguous() if has_unit else level, labels.contiguous(),
@@ -75,9 +75,9 @@ def _residual_kernel(  # compiled once for any number of rows and of fits
     own_level = tl.load(level + fit * n_classes + columns, mask=is_class, other=0.0)
     if HAS_UNIT:
         own_unit = tl.load(unit + fit * n_classes + columns, mask=is_class, other=1.0)
-    added = tl.zeros((LINES, COLUMNS), logits.dtype.element_ty)
-    spread = tl.zeros((LINES, COLUMNS), logits.dtype.element_ty)
-    lost = tl.zeros((LINES,), logits.dtype.element_ty)
+    kind = sums.dtype.element_ty
+    added, spread = tl.zeros((LINES, COLUMNS), kind), tl.zeros((LINES, COLUMNS), kind)
+    lost = tl.zeros((LINES,), kind)
     rows = program * (STEPS * LINES) + tl.arange(0, LINES)
     lines = logits + fit * n_classes
     next_label = tl.load(labels + rows, mask=rows < n_rows, other=0)
@@ -89,7 +89,7 @@ def _residual_kernel(  # compiled once for any number of rows and of fits
     for step in range(STEPS):  # the next rows are on their way while these are looked at
         is_row = rows < n_rows
         is_there = is_row[:, None] & is_class[None, :]
-        label, values, true = next_label, next_values, next_true
+        label, values, true = next_label, next_values.to(kind), next_true.to(kind)
         if HAS_UNIT:
             values *= own_unit[None, :]
             true *= tl.load(unit + fit * n_classes + label, mask=is_row, other=1.0)

@@ -1,0 +1,97 @@
+"""A pass of `annealed/objectives/potts.py` over float32 rows of torch on a GPU, in one kernel: rows are read once, and
+neither their scores nor their memberships are ever written.
+
+    D = softmax over prototypes of (x @ directions.T + level),    sums over rows of w D x, w D, w D^2, w log partition
+
+Numbers of single precision are multiplied on tensor cores in two halves, x = head + rest, each of half precision: three
+of the four products make 22 bits of the 24 (the fourth is smaller still), added up in float32. Powers of two on columns,
+directions and memberships bring them to the exponents that half precision has (`annealed/objectives/device_rows.py`).
+A program takes rows of one class, whose level it adds; its sums are written once, and torch adds up the programs, always
+in the same order.
+
+Shapes: rows (n_rows, n_features or more); K and F are the numbers of prototypes and features up to powers of two.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+MOST_SUMS = 1 << 14  # K times F, in the registers of one program
+LEAST_PROTOTYPES, LEAST_FEATURES = 64, 16  # that tensor cores multiply at once
+LINES, WARPS = 64, 8  # rows of a step of a program, and its warps
+
+
+def padded_shape(n_prototypes, n_features):
+    """K and F of the kernel, or None where its sums would not fit."""
+    prototypes = max(LEAST_PROTOTYPES, triton.next_power_of_2(n_prototypes))
+    features = max(LEAST_FEATURES, triton.next_power_of_2(n_features))
+    return (prototypes, features) if prototypes * features <= MOST_SUMS else None
+
+
+def sum_memberships(rows, factor, weight, gain, runs, table, shape):
+    """Sums over the rows of each program: of w D x times factor and gain, (n_programs, K, F); of w D times the gain,
+    (n_programs, K); and of w D^2 and of w times the logarithm of the partition, (n_programs, 2), wide.
+
+    `table` (F + 1 + n_classes, K) holds directions, a unit of their products with `factor x`, and the level of every
+    class; scores and logarithms are to base two. `runs` (n_programs, 3): first and last row and class.
+    """
+    n_prototypes, n_features = shape
+    n_programs = runs.shape[0]
+    sums, counts = rows.new_empty((n_programs, *shape)), rows.new_empty((n_programs, n_prototypes))
+    numbers = rows.new_empty((n_programs, 2)).double()
+    _sums_kernel[(n_programs,)](
+        rows, factor, rows if weight is None else weight, gain, runs, table, sums, counts, numbers, rows.stride(0),
+        weight is not None, factor.shape[0], n_features, n_prototypes, LINES, num_warps=WARPS,
+    )  # fmt: skip
+    return sums, counts, numbers
+
+
+@triton.jit(do_not_specialize=["gain"])
+def _sums_kernel(
+    rows, factor, weight, gain, runs, table, sums, counts, numbers, stride,
+    HAS_WEIGHT: tl.constexpr, n_features: tl.constexpr, F: tl.constexpr, K: tl.constexpr, LINES: tl.constexpr,
+):  # fmt: skip
+    program = tl.program_id(0).to(tl.int64)
+    first, last, label = tl.load(runs + 3 * program), tl.load(runs + 3 * program + 1), tl.load(runs + 3 * program + 2)
+    prototypes, features, lines = tl.arange(0, K), tl.arange(0, F), tl.arange(0, LINES)
+    is_feature = features < n_features
+    whole = tl.load(table + features[None, :] * K + prototypes[:, None])
+    head = whole.to(tl.float16)
+    rest = (whole - head.to(tl.float32)).to(tl.float16)
+    own_unit, own_level = tl.load(table + F * K + prototypes), tl.load(table + (F + 1 + label) * K + prototypes)
+    own_factor = tl.load(factor + features, mask=is_feature, other=0.0)
+    added, counted = tl.zeros((K, F), tl.float32), tl.zeros((K,), tl.float32)
+    squares, partition = tl.zeros((LINES,), tl.float64), tl.zeros((LINES,), tl.float64)
+    for begin in range(first, last, LINES):
+        own = begin + lines
+        is_row = own < last
+        x = tl.load(rows + own[:, None] * stride + features[None, :], mask=is_row[:, None] & is_feature[None, :], other=0.0)
+        x *= own_factor[None, :]
+        x_head = x.to(tl.float16)
+        x_rest = (x - x_head.to(tl.float32)).to(tl.float16)
+        scores = tl.dot(rest, tl.trans(x_head))
+        scores = tl.dot(head, tl.trans(x_rest), scores)
+        scores = tl.dot(head, tl.trans(x_head), scores)
+        scores = scores * own_unit[:, None] + own_level[:, None]
+        top = tl.max(scores, 0)
+        found = tl.exp2(scores - top[None, :])
+        total = tl.sum(found, 0)
+        if HAS_WEIGHT:
+            own_weight = tl.load(weight + own, mask=is_row, other=0.0).to(tl.float32)
+        else:
+            own_weight = is_row.to(tl.float32)
+        share = 1.0 / total
+        squares += tl.sum(found * found, 0) * (share * share * own_weight)
+        partition += (top + tl.log2(total)).to(tl.float64) * own_weight
+        found *= (share * own_weight * gain)[None, :]
+        counted += tl.sum(found, 1)
+        found_head = found.to(tl.float16)
+        found_rest = (found - found_head.to(tl.float32)).to(tl.float16)
+        added = tl.dot(found_rest, x_head, added)
+        added = tl.dot(found_head, x_rest, added)
+        added = tl.dot(found_head, x_head, added)
+    tl.store(sums + program * (K * F) + prototypes[:, None] * F + features[None, :], added)
+    tl.store(counts + program * K + prototypes, counted)
+    tl.store(numbers + 2 * program, tl.sum(squares, 0))
+    tl.store(numbers + 2 * program + 1, tl.sum(partition, 0))
