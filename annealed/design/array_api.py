@@ -109,13 +109,13 @@ class ArrayDesign(Design):
     def is_streamed(self) -> bool:
         return not is_foreign(self.X)
 
-    def block_rows(self, n_fits: int, copies_rows: bool = False) -> int:
+    def block_rows(self, n_fits: int, copies_rows: bool = False, logit_bytes: int | None = None) -> int:
         """Rows whose logits, and copies where a block makes them, are as large as a block's widest temporary may be."""
         copies_rows = copies_rows or self.is_streamed or not (self._is_centered or self._center_is_near)
         on_device = DEVICE_COPY_BYTES if copies_rows else DEVICE_BLOCK_BYTES
         bytes_of_block = on_device if self.place.is_accelerator else BLOCK_BYTES
         width = max(self.n_features if copies_rows else 1, n_fits * self.n_classes)
-        return max(256, bytes_of_block // (self.place.row_bytes * width))
+        return max(256, bytes_of_block // ((logit_bytes or self.place.row_bytes) * width))
 
     @cached_property
     def _is_centered(self) -> bool:
@@ -152,16 +152,16 @@ class ArrayDesign(Design):
             return self.X[rows, :]
         return self.place.xp.take(self.X, rows, axis=0)
 
-    def slices(self, n_fits, copies_rows=False):
-        step = self.block_rows(n_fits, copies_rows)
+    def slices(self, n_fits, copies_rows=False, logit_bytes=None):
+        step = self.block_rows(n_fits, copies_rows, logit_bytes)
         return [slice(first, min(first + step, self.n_rows)) for first in range(0, self.n_rows, step)]
 
-    def map_blocks(self, function, fits=slice(None), n_fits=None, copies_rows=False):
-        """Blocks with the weights of the named fits; `n_fits`, where fewer are looked at, makes them longer, and
-        `copies_rows` shorter where rows are wider than logits.
+    def map_blocks(self, function, fits=slice(None), n_fits=None, copies_rows=False, logit_bytes=None):
+        """Blocks with the weights of the named fits; `n_fits`, where fewer are looked at, makes them longer, and so do
+        fewer `logit_bytes`; `copies_rows` makes them shorter where rows are wider than logits.
         """
         weight = self.weight[:, fits]
-        for rows in self.slices(n_fits or weight.shape[1], copies_rows):
+        for rows in self.slices(n_fits or weight.shape[1], copies_rows, logit_bytes):
             yield function(self._block(rows, self.labels[rows], weight[rows, :]))
 
     def map_rows(self, function, rows, n_fits=1):
@@ -185,9 +185,9 @@ class ArrayDesign(Design):
         """Sums over blocks, as small arrays of NumPy."""
         return tuple(self.place.host(*self.sum_on_device(kernel, fits, copies_rows=True)))
 
-    def sum_on_device(self, kernel, fits=slice(None), n_fits=None, copies_rows=False):
+    def sum_on_device(self, kernel, fits=slice(None), n_fits=None, copies_rows=False, logit_bytes=None):
         totals: list = []
-        for terms in self.map_blocks(kernel, fits, n_fits, copies_rows):
+        for terms in self.map_blocks(kernel, fits, n_fits, copies_rows, logit_bytes):
             if not totals:
                 totals = [self.place.xp.astype(term, self.place.wide_dtype, copy=True) for term in terms]
                 continue

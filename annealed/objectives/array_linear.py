@@ -72,6 +72,7 @@ class ArrayProblem(Problem):
         self.class_variance = place.wide(host.class_shares * (1 - host.class_shares))
         self.center = place.wide(self.design.center)
         self._largest, self._uniform = self._weights_of_fits()
+        self._numbers: dict[tuple, Any] = {}
         self._plain_rows = RowsAsTheyAre(self.design)
         self._rounded_rows: Any = HalfRows(self.design) if precision == "tf32" else None
         self._seen: dict[float, tuple[float, float]] = {}
@@ -86,6 +87,13 @@ class ArrayProblem(Problem):
         weight = self.design.weight
         least, most = self.place.host(self.xp.min(weight, axis=0), self.xp.max(weight, axis=0))
         return most, np.where(least == most, least, np.nan)
+
+    def _sent(self, numbers, place_them):
+        """A few numbers on the device; kept, since to send them would hold up every pass."""
+        key = place_them.__name__, *numbers.tolist()
+        if key not in self._numbers:
+            self._numbers[key] = place_them(numbers)
+        return self._numbers[key]
 
     def of_fits(self, table, fits):
         """A table's entries of some fits: a slice, or a list of numbers."""
@@ -164,8 +172,8 @@ class ArrayProblem(Problem):
         uniform = self._uniform[fits]
         is_uniform = bool(np.isfinite(uniform).all())
         gain = rows.gain(np.ones_like(uniform) if is_uniform else self._largest[fits])
-        factor = place.wide(uniform if is_uniform else np.ones_like(uniform))  # on their way before the passes
-        device_gain = None if gain is None else place.row(gain)
+        factor = self._sent(uniform if is_uniform else np.ones_like(uniform), place.wide)
+        device_gain = None if gain is None else self._sent(gain, place.row)
 
         def kernel(block):
             logits = xp.reshape(rows.products(block, tables), (-1, *shape))
@@ -176,11 +184,11 @@ class ArrayProblem(Problem):
             )  # fmt: skip
             return found.sums, rows.pulled(block, xp.reshape(found.values, (found.values.shape[0], -1)))
 
-        totals, pulled = rows.design.sum_on_device(kernel, n_fits=shape[0])
+        totals, pulled = rows.design.sum_on_device(kernel, n_fits=shape[0], logit_bytes=rows.logit_bytes)
         sums, loss, variance = totals[:, : shape[1]], totals[:, shape[1]], totals[0, shape[1] + 1 :]
         self.n_passes += 1
         if gain is not None:
-            pulled = pulled / place.wide(np.repeat(gain, shape[1]))[:, None]
+            pulled = pulled / self._sent(np.repeat(gain, shape[1]), place.wide)[:, None]
         pulled = rows.settled(pulled, xp.reshape(sums, (-1,)))
         loss, sums = loss * factor, sums * factor[:, None]
         pulled = xp.reshape(pulled, (*shape, -1)) * factor[:, None, None]

@@ -172,7 +172,7 @@ class ArrayLabelledRows(LabelledRows):
             sums.sum(0, dtype=place.wide_dtype), targets @ place.wide(counts), numbers.sum(0)
         )
         sums, counts = sums[:n_prototypes, :n_features] / (gain * self._factor), counts.T[:n_prototypes] / gain
-        return Sums(counts, sums, float(squares), float(np.log(2) * log_partition))
+        return Sums(counts, sums, float(squares) / gain, float(np.log(2) * log_partition))
 
     @cached_property
     def _device_factor(self):

@@ -46,6 +46,7 @@ class RowsAsTheyAre:
 
     is_turned = False
     residual_dtype: Any = None
+    logit_bytes: int | None = None  # where they are not those of the rows
 
     def __init__(self, design: ArrayDesign):
         self.design, self.place, self.width = design, design.place, design.n_features
@@ -54,7 +55,7 @@ class RowsAsTheyAre:
         """Of coefficients and the level of centred rows: what the centre takes off belongs to the level."""
         if self.design.offset is not None:
             level = level - coef @ self.place.wide(self.design.offset)
-        return Tables([self.place.row(self._padded(coef))], self.place.row(level))
+        return Tables([self._padded(self.place.row(coef))], self.place.row(level))
 
     def _padded(self, coef):
         """On a GPU with rows of zeros, so that every row of the products begins a line of memory."""
@@ -62,7 +63,7 @@ class RowsAsTheyAre:
         more = padded(coef.shape[0], place.row_bytes) - coef.shape[0]
         if not (place.is_torch and place.is_accelerator) or more > MOST_PADDING * self.width:
             return coef
-        return xp.concat([coef, place.zeros((more, coef.shape[1]))])
+        return xp.nn.functional.pad(coef, (0, 0, 0, more)) if more else coef
 
     def products(self, block, tables: Tables):
         """Logits less their level, and before their unit."""
@@ -117,8 +118,7 @@ class RoundedRows(RowsAsTheyAre):
 
     def _parts(self, coef):
         """Numbers that add up to the coefficients: each the rounding of what the ones before it left."""
-        values = self.place.xp.zeros((coef.shape[0], self.n_columns), dtype=coef.dtype, device=self.place.device)
-        values[:, : self.width] = coef
+        values = self.place.xp.nn.functional.pad(coef, (0, self.n_columns - self.width))
         parts = [values.to(self.residual_dtype)]
         for _ in range(1, self.n_parts):
             values = values - parts[-1].float()
@@ -196,6 +196,10 @@ class TurnedRows(RoundedRows):
     """A bfloat16 copy of the centred rows in the coordinates solved in, each rounded after the turn."""
 
     is_turned = True
+
+    @property
+    def logit_bytes(self):
+        return 2 if self.n_parts == 1 else None
 
     def __init__(self, design: ArrayDesign, basis):
         place, xp = design.place, design.place.xp

@@ -13,10 +13,11 @@ n_fits), gain (n_fits,), deviation and scores (n_rows, n_columns).
 
 from __future__ import annotations
 
-from math import frexp, ldexp
+from math import e, frexp, ldexp, log, log2
 
 import triton
 import triton.language as tl
+from torch import float64
 from triton.language.extra import libdevice
 from triton.runtime import driver
 
@@ -25,6 +26,7 @@ VALUES = {2: 1 << 10, 4: 1 << 10, 8: 1 << 8}  # of a step of a program, by bytes
 WARP_VALUES = 512  # of a wide line, to a warp
 STEPS = 64  # of a program, whose sums are written once
 COPIED, COPIED_LINES = 256, 16  # columns and rows of a program that copies
+LOG2_E, LOG_2 = tl.constexpr(log2(e)), tl.constexpr(log(2))
 EXACT_BITS = 24  # of a number of single precision, as which numbers reach a kernel
 
 
@@ -42,15 +44,15 @@ def _shape(n_columns, itemsize):
 
 
 def loss_and_residual(logits, level, labels, weight=None, unit=None, residual=None, gain=None, learn=False):
-    """Sums over the rows of each program, (n_programs, n_fits, n_classes + 1): of the residual, and of the loss; with
-    `learn`, n_classes more, of `posterior (1 - posterior)`, whatever the weights. The residual itself, times `gain`, is
-    written to the array `residual`, or over the logits.
+    """Sums over the rows of each program, (n_programs, n_fits, n_classes + 1), in double precision: of the residual, and
+    of the loss; with `learn`, n_classes more, of `posterior (1 - posterior)`, whatever the weights. The residual itself,
+    times `gain`, is written to the array `residual`, or over the logits. Numbers are of the type of the level.
     """
     n_rows, n_fits, n_classes = logits.shape
     residual = logits if residual is None else residual
     columns, lines, n_warps = _shape(n_classes, logits.element_size())
     n_programs = triton.cdiv(n_rows, lines * STEPS)
-    sums = level.new_empty((n_programs, n_fits, n_classes + 1 + n_classes * learn))
+    sums = level.new_empty((n_programs, n_fits, n_classes + 1 + n_classes * learn), dtype=float64)
     level, has_unit = level.contiguous(), unit is not None
     _residual_kernel[(n_programs * n_fits,)](
         logits, level, unit.contiguous() if has_unit else level, labels.contiguous(),
@@ -69,46 +71,50 @@ def _residual_kernel(  # compiled once for any number of rows and of fits
     LEARNS: tl.constexpr, n_classes: tl.constexpr, STEPS: tl.constexpr, LINES: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     place = tl.program_id(0).to(tl.int64)
-    fit, program = place % n_fits, place // n_fits
-    columns = tl.arange(0, COLUMNS)
-    is_class = columns < n_classes
-    own_level = tl.load(level + fit * n_classes + columns, mask=is_class, other=0.0)
+    fit, first = place % n_fits, place // n_fits * (STEPS * LINES)
+    kind = level.dtype.element_ty
+    columns, rows = tl.arange(0, COLUMNS), tl.arange(0, LINES)
+    is_class, n_left = columns < n_classes, (n_rows - first).to(tl.int32)
+    logits += first * logits_stride + fit * n_classes
+    residual += first * stride + fit * n_classes
+    labels, weight, level = labels + first, weight + first * weight_stride + fit * weight_step, level + fit * n_classes
+    own_level = tl.load(level + columns, mask=is_class, other=0.0) * LOG2_E  # logits are to base two
+    own_unit = tl.full((COLUMNS,), LOG2_E, kind)
     if HAS_UNIT:
-        own_unit = tl.load(unit + fit * n_classes + columns, mask=is_class, other=1.0)
-    kind = sums.dtype.element_ty
+        unit += fit * n_classes
+        own_unit *= tl.load(unit + columns, mask=is_class, other=1.0)
     added, spread = tl.zeros((LINES, COLUMNS), kind), tl.zeros((LINES, COLUMNS), kind)
     lost = tl.zeros((LINES,), kind)
-    rows = program * (STEPS * LINES) + tl.arange(0, LINES)
-    lines = logits + fit * n_classes
-    next_label = tl.load(labels + rows, mask=rows < n_rows, other=0)
+    next_label = tl.load(labels + rows, mask=rows < n_left, other=0)
     next_values = tl.load(
-        lines + rows[:, None] * logits_stride + columns[None, :],
-        mask=(rows < n_rows)[:, None] & is_class[None, :], other=-float("inf"),
+        logits + rows[:, None] * logits_stride + columns[None, :],
+        mask=(rows < n_left)[:, None] & is_class[None, :], other=-float("inf"),
     )  # fmt: skip
-    next_true = tl.load(lines + rows * logits_stride + next_label, mask=rows < n_rows, other=0.0)
+    next_true = tl.load(logits + rows * logits_stride + next_label, mask=rows < n_left, other=0.0)
     for step in range(STEPS):  # the next rows are on their way while these are looked at
-        is_row = rows < n_rows
+        is_row = rows < n_left
         is_there = is_row[:, None] & is_class[None, :]
-        label, values, true = next_label, next_values.to(kind), next_true.to(kind)
+        label = next_label
+        values = next_values.to(kind) * own_unit[None, :] + own_level[None, :]
+        true = next_true.to(kind)
         if HAS_UNIT:
-            values *= own_unit[None, :]
-            true *= tl.load(unit + fit * n_classes + label, mask=is_row, other=1.0)
-        values += own_level[None, :]
+            true *= tl.load(unit + label, mask=is_row, other=1.0)
+        true = true * LOG2_E + tl.load(level + label, mask=is_row, other=0.0) * LOG2_E
         ahead = rows + LINES
-        is_ahead = (ahead < n_rows) & (step + 1 < STEPS)
+        is_ahead = (ahead < n_left) & (step + 1 < STEPS)
         next_label = tl.load(labels + ahead, mask=is_ahead, other=0)
         next_values = tl.load(
-            lines + ahead[:, None] * logits_stride + columns[None, :],
+            logits + ahead[:, None] * logits_stride + columns[None, :],
             mask=is_ahead[:, None] & is_class[None, :], other=-float("inf"),
         )  # fmt: skip
-        true += tl.load(level + fit * n_classes + label, mask=is_row, other=0.0)
         top = tl.where(is_row, tl.max(values, 1), 0.0)
         true = tl.where(is_row, true - top, 0.0)
         is_true = columns[None, :] == label[:, None]
-        weights = tl.where(is_true, 0.0, tl.exp(values - top[:, None]))
-        others, own = tl.sum(weights, 1), tl.exp(true)
+        weights = tl.where(is_true, 0.0, libdevice.exp2(values - top[:, None]))
+        others, own = tl.sum(weights, 1), libdevice.exp2(true)
         share = 1.0 / (others + own)
         found = tl.where(is_true, -(others * share)[:, None], weights * share[:, None])
+        true *= LOG_2
         is_likely = true > -1.0  # then the loss is small and comes from the odds, with all its digits
         found_loss = libdevice.log1p(tl.where(is_likely, others / own, others + own - 1.0))
         found_loss -= tl.where(is_likely, 0.0, true)
@@ -116,15 +122,15 @@ def _residual_kernel(  # compiled once for any number of rows and of fits
             size = tl.abs(found)
             spread += size - size * size
         if HAS_WEIGHT:
-            own_weight = tl.load(weight + rows * weight_stride + fit * weight_step, mask=is_row, other=0.0)
+            own_weight = tl.load(weight + rows * weight_stride, mask=is_row, other=0.0)
             found, found_loss = found * own_weight[:, None], found_loss * own_weight
         added += found
         lost += found_loss
         if HAS_GAIN:
             found *= tl.load(gain + fit)
-        next_true = tl.load(lines + ahead * logits_stride + next_label, mask=is_ahead, other=0.0)
-        new = residual + rows * stride + fit * n_classes
-        tl.store(new[:, None] + columns[None, :], found.to(residual.dtype.element_ty), mask=is_there)
+        next_true = tl.load(logits + ahead * logits_stride + next_label, mask=is_ahead, other=0.0)
+        new = residual + rows[:, None] * stride + columns[None, :]
+        tl.store(new, found.to(residual.dtype.element_ty), mask=is_there)
         rows = ahead
     own_sums = sums + place * (n_classes + 1 + (n_classes if LEARNS else 0))
     tl.store(own_sums + columns, tl.sum(added, 0), mask=is_class)

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from torch import float64
+from triton.language.extra import libdevice
 
 MOST_SUMS = 1 << 14  # K times F, in the registers of one program
 LEAST_PROTOTYPES, LEAST_FEATURES = 64, 16  # that tensor cores multiply at once
@@ -31,7 +33,7 @@ def padded_shape(n_prototypes, n_features):
 
 def sum_memberships(rows, factor, weight, gain, runs, table, shape):
     """Sums over the rows of each program: of w D x times factor and gain, (n_programs, K, F); of w D times the gain,
-    (n_programs, K); and of w D^2 and of w times the logarithm of the partition, (n_programs, 2), wide.
+    (n_programs, K); and of w D^2 times the gain and of w times the logarithm of the partition, (n_programs, 2), wide.
 
     `table` (F + 1 + n_classes, K) holds directions, a unit of their products with `factor x`, and the level of every
     class; scores and logarithms are to base two. `runs` (n_programs, 3): first and last row and class.
@@ -39,18 +41,18 @@ def sum_memberships(rows, factor, weight, gain, runs, table, shape):
     n_prototypes, n_features = shape
     n_programs = runs.shape[0]
     sums, counts = rows.new_empty((n_programs, *shape)), rows.new_empty((n_programs, n_prototypes))
-    numbers = rows.new_empty((n_programs, 2)).double()
+    numbers = rows.new_empty((n_programs, 2), dtype=float64)
     _sums_kernel[(n_programs,)](
-        rows, factor, rows if weight is None else weight, gain, runs, table, sums, counts, numbers, rows.stride(0),
-        weight is not None, factor.shape[0], n_features, n_prototypes, LINES, num_warps=WARPS,
+        rows, factor, rows if weight is None else weight, gain, runs, table, sums, counts, numbers, weight is not None,
+        rows.stride(0), factor.shape[0], n_features, n_prototypes, LINES, num_warps=WARPS,
     )  # fmt: skip
     return sums, counts, numbers
 
 
 @triton.jit(do_not_specialize=["gain"])
 def _sums_kernel(
-    rows, factor, weight, gain, runs, table, sums, counts, numbers, stride,
-    HAS_WEIGHT: tl.constexpr, n_features: tl.constexpr, F: tl.constexpr, K: tl.constexpr, LINES: tl.constexpr,
+    rows, factor, weight, gain, runs, table, sums, counts, numbers, HAS_WEIGHT: tl.constexpr,
+    stride: tl.constexpr, n_features: tl.constexpr, F: tl.constexpr, K: tl.constexpr, LINES: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0).to(tl.int64)
     first, last, label = tl.load(runs + 3 * program), tl.load(runs + 3 * program + 1), tl.load(runs + 3 * program + 2)
@@ -61,13 +63,14 @@ def _sums_kernel(
     rest = (whole - head.to(tl.float32)).to(tl.float16)
     own_unit, own_level = tl.load(table + F * K + prototypes), tl.load(table + (F + 1 + label) * K + prototypes)
     own_factor = tl.load(factor + features, mask=is_feature, other=0.0)
+    places = rows + first * stride + (lines[:, None] * stride + features[None, :])
+    weights = weight + first + lines
+    n_rows = (last - first).to(tl.int32)
     added, counted = tl.zeros((K, F), tl.float32), tl.zeros((K,), tl.float32)
-    squares, partition = tl.zeros((LINES,), tl.float64), tl.zeros((LINES,), tl.float64)
-    for begin in range(first, last, LINES):
-        own = begin + lines
-        is_row = own < last
-        x = tl.load(rows + own[:, None] * stride + features[None, :], mask=is_row[:, None] & is_feature[None, :], other=0.0)
-        x *= own_factor[None, :]
+    squares, partition = tl.zeros((K,), tl.float32), tl.zeros((LINES,), tl.float32)
+    for begin in range(0, n_rows, LINES):
+        is_row = begin + lines < n_rows
+        x = tl.load(places, mask=is_row[:, None] & is_feature[None, :], other=0.0) * own_factor[None, :]
         x_head = x.to(tl.float16)
         x_rest = (x - x_head.to(tl.float32)).to(tl.float16)
         scores = tl.dot(rest, tl.trans(x_head))
@@ -75,23 +78,22 @@ def _sums_kernel(
         scores = tl.dot(head, tl.trans(x_head), scores)
         scores = scores * own_unit[:, None] + own_level[:, None]
         top = tl.max(scores, 0)
-        found = tl.exp2(scores - top[None, :])
+        found = libdevice.exp2(scores - top[None, :])
         total = tl.sum(found, 0)
-        if HAS_WEIGHT:
-            own_weight = tl.load(weight + own, mask=is_row, other=0.0).to(tl.float32)
-        else:
-            own_weight = is_row.to(tl.float32)
-        share = 1.0 / total
-        squares += tl.sum(found * found, 0) * (share * share * own_weight)
-        partition += (top + tl.log2(total)).to(tl.float64) * own_weight
-        found *= (share * own_weight * gain)[None, :]
-        counted += tl.sum(found, 1)
-        found_head = found.to(tl.float16)
-        found_rest = (found - found_head.to(tl.float32)).to(tl.float16)
-        added = tl.dot(found_rest, x_head, added)
-        added = tl.dot(found_head, x_rest, added)
-        added = tl.dot(found_head, x_head, added)
+        own_weight = tl.load(weights, mask=is_row, other=0.0) if HAS_WEIGHT else is_row.to(tl.float32)
+        partition += (top + libdevice.fast_log2f(total)) * own_weight
+        found *= libdevice.fast_dividef(1.0, total)[None, :]
+        weighted = found * (own_weight * gain)[None, :]
+        squares += tl.sum(found * weighted, 1)
+        counted += tl.sum(weighted, 1)
+        found_head = weighted.to(tl.float16)
+        found_rest = (weighted - found_head.to(tl.float32)).to(tl.float16)
+        tile = tl.dot(found_rest, x_head)  # added up apart: tensor cores do not round, they cut off
+        tile = tl.dot(found_head, x_rest, tile)
+        added += tl.dot(found_head, x_head, tile)
+        places += LINES * stride
+        weights += LINES
     tl.store(sums + program * (K * F) + prototypes[:, None] * F + features[None, :], added)
     tl.store(counts + program * K + prototypes, counted)
-    tl.store(numbers + 2 * program, tl.sum(squares, 0))
-    tl.store(numbers + 2 * program + 1, tl.sum(partition, 0))
+    tl.store(numbers + 2 * program, tl.sum(squares.to(tl.float64), 0))
+    tl.store(numbers + 2 * program + 1, tl.sum(partition.to(tl.float64), 0))

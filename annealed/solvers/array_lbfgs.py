@@ -1,6 +1,7 @@
 """Limited-memory BFGS whose vectors live on a device, preconditioned by the family's curvature.
 
-As `annealed/solvers/lbfgs.py`: the final fit goes first, the folds move with it and use its memory; pairs of the LOSS
+As `annealed/solvers/lbfgs.py`: the final fit goes first, the folds move with it and use its memory; where columns are few
+all go together, since products wait for the rows. Pairs of the LOSS
 part are kept, the penalty is added exactly, so the memory stays true down the path. With S, Y the steps and changes of
 the gradient, oldest first, D the preconditioner, R = triu(S Y'), and u = R^-1 S g, the direction is
 
@@ -56,6 +57,9 @@ class ArrayLBFGS(Solver):
         if not problem.temperature_free:
             memory.clear()
         search = _Search(problem, start, temperature, tol, memory, quick=problem.has_quick_rows)
+        if not final_only and problem.n_fits * problem.n_classes <= FEW_COLUMNS:
+            search.run(0, problem.n_fits, max_iter)
+            return search.solution()
         search.run(0, 1, max_iter)
         if problem.n_fits > 1 and not final_only:
             if problem.fits_are_alike:
@@ -207,8 +211,8 @@ class _Descent:
         self.gradient, self.loss_gradient = found.gradient, found.loss_gradient
         self.direction = self.gradient * 0.0
         self.slope = np.zeros(len(fits))
-        if fits == [0]:
-            search.pairs.follow_path(self.x, self.loss_gradient, search.precision)
+        if fits[0] == 0:
+            search.pairs.follow_path(fits, self.x, self.loss_gradient, search.precision)
         self._arrive(np.ones(len(fits), dtype=bool), self._numbers(found))
 
     def _look(self, points, learn=False):
@@ -296,8 +300,6 @@ class _Descent:
         good = fits[accepted]
         fall = search.value[fits] - numbers.value
         search.value[good], search.largest[good] = numbers.value[accepted], numbers.largest[accepted]
-        if self.active == [0] and accepted[0]:
-            search.pairs.here = (self.x, self.loss_gradient, search.precision)
         search.certificate[good] = (numbers.certificate / np.abs(numbers.value))[accepted]
         if len(good) and good[0] == 0:
             self.problem.note(search.temperature, float(numbers.loss[0]), float(numbers.slope_of_logits[0]))
@@ -337,6 +339,8 @@ class _Descent:
     def _store(self, fits):
         for number, fit in enumerate(fits):
             self.search.x[fit, ...] = self.x[number, ...]
+            here = self.x[number, ...], self.loss_gradient[number, ...], self.search.precision
+            self.search.pairs.here[fit] = here
 
     def finish(self):
         self._store(self.active)

@@ -67,7 +67,7 @@ class Pairs:
     def clear(self):
         self.count = np.zeros(self.problem.n_fits, dtype=int)
         self.age = np.full((self.problem.n_fits, self.size), -1)
-        self.here: tuple | None = None  # where the final fit stands, its loss gradient there, and the precision of it
+        self.here: dict[int, tuple] = {}  # where a fit stands, its loss gradient there, and the precision of it
 
     def slot(self, fit):
         return int(self.count[fit] % self.size)
@@ -77,11 +77,13 @@ class Pairs:
         self.count[1:], self.age[1:] = self.count[0], self.age[0]
         self.steps[1:, ...], self.changes[1:, ...] = self.steps[:1, ...], self.changes[:1, ...]
 
-    def follow_path(self, x, loss_gradient, precision):
+    def follow_path(self, fits, x, loss_gradient, precision):
         """From one temperature's minimum to where the next was predicted: a pair along the path, without a pass."""
-        if self.here is None or self.here[2] != precision:
+        known = [self.here.get(fit, (None, None, None)) for fit in fits]
+        if any(own[0] is None or own[2] != precision for own in known):
             return
-        self.try_pair([0], x - self.here[0], loss_gradient - self.here[1], [True]).settle([True])
+        places, gradients = (self.xp.stack([own[part] for own in known]) for part in range(2))
+        self.try_pair(fits, x - places, loss_gradient - gradients, [True] * len(fits)).settle([True] * len(fits))
 
     def try_pair(self, fits, step, change, kept) -> _Tried:
         slots = [self.slot(fit) for fit in fits]
