@@ -21,7 +21,7 @@ from annealed.objectives.potts import SMALLEST_VARIANCE, LabelledRows, PottsStat
 ALIGNED_COLUMNS = 4  # up to which rows are filled with zeros: a GPU reads so many at once
 BLOCK_BYTES = 1 << 30  # of a block of memberships on an accelerator
 CPU_BLOCK_BYTES = 1 << 21
-PROGRAMS = 528  # of the kernel of a GPU: some rounds of as many as it has multiprocessors, most have 132
+PROGRAMS = 264  # of the kernel of a GPU, and their sums: two rounds of 132 multiprocessors
 
 
 class ArrayLabelledRows(LabelledRows):
@@ -153,24 +153,20 @@ class ArrayLabelledRows(LabelledRows):
         return None if self.is_unweighted else self.place.row(self.weight)
 
     def _fused_sums(self, fused, shape, state: PottsState, beta, coupling) -> Sums:
-        """One transfer there, of the tables that the kernel says, and one back. Scores are to base two."""
+        """One transfer there, of the table that the kernel says, and one back. Scores are to base two."""
         place, n_prototypes, n_features = self.place, len(state), self.n_features
-        directions = (beta / np.log(2)) * (state.prototypes @ state.metric)
-        level = (beta * coupling / np.log(2)) * state.labels - 0.5 * np.sum(directions * state.prototypes, axis=1)[:, None]
-        directions = directions / self._factor
-        unit = half_factor(np.abs(directions).max(axis=1))
-        table = np.zeros((shape[1] + 1 + self.n_classes, shape[0]))
-        table[:n_features, :n_prototypes] = (directions * unit[:, None]).T
-        table[shape[1], :n_prototypes] = 1 / unit
-        table[shape[1] + 1 :, :n_prototypes], table[shape[1] + 1 :, n_prototypes:] = level.T, -np.inf
-        runs, targets = self._runs
-        gain = float(half_factor(self._largest_weight))
+        beta = beta / np.log(2)
+        directions = (state.prototypes @ state.metric) * (beta / self._factor)
+        level = np.einsum("kf,kf->k", directions, state.prototypes * (-0.5 * self._factor))
+        unit = half_factor(np.abs(directions).max())
+        table = np.zeros((shape[1] + self.n_classes, shape[0]), dtype=np.float32)
+        table[:n_features, :n_prototypes] = (unit * directions).T
+        table[shape[1] :, :n_prototypes], table[shape[1] :, n_prototypes:] = level + beta * coupling * state.labels.T, -np.inf
+        (runs, targets), gain = self._runs, float(half_factor(self._largest_weight))
         sums, counts, numbers = fused.sum_memberships(
-            self.rows, self._device_factor, self._own_weight, gain, runs, place.row(table), shape
+            self.rows, self._device_factor, self._own_weight, gain, runs, place.row(table), float(1 / unit), shape
         )
-        sums, counts, (squares, log_partition) = place.host(
-            sums.sum(0, dtype=place.wide_dtype), targets @ place.wide(counts), numbers.sum(0)
-        )
+        sums, counts, (squares, log_partition) = place.host(sums.sum(0), targets @ counts, numbers.sum(0))
         sums, counts = sums[:n_prototypes, :n_features] / (gain * self._factor), counts.T[:n_prototypes] / gain
         return Sums(counts, sums, float(squares) / gain, float(np.log(2) * log_partition))
 

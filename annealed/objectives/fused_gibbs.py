@@ -24,6 +24,7 @@ from triton.runtime import driver
 MOST_CLASSES = 1 << 14  # in the registers of one program
 VALUES = {2: 1 << 10, 4: 1 << 10, 8: 1 << 8}  # of a step of a program, by bytes: as many lines of classes as make them up
 WARP_VALUES = 512  # of a wide line, to a warp
+LEAST_WARPS = {2: 2, 4: 2, 8: 4}
 STEPS = 64  # of a program, whose sums are written once
 COPIED, COPIED_LINES = 256, 16  # columns and rows of a program that copies
 LOG2_E, LOG_2 = tl.constexpr(log2(e)), tl.constexpr(log(2))
@@ -40,7 +41,7 @@ def can_take(logits) -> bool:
 def _shape(n_columns, itemsize):
     """Columns of a program, a power of two; its lines of them; and its warps."""
     columns = triton.next_power_of_2(n_columns)
-    return columns, max(1, VALUES[itemsize] // columns), min(16, max(4, columns // WARP_VALUES))
+    return columns, max(1, VALUES[itemsize] // columns), min(16, max(LEAST_WARPS[itemsize], columns // WARP_VALUES))
 
 
 def loss_and_residual(logits, level, labels, weight=None, unit=None, residual=None, gain=None, learn=False):
@@ -114,10 +115,9 @@ def _residual_kernel(  # compiled once for any number of rows and of fits
         others, own = tl.sum(weights, 1), libdevice.exp2(true)
         share = 1.0 / (others + own)
         found = tl.where(is_true, -(others * share)[:, None], weights * share[:, None])
-        true *= LOG_2
-        is_likely = true > -1.0  # then the loss is small and comes from the odds, with all its digits
-        found_loss = libdevice.log1p(tl.where(is_likely, others / own, others + own - 1.0))
-        found_loss -= tl.where(is_likely, 0.0, true)
+        is_likely = others < own  # then the loss is small and comes from the others, with all its digits
+        found_loss = libdevice.log1p(tl.where(is_likely, -others * share, others + own - 1.0))
+        found_loss = tl.where(is_likely, -found_loss, found_loss - true * LOG_2)
         if LEARNS:
             size = tl.abs(found)
             spread += size - size * size

@@ -31,27 +31,27 @@ def padded_shape(n_prototypes, n_features):
     return (prototypes, features) if prototypes * features <= MOST_SUMS else None
 
 
-def sum_memberships(rows, factor, weight, gain, runs, table, shape):
-    """Sums over the rows of each program: of w D x times factor and gain, (n_programs, K, F); of w D times the gain,
-    (n_programs, K); and of w D^2 times the gain and of w times the logarithm of the partition, (n_programs, 2), wide.
+def sum_memberships(rows, factor, weight, gain, runs, table, unit, shape):
+    """Sums over the rows of each program, wide: of w D x times factor and gain, (n_programs, K, F); of w D times the
+    gain, (n_programs, K); and of w D^2 times the gain and of w times the logarithm of the partition, (n_programs, 2).
 
-    `table` (F + 1 + n_classes, K) holds directions, a unit of their products with `factor x`, and the level of every
-    class; scores and logarithms are to base two. `runs` (n_programs, 3): first and last row and class.
+    `table` (F + n_classes, K) holds directions, of whose products with `factor x` scores are `unit` times, and the level
+    of every class; scores and logarithms are to base two. `runs` (n_programs, 3): first and last row and class.
     """
     n_prototypes, n_features = shape
     n_programs = runs.shape[0]
-    sums, counts = rows.new_empty((n_programs, *shape)), rows.new_empty((n_programs, n_prototypes))
-    numbers = rows.new_empty((n_programs, 2), dtype=float64)
+    shapes = (n_programs, *shape), (n_programs, n_prototypes), (n_programs, 2)
+    sums, counts, numbers = (rows.new_empty(own, dtype=float64) for own in shapes)
     _sums_kernel[(n_programs,)](
-        rows, factor, rows if weight is None else weight, gain, runs, table, sums, counts, numbers, weight is not None,
-        rows.stride(0), factor.shape[0], n_features, n_prototypes, LINES, num_warps=WARPS,
+        rows, factor, rows if weight is None else weight, gain, runs, table, unit, sums, counts, numbers,
+        weight is not None, rows.stride(0), factor.shape[0], n_features, n_prototypes, LINES, num_warps=WARPS,
     )  # fmt: skip
     return sums, counts, numbers
 
 
-@triton.jit(do_not_specialize=["gain"])
+@triton.jit(do_not_specialize=["gain", "unit"])
 def _sums_kernel(
-    rows, factor, weight, gain, runs, table, sums, counts, numbers, HAS_WEIGHT: tl.constexpr,
+    rows, factor, weight, gain, runs, table, unit, sums, counts, numbers, HAS_WEIGHT: tl.constexpr,
     stride: tl.constexpr, n_features: tl.constexpr, F: tl.constexpr, K: tl.constexpr, LINES: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0).to(tl.int64)
@@ -61,7 +61,7 @@ def _sums_kernel(
     whole = tl.load(table + features[None, :] * K + prototypes[:, None])
     head = whole.to(tl.float16)
     rest = (whole - head.to(tl.float32)).to(tl.float16)
-    own_unit, own_level = tl.load(table + F * K + prototypes), tl.load(table + (F + 1 + label) * K + prototypes)
+    own_level = tl.load(table + (F + label) * K + prototypes)
     own_factor = tl.load(factor + features, mask=is_feature, other=0.0)
     places = rows + first * stride + (lines[:, None] * stride + features[None, :])
     weights = weight + first + lines
@@ -76,7 +76,7 @@ def _sums_kernel(
         scores = tl.dot(rest, tl.trans(x_head))
         scores = tl.dot(head, tl.trans(x_rest), scores)
         scores = tl.dot(head, tl.trans(x_head), scores)
-        scores = scores * own_unit[:, None] + own_level[:, None]
+        scores = scores * unit + own_level[:, None]
         top = tl.max(scores, 0)
         found = libdevice.exp2(scores - top[None, :])
         total = tl.sum(found, 0)
@@ -95,5 +95,5 @@ def _sums_kernel(
         weights += LINES
     tl.store(sums + program * (K * F) + prototypes[:, None] * F + features[None, :], added)
     tl.store(counts + program * K + prototypes, counted)
-    tl.store(numbers + 2 * program, tl.sum(squares.to(tl.float64), 0))
+    tl.store(numbers + 2 * program, tl.sum(squares, 0))
     tl.store(numbers + 2 * program + 1, tl.sum(partition.to(tl.float64), 0))
