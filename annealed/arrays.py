@@ -28,6 +28,11 @@ def is_foreign(array) -> bool:
     return not is_numpy_array(array) and not sparse.issparse(array) and is_array_api_obj(array)
 
 
+def _is_of(values, dtype) -> bool:
+    """Whether an array is a foreign one of this type, told in no time."""
+    return getattr(values, "dtype", None) is dtype and not isinstance(values, (np.ndarray, np.generic))
+
+
 def is_dispatched(X) -> bool:
     """Whether scikit-learn's rules let X stay what it is: a foreign array with `array_api_dispatch` on."""
     return bool(get_config()["array_api_dispatch"]) and is_foreign(X)
@@ -131,12 +136,16 @@ class Place:
 
     def wide(self, values):
         """Small numbers as parameters are, on the device; foreign arrays are only widened."""
+        if _is_of(values, self.wide_dtype):
+            return values
         if is_foreign(values):
             return self.xp.astype(values, self.wide_dtype, copy=False)
         return self.xp.asarray(np.array(values), dtype=self.wide_dtype, device=self.device)
 
     def row(self, values):
         """As `wide`, of the type of X."""
+        if _is_of(values, self.row_dtype):
+            return values
         if is_foreign(values):
             return self.xp.astype(values, self.row_dtype, copy=False)
         return self.xp.asarray(np.array(values), dtype=self.row_dtype, device=self.device)

@@ -6,6 +6,7 @@ from devices import mover, table
 
 import annealed.estimators.potts_da
 import annealed.prototype_search
+import annealed.solvers.array_lbfgs
 from annealed import PottsDA
 from annealed.arrays import Place, combined, is_foreign, stacked, take_rows, to_host
 from annealed.design import ArrayDesign, make_design
@@ -52,8 +53,11 @@ def test_objective_is_that_of_numpy(family, move):
     np.testing.assert_allclose(moved.hot_temperature(), plain.hot_temperature(), rtol=1e-9)
 
 
+@pytest.mark.parametrize("few_columns", [64, 0])
 @pytest.mark.parametrize("family", [InnerProduct(), Distance()], ids=repr)
-def test_solver_finds_the_minimum_of_numpy(family, move):
+def test_solver_finds_the_minimum_of_numpy(family, few_columns, move, monkeypatch):
+    """All fits together, as where columns are few, and the folds after the final fit."""
+    monkeypatch.setattr(annealed.solvers.array_lbfgs, "FEW_COLUMNS", few_columns)
     plain, moved = problems(family, move)
     for temperature in (3.0, 0.3, 0.03):
         options = {"tol": 1e-7, "max_iter": 2000}
@@ -132,6 +136,20 @@ def test_narrow_residuals_are_the_rounded_ones(dtype, move_torch):
     rounding = float(torch.finfo(narrow.dtype).eps)
     np.testing.assert_allclose(to_host(narrow.double()), to_host((plain * gain[:, None]).double()), rtol=rounding)
     np.testing.assert_allclose(to_host(other), to_host(sums), rtol=1e-4, atol=1e-5)
+
+
+def test_narrow_logits_are_those_of_their_numbers(move_torch):
+    torch = pytest.importorskip("torch")
+    generator = np.random.RandomState(0)
+    logits = move_torch((5 * generator.standard_normal((300, 2, 40))).astype(np.float32)).bfloat16()
+    labels, level = move_torch(generator.randint(40, size=300)), generator.standard_normal((2, 40)).astype(np.float32)
+    place = Place.of(move_torch(level))
+    known, wide = loss_and_residual(place, logits.float(), move_torch(level), labels)
+    found, narrow = loss_and_residual(place, logits, move_torch(level), labels, dtype=torch.bfloat16)
+    assert narrow.dtype == torch.bfloat16
+    np.testing.assert_allclose(to_host(found), to_host(known), rtol=1e-6, atol=1e-6)
+    rounding = float(torch.finfo(narrow.dtype).eps)
+    np.testing.assert_allclose(to_host(narrow.float()), to_host(wide), rtol=rounding, atol=1e-38)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -215,18 +233,40 @@ def test_rows_in_half_precision_are_rounded_as_in_tf32(move_torch):
     np.testing.assert_array_less(np.abs(found - residual.T @ (X - center)), 1e-3 * sizes + 1e-300)
 
 
-def test_sums_of_a_sweep_are_those_of_numpy(move):
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n_prototypes", [5, 70, 3000])
+def test_sums_of_a_sweep_are_those_of_numpy(n_prototypes, dtype, move):
+    """On a GPU single precision takes the kernel, and 3000 prototypes are too many for it."""
     X, y = table()
+    X = (X * [1e-3, 1.0, 50.0, 0.0]).astype(dtype)
     generator = np.random.RandomState(0)
+    size = np.maximum(X.std(axis=0), 1e-9)
+    prototypes = X[generator.randint(len(X), size=n_prototypes)] + generator.standard_normal((n_prototypes, 4)) * size
+    state = PottsState(prototypes, generator.dirichlet(np.ones(3), n_prototypes), np.diag(size**-2), 0.0, np.eye(4))
+    precision = 1e-10 if dtype is np.float64 else 2e-6
     for weight in (np.ones(len(y)), generator.uniform(0.5, 2, len(y))):
-        plain, moved = LabelledRows(X, y, weight, 3), ArrayLabelledRows(move(X), y, move(weight), 3)
-        state = PottsState(
-            generator.standard_normal((5, X.shape[1])), generator.dirichlet(np.ones(3), 5), np.eye(4), 0.0, np.eye(4)
-        )
-        for ours, theirs in zip(moved.sums(state, 1.3, 8.0), plain.sums(state, 1.3, 8.0), strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-10)
-        np.testing.assert_allclose(moved.second_moment, plain.second_moment, atol=1e-12)
+        plain = LabelledRows(X.astype(np.float64), y, weight, 3)
+        moved = ArrayLabelledRows(move(X), y, move(weight), 3)
+        found = moved.sums(state, 1.3, 8.0)
+        for ours, theirs, again in zip(found, plain.sums(state, 1.3, 8.0), moved.sums(state, 1.3, 8.0), strict=True):
+            atol = precision * np.abs(theirs).max(axis=0, initial=0.0) if np.ndim(theirs) else 0.0
+            np.testing.assert_array_less(np.abs(ours - theirs), precision * np.abs(theirs) + atol + 1e-12)
+            np.testing.assert_array_equal(ours, again)
+        scale = np.sqrt(np.diag(plain.second_moment)) + 1e-9
+        crossed = moved.second_moment / scale / scale[:, None]
+        np.testing.assert_allclose(crossed, plain.second_moment / scale / scale[:, None], atol=1e-9)
         np.testing.assert_allclose(moved.class_weight, plain.class_weight, atol=1e-9)
+
+
+@pytest.mark.gpu
+def test_the_kernel_of_a_sweep_is_used():
+    pytest.importorskip("triton")
+    X, y = table()
+    weight = mover("cuda")(np.ones(len(y)))
+    single, double = (ArrayLabelledRows(mover("cuda")(X.astype(kind)), y, weight, 3) for kind in ("f4", "f8"))
+    assert single._fused_kernel.padded_shape(200, 60) == (256, 64)
+    assert single._fused_kernel.padded_shape(3000, 60) is None
+    assert double._fused_kernel is None
 
 
 def test_many_rows_are_swept_on_the_device(move, monkeypatch):

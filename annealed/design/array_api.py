@@ -105,7 +105,7 @@ class ArrayDesign(Design):
         super().__init__(X, labels, weight, total_weight, n_classes)
         self.place = Place.of(X) if place is None else place
 
-    @property
+    @cached_property
     def is_streamed(self) -> bool:
         return not is_foreign(self.X)
 
@@ -123,9 +123,14 @@ class ArrayDesign(Design):
 
     def centered(self, center):
         other = super().centered(center)
-        for name in ("_center_is_near", "_device_center", "_is_centered"):
+        for name in ("_center_is_near", "_device_center", "_is_centered", "_parts"):
             other.__dict__.pop(name, None)
         return other
+
+    @cached_property
+    def _parts(self) -> dict[tuple | None, list]:
+        """Rows, labels and weights of blocks, which are views: a pass begins sooner where it need not ask for them."""
+        return {}
 
     @cached_property
     def _device_center(self):
@@ -160,9 +165,16 @@ class ArrayDesign(Design):
         """Blocks with the weights of the named fits; `n_fits`, where fewer are looked at, makes them longer, and so do
         fewer `logit_bytes`; `copies_rows` makes them shorter where rows are wider than logits.
         """
-        weight = self.weight[:, fits]
-        for rows in self.slices(n_fits or weight.shape[1], copies_rows, logit_bytes):
-            yield function(self._block(rows, self.labels[rows], weight[rows, :]))
+        key = (fits.start, fits.stop, n_fits, copies_rows, logit_bytes) if isinstance(fits, slice) else None
+        parts = self._parts.get(key)
+        if parts is None:
+            weight = self.weight[:, fits]
+            slices = self.slices(n_fits or weight.shape[1], copies_rows, logit_bytes)
+            parts = [(rows, self.labels[rows], weight[rows, :]) for rows in slices]
+            if key is not None:
+                self._parts[key] = parts
+        for part in parts:
+            yield function(self._block(*part))
 
     def map_rows(self, function, rows, n_fits=1):
         step = self.block_rows(n_fits)

@@ -36,8 +36,8 @@ def loss_and_residual(
     fused = fused_kernel(logits) if place.is_torch else None
     if fused is not None:
         residual = logits if dtype in (None, logits.dtype) else place.aligned(logits.shape, dtype)
-        sums = fused.loss_and_residual(logits, level, labels, weight, unit, residual, gain, learn)
-        return Residual(sums.sum(0, dtype=place.wide_dtype), residual)
+        options = (weight, unit, residual, gain, learn)
+        return Residual(fused.loss_and_residual(place.wide_dtype, logits, level, labels, *options).sum(0), residual)
     xp, logits = place.xp, place.row(logits)
     if unit is not None:
         logits *= unit
@@ -88,8 +88,8 @@ def fused_kernel(logits) -> ModuleType | None:
         if not fused_gibbs.can_take(logits):
             return None
         if logits.device not in _WORKS:
-            few = logits.new_zeros((1, 1, 2))
-            fused_gibbs.loss_and_residual(few, few[0, ...], few[0, 0, :1].long())
+            few = logits.new_zeros((1, 1, 2)).float()
+            fused_gibbs.loss_and_residual(few.dtype, few, few[0, ...], few[0, 0, :1].long())
             _WORKS[logits.device] = True
     except Exception:  # no Triton, or no C compiler for it: torch's own steps give the same
         _WORKS[logits.device] = False

@@ -42,6 +42,17 @@ class Evaluation(NamedTuple):
     slope: Any
 
 
+class _Scales(NamedTuple):
+    """Of a pass over some fits: whether rows of each weigh alike, what is then left to multiply by, (n_fits,), and the
+    gain of the residuals, (n_fits,), with one over it, (n_fits, 1, 1), where there is one.
+    """
+
+    is_uniform: bool
+    factor: Any
+    gain: Any
+    loss_of_gain: Any
+
+
 class HeldOutPart(NamedTuple):
     """Held-out rows of one block: deviations of logits from the true one, weights, and the fold of each."""
 
@@ -72,7 +83,7 @@ class ArrayProblem(Problem):
         self.class_variance = place.wide(host.class_shares * (1 - host.class_shares))
         self.center = place.wide(self.design.center)
         self._largest, self._uniform = self._weights_of_fits()
-        self._numbers: dict[tuple, Any] = {}
+        self._sent_scales: dict[tuple, _Scales] = {}
         self._plain_rows = RowsAsTheyAre(self.design)
         self._rounded_rows: Any = HalfRows(self.design) if precision == "tf32" else None
         self._seen: dict[float, tuple[float, float]] = {}
@@ -88,12 +99,17 @@ class ArrayProblem(Problem):
         least, most = self.place.host(self.xp.min(weight, axis=0), self.xp.max(weight, axis=0))
         return most, np.where(least == most, least, np.nan)
 
-    def _sent(self, numbers, place_them):
-        """A few numbers on the device; kept, since to send them would hold up every pass."""
-        key = place_them.__name__, *numbers.tolist()
-        if key not in self._numbers:
-            self._numbers[key] = place_them(numbers)
-        return self._numbers[key]
+    def _scales(self, rows, fits) -> _Scales:
+        """Kept on the device: to send them would hold up every pass."""
+        key = type(rows), str(fits)
+        if key not in self._sent_scales:
+            place, uniform = self.place, self._uniform[fits]
+            is_uniform = bool(np.isfinite(uniform).all())
+            gain = rows.gain(np.ones_like(uniform) if is_uniform else self._largest[fits])
+            factor = place.wide(uniform if is_uniform else np.ones_like(uniform))
+            sent = (None, None) if gain is None else (place.row(gain), place.wide(1 / gain)[:, None, None])
+            self._sent_scales[key] = _Scales(is_uniform, factor, *sent)
+        return self._sent_scales[key]
 
     def of_fits(self, table, fits):
         """A table's entries of some fits: a slice, or a list of numbers."""
@@ -169,17 +185,13 @@ class ArrayProblem(Problem):
         coef = coef if rows.is_turned else self.to_features(coef, fits)
         tables = rows.tables(xp.reshape(coef, (-1, rows.width)), xp.reshape(intercept, (-1,)))
         level, unit = (own if own is None else xp.reshape(own, shape) for own in (tables.level, tables.unit))
-        uniform = self._uniform[fits]
-        is_uniform = bool(np.isfinite(uniform).all())
-        gain = rows.gain(np.ones_like(uniform) if is_uniform else self._largest[fits])
-        factor = self._sent(uniform if is_uniform else np.ones_like(uniform), place.wide)
-        device_gain = None if gain is None else self._sent(gain, place.row)
+        scales = self._scales(rows, fits)
 
         def kernel(block):
             logits = xp.reshape(rows.products(block, tables), (-1, *shape))
-            weight = None if is_uniform else self.of_fits(block.weight.T, fits).T
+            weight = None if scales.is_uniform else self.of_fits(block.weight.T, fits).T
             found = array_gibbs.loss_and_residual(
-                place, logits, level, block.labels, weight, unit=unit, dtype=rows.residual_dtype, gain=device_gain,
+                place, logits, level, block.labels, weight, unit=unit, dtype=rows.residual_dtype, gain=scales.gain,
                 learn=learn,
             )  # fmt: skip
             return found.sums, rows.pulled(block, xp.reshape(found.values, (found.values.shape[0], -1)))
@@ -187,11 +199,11 @@ class ArrayProblem(Problem):
         totals, pulled = rows.design.sum_on_device(kernel, n_fits=shape[0], logit_bytes=rows.logit_bytes)
         sums, loss, variance = totals[:, : shape[1]], totals[:, shape[1]], totals[0, shape[1] + 1 :]
         self.n_passes += 1
-        if gain is not None:
-            pulled = pulled / self._sent(np.repeat(gain, shape[1]), place.wide)[:, None]
+        if scales.gain is not None:
+            pulled = xp.reshape(xp.reshape(pulled, (*shape, -1)) * scales.loss_of_gain, pulled.shape)
         pulled = rows.settled(pulled, xp.reshape(sums, (-1,)))
-        loss, sums = loss * factor, sums * factor[:, None]
-        pulled = xp.reshape(pulled, (*shape, -1)) * factor[:, None, None]
+        loss, sums = loss * scales.factor, sums * scales.factor[:, None]
+        pulled = xp.reshape(pulled, (*shape, -1)) * scales.factor[:, None, None]
         if learn:
             share = xp.maximum(variance / self.design.n_rows, variance * 0.0 + SMALLEST_VARIANCE)
             self.class_variance = xp.broadcast_to(share[None, :], (self.n_fits, self.n_classes))

@@ -1,9 +1,9 @@
 """Rows of a device for the sweeps of `annealed/objectives/potts.py`.
 
-Rows are in the order of their classes, as NumPy's are. On a GPU one kernel makes a pass over float32 rows of torch, where
-prototypes and columns are not too many for it (`annealed/objectives/fused_potts.py`). Elsewhere the classes of the rows
-stand beside the columns, one-hot, so that one product a block gives `beta v_ik` of all prototypes and one more adds up
-both `n_km` and `sum_i w_i D_ik x_i`. Memberships are never whole in memory.
+Rows are in the order of their classes, as NumPy's are. On a GPU one kernel makes a pass over float32 rows of torch,
+where prototypes and columns are not too many for it (`annealed/objectives/fused_potts.py`). Elsewhere the classes of
+the rows stand beside the columns, one-hot, so that one product a block gives `beta v_ik` of all prototypes and one more
+adds up both `n_km` and `sum_i w_i D_ik x_i`. Memberships are never whole in memory.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class ArrayLabelledRows(LabelledRows):
 
     def sums(self, state: PottsState, beta: float, coupling: float) -> Sums:
         """The membership block: see `sum_over_rows`. The host hears of it once, at the end."""
-        fused = self._fused_kernel()
+        fused = self._fused_kernel
         if fused is not None and (shape := fused.padded_shape(len(state), self.n_features)) is not None:
             return self._fused_sums(fused, shape, state, beta, coupling)
         place = self.place
@@ -119,6 +119,7 @@ class ArrayLabelledRows(LabelledRows):
 
     # -- in one kernel of a GPU ---------------------------------------------------------------------------------
 
+    @cached_property
     def _fused_kernel(self):
         """`annealed/objectives/fused_potts.py` where it can take these rows, or None."""
         is_single = self.place.is_torch and self.place.row_bytes == 4
@@ -161,11 +162,11 @@ class ArrayLabelledRows(LabelledRows):
         unit = half_factor(np.abs(directions).max())
         table = np.zeros((shape[1] + self.n_classes, shape[0]), dtype=np.float32)
         table[:n_features, :n_prototypes] = (unit * directions).T
-        table[shape[1] :, :n_prototypes], table[shape[1] :, n_prototypes:] = level + beta * coupling * state.labels.T, -np.inf
+        table[shape[1] :, n_prototypes:] = -np.inf
+        table[shape[1] :, :n_prototypes] = level + beta * coupling * state.labels.T
         (runs, targets), gain = self._runs, float(half_factor(self._largest_weight))
-        sums, counts, numbers = fused.sum_memberships(
-            self.rows, self._device_factor, self._own_weight, gain, runs, place.row(table), float(1 / unit), shape
-        )
+        options = (self._own_weight, gain, runs, place.row(table), float(1 / unit), shape)
+        sums, counts, numbers = fused.sum_memberships(place.wide_dtype, self.rows, self._device_factor, *options)
         sums, counts, (squares, log_partition) = place.host(sums.sum(0), targets @ counts, numbers.sum(0))
         sums, counts = sums[:n_prototypes, :n_features] / (gain * self._factor), counts.T[:n_prototypes] / gain
         return Sums(counts, sums, float(squares) / gain, float(np.log(2) * log_partition))

@@ -46,24 +46,36 @@ class RowsAsTheyAre:
 
     is_turned = False
     residual_dtype: Any = None
-    logit_bytes: int | None = None  # where they are not those of the rows
 
     def __init__(self, design: ArrayDesign):
         self.design, self.place, self.width = design, design.place, design.n_features
 
     def tables(self, coef, level) -> Tables:
         """Of coefficients and the level of centred rows: what the centre takes off belongs to the level."""
-        if self.design.offset is not None:
-            level = level - coef @ self.place.wide(self.design.offset)
-        return Tables([self._padded(self.place.row(coef))], self.place.row(level))
+        return Tables([self._padded(coef, self.width, self.place.row_dtype)], self._level(coef, level))
 
-    def _padded(self, coef):
-        """On a GPU with rows of zeros, so that every row of the products begins a line of memory."""
-        place, xp = self.place, self.place.xp
-        more = padded(coef.shape[0], place.row_bytes) - coef.shape[0]
+    def _level(self, coef, level):
+        if self.design.offset is not None:
+            level = level - coef @ self._wide_offset
+        return self.place.row(level)
+
+    @cached_property
+    def _wide_offset(self):
+        return self.place.wide(self.design.offset)
+
+    def _padded(self, coef, n_columns, dtype):
+        """Of a type, with columns of zeros; on a GPU also with rows of them, so that every row of the products begins a
+        line of memory.
+        """
+        place, n_rows = self.place, coef.shape[0]
+        more = padded(n_rows, place.row_bytes) - n_rows
         if not (place.is_torch and place.is_accelerator) or more > MOST_PADDING * self.width:
-            return coef
-        return xp.nn.functional.pad(coef, (0, 0, 0, more)) if more else coef
+            more = 0
+        if more == 0 and n_columns == self.width:
+            return place.xp.astype(coef, dtype, copy=False)
+        found = place.xp.zeros((n_rows + more, n_columns), dtype=dtype, device=place.device)
+        found[:n_rows, : self.width] = coef
+        return found
 
     def products(self, block, tables: Tables):
         """Logits less their level, and before their unit."""
@@ -80,6 +92,10 @@ class RowsAsTheyAre:
     def logits(self, block, tables: Tables):
         found = self.products(block, tables)
         return (found if tables.unit is None else found * tables.unit) + tables.level
+
+    @property
+    def logit_bytes(self) -> int:
+        return self.place.row_bytes
 
     def gain(self, largest_weight) -> np.ndarray | None:
         """Factors on the residuals of each fit, (n_fits,), that their precision needs, by its largest weight."""
@@ -118,16 +134,14 @@ class RoundedRows(RowsAsTheyAre):
 
     def _parts(self, coef):
         """Numbers that add up to the coefficients: each the rounding of what the ones before it left."""
-        values = self.place.xp.nn.functional.pad(coef, (0, self.n_columns - self.width))
-        parts = [values.to(self.residual_dtype)]
+        parts = [self._padded(coef, self.n_columns, self.residual_dtype)]
         for _ in range(1, self.n_parts):
-            values = values - parts[-1].float()
-            parts.append(values.to(self.residual_dtype))
+            coef = coef - parts[-1][: coef.shape[0], : self.width].to(coef.dtype)
+            parts.append(self._padded(coef, self.n_columns, self.residual_dtype))
         return parts
 
     def tables(self, coef, level):
-        (coef,), level, _ = super().tables(coef, level)
-        return Tables(self._parts(coef), level)
+        return Tables(self._parts(coef), self._level(coef, level))
 
     def _product(self, block, coef, added=None):
         rows = self._rounded(block)
@@ -164,10 +178,9 @@ class HalfRows(RoundedRows):
         return self.place.row(half_factor(largest))
 
     def tables(self, coef, level):
-        (coef,), level, _ = RowsAsTheyAre.tables(self, coef, level)
-        xp, coef = self.place.xp, coef / self._factor
+        xp, level, coef = self.place.xp, self._level(coef, level), self.place.row(coef) / self._factor
         unit = xp.exp2(xp.frexp(coef.abs().amax(1)).exponent - float(HALF_EXPONENT))
-        return Tables(self._parts(coef / unit[:, None]), level, unit[: level.shape[0]])
+        return Tables(self._parts(coef / unit[:, None]), level, unit)
 
     def gain(self, largest_weight):
         return half_factor(largest_weight)
@@ -197,10 +210,6 @@ class TurnedRows(RoundedRows):
 
     is_turned = True
 
-    @property
-    def logit_bytes(self):
-        return 2 if self.n_parts == 1 else None
-
     def __init__(self, design: ArrayDesign, basis):
         place, xp = design.place, design.place.xp
         if not place.is_torch:
@@ -217,9 +226,13 @@ class TurnedRows(RoundedRows):
         self.design = ArrayDesign(rows, design.labels, design.weight, design.total_weight, design.n_classes, place)
 
     def _product(self, block, coef, added=None):
-        """Rough logits are rounded too, each by itself: of many rows little is left of that, and memory is spared."""
+        """Rough logits are rounded too, each by itself: of many rows little is left of that, and less is read."""
         if self.n_parts > 1:
             return super()._product(block, coef, added)
         if self.place.is_accelerator:
             return block.raw @ coef.T
         return self._multiply(block.raw, coef.T).bfloat16()
+
+    @property
+    def logit_bytes(self):
+        return self.residual_dtype.itemsize if self.n_parts == 1 else super().logit_bytes

@@ -17,14 +17,13 @@ from math import e, frexp, ldexp, log, log2
 
 import triton
 import triton.language as tl
-from torch import float64
 from triton.language.extra import libdevice
 from triton.runtime import driver
 
 MOST_CLASSES = 1 << 14  # in the registers of one program
-VALUES = {2: 1 << 10, 4: 1 << 10, 8: 1 << 8}  # of a step of a program, by bytes: as many lines of classes as make them up
+VALUES = {2: 1 << 10, 4: 1 << 10, 8: 1 << 8}  # of a step of a program, by bytes: lines of classes that make them up
 WARP_VALUES = 512  # of a wide line, to a warp
-LEAST_WARPS = {2: 2, 4: 2, 8: 4}
+LEAST_WARPS = {2: 2, 4: 2, 8: 4}  # of a program, by bytes
 STEPS = 64  # of a program, whose sums are written once
 COPIED, COPIED_LINES = 256, 16  # columns and rows of a program that copies
 LOG2_E, LOG_2 = tl.constexpr(log2(e)), tl.constexpr(log(2))
@@ -44,16 +43,18 @@ def _shape(n_columns, itemsize):
     return columns, max(1, VALUES[itemsize] // columns), min(16, max(LEAST_WARPS[itemsize], columns // WARP_VALUES))
 
 
-def loss_and_residual(logits, level, labels, weight=None, unit=None, residual=None, gain=None, learn=False):
-    """Sums over the rows of each program, (n_programs, n_fits, n_classes + 1), in double precision: of the residual, and
-    of the loss; with `learn`, n_classes more, of `posterior (1 - posterior)`, whatever the weights. The residual itself,
-    times `gain`, is written to the array `residual`, or over the logits. Numbers are of the type of the level.
+def loss_and_residual(
+    wide_dtype, logits, level, labels, weight=None, unit=None, residual=None, gain=None, learn=False
+):
+    """Sums over the rows of each program, (n_programs, n_fits, n_classes + 1): of the residual, and of the loss; with
+    `learn`, n_classes more, of `posterior (1 - posterior)`, whatever the weights. The residual itself, times `gain`, is
+    written to the array `residual`, or over the logits, which may be narrower than the level.
     """
     n_rows, n_fits, n_classes = logits.shape
     residual = logits if residual is None else residual
     columns, lines, n_warps = _shape(n_classes, logits.element_size())
     n_programs = triton.cdiv(n_rows, lines * STEPS)
-    sums = level.new_empty((n_programs, n_fits, n_classes + 1 + n_classes * learn), dtype=float64)
+    sums = level.new_empty((n_programs, n_fits, n_classes + 1 + n_classes * learn), dtype=wide_dtype)
     level, has_unit = level.contiguous(), unit is not None
     _residual_kernel[(n_programs * n_fits,)](
         logits, level, unit.contiguous() if has_unit else level, labels.contiguous(),

@@ -3,11 +3,11 @@ neither their scores nor their memberships are ever written.
 
     D = softmax over prototypes of (x @ directions.T + level),    sums over rows of w D x, w D, w D^2, w log partition
 
-Numbers of single precision are multiplied on tensor cores in two halves, x = head + rest, each of half precision: three
-of the four products make 22 bits of the 24 (the fourth is smaller still), added up in float32. Powers of two on columns,
-directions and memberships bring them to the exponents that half precision has (`annealed/objectives/device_rows.py`).
-A program takes rows of one class, whose level it adds; its sums are written once, and torch adds up the programs, always
-in the same order.
+Numbers of single precision are multiplied on tensor cores in two parts, x = head + rest, each of half precision: of the
+four products the three larger ones leave 22 of the 24 bits, added up in float32. Powers of two on columns, directions
+and memberships bring them to the exponents that half precision has (`annealed/objectives/device_rows.py`). A program
+takes rows of one class, whose level it adds; its sums are written once, and torch adds up the programs, always in the
+same order.
 
 Shapes: rows (n_rows, n_features or more); K and F are the numbers of prototypes and features up to powers of two.
 """
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-from torch import float64
 from triton.language.extra import libdevice
 
 MOST_SUMS = 1 << 14  # K times F, in the registers of one program
@@ -31,17 +30,17 @@ def padded_shape(n_prototypes, n_features):
     return (prototypes, features) if prototypes * features <= MOST_SUMS else None
 
 
-def sum_memberships(rows, factor, weight, gain, runs, table, unit, shape):
+def sum_memberships(wide_dtype, rows, factor, weight, gain, runs, table, unit, shape):
     """Sums over the rows of each program, wide: of w D x times factor and gain, (n_programs, K, F); of w D times the
     gain, (n_programs, K); and of w D^2 times the gain and of w times the logarithm of the partition, (n_programs, 2).
 
-    `table` (F + n_classes, K) holds directions, of whose products with `factor x` scores are `unit` times, and the level
+    `table` (F + n_classes, K) holds directions, whose products with `factor x` are scores in a `unit`, and the levels
     of every class; scores and logarithms are to base two. `runs` (n_programs, 3): first and last row and class.
     """
     n_prototypes, n_features = shape
     n_programs = runs.shape[0]
     shapes = (n_programs, *shape), (n_programs, n_prototypes), (n_programs, 2)
-    sums, counts, numbers = (rows.new_empty(own, dtype=float64) for own in shapes)
+    sums, counts, numbers = (rows.new_empty(own, dtype=wide_dtype) for own in shapes)
     _sums_kernel[(n_programs,)](
         rows, factor, rows if weight is None else weight, gain, runs, table, unit, sums, counts, numbers,
         weight is not None, rows.stride(0), factor.shape[0], n_features, n_prototypes, LINES, num_warps=WARPS,

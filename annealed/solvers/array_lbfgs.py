@@ -1,9 +1,9 @@
 """Limited-memory BFGS whose vectors live on a device, preconditioned by the family's curvature.
 
-As `annealed/solvers/lbfgs.py`: the final fit goes first, the folds move with it and use its memory; where columns are few
-all go together, since products wait for the rows. Pairs of the LOSS
-part are kept, the penalty is added exactly, so the memory stays true down the path. With S, Y the steps and changes of
-the gradient, oldest first, D the preconditioner, R = triu(S Y'), and u = R^-1 S g, the direction is
+As `annealed/solvers/lbfgs.py`: the final fit goes first, the folds move with it and use its memory; where columns are
+few, and products wait for the rows anyway, all go together. Pairs of the LOSS part are kept, the penalty is added
+exactly, so the memory stays true down the path. With S, Y the steps and changes of the gradient, oldest first, D the
+preconditioner, R = triu(S Y'), and u = R^-1 S g, the direction is
 
     -[ D (g - Y'u) + S'R^-T ((diag(S Y') + Y D Y') u - Y D g) ]
 
