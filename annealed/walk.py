@@ -2,7 +2,8 @@
 
 Where a family's minima lie on one smooth curve, the folds are solved at nodes only, no closer than REACH in log
 temperature. Temperatures between them start from the polynomial through the nodes; the final fit is solved there too,
-most often certified as it starts, and the folds are validated as interpolated.
+most often certified as it starts, and the folds are validated as interpolated. Those farthest from others go first: the
+final fit's polynomial has them among its points from then on.
 """
 
 from __future__ import annotations
@@ -158,7 +159,7 @@ class _Walk:
 
         The middle of a gap is kept only where interpolation was not within the tolerance already.
         """
-        ready = [own for own in self.waiting if own[0] > coldest]
+        ready = self._farthest_first([own for own in self.waiting if own[0] > coldest])
         self.waiting = [own for own in self.waiting if own[0] <= coldest]
         size = self.solver.filled_together
         for first in range(0, len(ready), size):
@@ -178,10 +179,24 @@ class _Walk:
                 own = self._record(temperature, found.only(number), judgement, began, is_node=False)
                 self.fillings.append(own)
 
+    def _farthest_first(self, ready):
+        """Ordered so that each is as far from the nodes, and from those before it, as any that is left."""
+        places = np.log([temperature for temperature, _ in ready])
+        apart = np.abs(places[:, None] - np.log([node.temperature for node in self.nodes])).min(axis=1, initial=np.inf)
+        order: list[int] = []
+        for _ in ready:
+            order.append(int(np.argmax(apart)))
+            apart = np.minimum(apart, np.abs(places - places[order[-1]]))
+            apart[order] = -np.inf
+        return [ready[number] for number in order]
+
     def _between(self, temperature):
-        """Parameters of all fits, interpolated."""
-        weights, window = between([node.temperature for node in self.nodes], temperature)
-        return combined(weights, [node.parameters for node in self.nodes[window]])
+        """Parameters of all fits, interpolated: the folds from nodes, the final fit from all where it was solved."""
+        point = _interpolated(self.nodes, [node.parameters for node in self.nodes], temperature)
+        solved = [step for step in self.steps() if step.is_node or step.n_iter]
+        if len(solved) > len(self.nodes):
+            point[0, ...] = _interpolated(solved, [step.parameters[0, ...] for step in solved], temperature)
+        return point
 
     def _record(self, temperature, solution: Solution, judgement: Judgement, began, is_node) -> Step:
         return Step(
@@ -196,6 +211,11 @@ class _Walk:
             seconds=perf_counter() - began,
             certificate=np.nan if solution.certificate is None else float(solution.certificate[0]),
         )
+
+
+def _interpolated(steps: list[Step], parameters: list, temperature):
+    weights, window = between([step.temperature for step in steps], temperature)
+    return combined(weights, parameters[window])
 
 
 def _without_folds(step: Step) -> Step:

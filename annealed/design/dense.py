@@ -44,7 +44,7 @@ class DenseBlock(Block):
     def transposed_product(self, residual):
         n_rows, n_fits, n_classes = residual.shape
         flat = residual.transpose(1, 2, 0).reshape(-1, n_rows)
-        sums = flat @ self.raw
+        sums = np.dot(flat, self.raw)  # `@` would keep other threads waiting where the result is small
         if self.center is not None:
             sums -= flat.sum(axis=1)[:, None] * self.center
         return sums.reshape(n_fits, n_classes, -1)
@@ -53,7 +53,7 @@ class DenseBlock(Block):
         return self.values
 
     def gram(self, weight):
-        return (self.values * weight[:, None]).T @ self.values
+        return np.dot((self.values * weight[:, None]).T, self.values)
 
     def moments(self, weight):
         flat = weight.reshape(len(weight), -1)
@@ -63,10 +63,10 @@ class DenseBlock(Block):
         return squares.reshape(*shape, *squares.shape[1:]), sums.reshape(*shape, -1), weight.sum(axis=0)
 
     def column_sums(self, weight):
-        return weight @ self.values
+        return np.dot(weight, self.values)
 
     def column_squares(self, weight):
-        return weight @ self.values**2
+        return np.dot(weight, self.values**2)
 
     def row_squares(self, scale):
         return np.sum((self.values * scale) ** 2, axis=1)
