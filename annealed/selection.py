@@ -133,7 +133,8 @@ def rescaled(deviation, weight, start=0.0) -> tuple[float, np.ndarray]:
     deviation : logits less the true class's own, (n_rows, n_classes)
     """
     n_rows = weight.sum()
-    share, last = weight / n_rows, {}
+    share = weight / n_rows
+    last: dict = {}
 
     def moments(scale):
         last.update(scale=scale, rows=_scaled_moments(scale, deviation))

@@ -2,8 +2,8 @@
 
 Where a family's minima lie on one smooth curve, the folds are solved at nodes only, no closer than REACH in log
 temperature. Temperatures between them start from the polynomial through the nodes; the final fit is solved there too,
-most often certified as it starts, and the folds are validated as interpolated. Those farthest from others go first: the
-final fit's polynomial has them among its points from then on.
+most often certified as it starts, and the folds are validated as interpolated. The middles of gaps go first: the final
+fit's polynomial has them among its points from then on.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class _Walk:
         self.nodes.append(self._record(temperature, solution, judgement, began, is_node=True))
         if fills_gaps and len(self.nodes) > 1:
             self.waiting.append((float(np.sqrt(self.nodes[-2].temperature * temperature)), False))
-        if self.solver.filled_together > 1:  # small enough to keep every fold, so all is filled at the end
+        if self.solver.fills_last:  # small enough to keep every fold
             return
         if len(self.nodes) >= N_POINTS:
             self.fill(self.nodes[-COLDER_NODES].temperature)
@@ -159,11 +159,12 @@ class _Walk:
 
         The middle of a gap is kept only where interpolation was not within the tolerance already.
         """
-        ready = self._farthest_first([own for own in self.waiting if own[0] > coldest])
+        waves = self._waves([own for own in self.waiting if own[0] > coldest])
         self.waiting = [own for own in self.waiting if own[0] <= coldest]
         size = self.solver.filled_together
-        for first in range(0, len(ready), size):
-            self._fill_together(ready[first : first + size])
+        for wave in waves:
+            for first in range(0, len(wave), size):
+                self._fill_together(wave[first : first + size])
 
     def _fill_together(self, ready):
         began = perf_counter()
@@ -179,16 +180,17 @@ class _Walk:
                 own = self._record(temperature, found.only(number), judgement, began, is_node=False)
                 self.fillings.append(own)
 
-    def _farthest_first(self, ready):
-        """Ordered so that each is as far from the nodes, and from those before it, as any that is left."""
-        places = np.log([temperature for temperature, _ in ready])
-        apart = np.abs(places[:, None] - np.log([node.temperature for node in self.nodes])).min(axis=1, initial=np.inf)
-        order: list[int] = []
-        for _ in ready:
-            order.append(int(np.argmax(apart)))
-            apart = np.minimum(apart, np.abs(places - places[order[-1]]))
-            apart[order] = -np.inf
-        return [ready[number] for number in order]
+    def _waves(self, ready):
+        """What lies nearest to the middle of each gap between nodes, and then the rest."""
+        nodes = -np.log([node.temperature for node in self.nodes])
+        gaps: dict[int, list] = {}
+        for own in ready:
+            gaps.setdefault(int(np.searchsorted(nodes, -np.log(own[0]))), []).append(own)
+        middles = []
+        for gap, inside in gaps.items():
+            from_middle = np.abs(-np.log([own[0] for own in inside]) - 0.5 * (nodes[gap - 1] + nodes[gap]))
+            middles.append(inside[int(np.argmin(from_middle))])
+        return middles, [own for own in ready if own not in middles]
 
     def _between(self, temperature):
         """Parameters of all fits, interpolated: the folds from nodes, the final fit from all where it was solved."""

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from problems import gaussian
+from problems import gaussian, stack_of
 
 from annealed import InnerProductADA
+from annealed.objectives import InnerProduct
 from annealed.solvers import LBFGS
 from annealed.walk import Judgement, Step, _Walk
 
@@ -37,12 +38,11 @@ def waiting(*places):
 
 
 def test_the_middle_of_each_gap_is_filled_before_what_lies_beside_it():
-    walk = walk_of(FAR)
     places = [-0.2, -0.44, -0.7, -1.1, -1.36, -1.6]
-    ordered = walk._farthest_first(waiting(*places))
-    assert sorted(ordered) == sorted(waiting(*places))
-    assert [place for place, _ in ordered[:2]] == pytest.approx(np.exp([-0.44, -1.36]))
-    assert walk._farthest_first([]) == []
+    middles, rest = walk_of(FAR)._waves(waiting(*places))
+    assert [temperature for temperature, _ in middles] == pytest.approx(np.exp([-0.44, -1.36]))
+    assert sorted([*middles, *rest]) == sorted(waiting(*places))
+    assert walk_of(FAR)._waves([]) == ([], [])
 
 
 def test_the_final_fit_is_interpolated_from_fillings_too_and_the_folds_from_nodes():
@@ -68,3 +68,17 @@ def test_most_temperatures_of_a_fine_ladder_are_certified_as_they_lie():
     path = InnerProductADA(schedule=ladder, cv=2).fit(table.X, table.y).path_
     assert path.converged.all()
     assert np.mean(path.n_iter[~path.is_node] == 0) > 0.7
+
+
+def test_several_temperatures_are_looked_at_together_and_solved_where_they_need_it():
+    problem = InnerProduct().prepare(stack_of(gaussian()))
+    solver, temperatures = LBFGS(), np.array([1.0, 0.5, 0.25])
+    options = {"tol": 1e-5, "max_iter": 500, "memory": solver.new_memory(problem)}
+    alone = [solver.minimize(problem, problem.start(own), own, final_only=True, **options) for own in temperatures]
+    points = np.stack([own.parameters[0] for own in alone])
+    points[1, 0] += 0.1
+    together = solver.fill(problem, points, temperatures, **options)
+    assert together.converged.all()
+    assert (together.n_iter > 0).tolist() == [False, True, False]
+    np.testing.assert_allclose(together.value, [own.value[0] for own in alone], rtol=1e-6)
+    np.testing.assert_array_equal(together.parameters[::2], points[::2])

@@ -94,7 +94,7 @@ def _loss_and_residual_of_two(by_class, labels):
 
 
 def _log_and_inverse(excess):
-    """Logarithm and inverse of `1 + excess`. The logarithm is that of the sum plus what rounding took off the sum, so as
+    """Logarithm and inverse of `1 + excess`. The logarithm is that of the sum, plus what rounding took off the sum: as
     exact as `log1p`, which NumPy makes one by one, not in vectors.
     """
     total = 1 + excess
