@@ -18,12 +18,11 @@ import numpy as np
 from scipy.special import entr
 from sklearn.model_selection import StratifiedShuffleSplit
 
-from annealed.objectives import gibbs
 from annealed.objectives.potts import LabelledRows, PottsState
 from annealed.objectives.principal_rows import PrincipalRows
 from annealed.prototype_ladder import Plan, along_axes, climb, reheated, subsample
 from annealed.prototypes import NOBODY, Cooled, Spoken, Watch, cool, refinements, spoken
-from annealed.selection import deviations, posterior_log_scale, stratified_splits
+from annealed.selection import deviations, rescaled, stratified_splits
 
 TRIAL_ROUNDS = 2  # by which a shrinkage is judged: one prototype a class, and two
 MOST_ROUNDS = 20
@@ -181,8 +180,7 @@ def _held_out(ladder, posteriors) -> tuple[float, float]:
     logits = np.concatenate([own.log_proba(fold.test.X) for own, fold in zip(posteriors, ladder, strict=True)])
     labels = np.concatenate([fold.test.labels for fold in ladder])
     weight = np.concatenate([fold.test.weight for fold in ladder])
-    log_scale = posterior_log_scale(deviations(logits.copy(), labels), weight)
-    losses = gibbs.negative_log_likelihood(np.exp(log_scale) * logits, labels)
+    log_scale, losses = rescaled(deviations(logits, labels), weight)
     return float(weight @ losses / weight.sum()), log_scale
 
 

@@ -26,7 +26,7 @@ from annealed.walk import Judgement
 
 DEFAULT_FOLDS = 5
 SCALE_PRIOR = 2.0  # weight of s^2 / n_rows: how firmly the posterior scale is held to one
-SCALE_ROWS = 20_000  # rows of a part, in threads
+SCALE_ROWS = 10_000  # rows of a part, in threads
 WIDEST_GUESS = 0.5  # beyond the logarithms of scales found at other temperatures, where a next search may begin
 SCALE_STEP = 1e-3  # a Newton step shorter than this is the last: what is left is its square
 HIGH_LEVERAGE = 0.5  # of a row on its own scores, above which one Newton step does not stand for leaving it out
@@ -68,17 +68,18 @@ class HeldOut:
 
     def judge(self, problem, parameters, temperature):
         deviation = deviations(self._logits(problem, parameters, temperature), self.labels)
-        scale = 1.0
+        log_scale, losses = 0.0, None
         if self.calibrate:
             place = float(np.log(temperature))
-            log_scale = posterior_log_scale(deviation, self.weight, self._likely_log_scale(place))
+            log_scale, losses = rescaled(deviation, self.weight, self._likely_log_scale(place))
             self._log_scales[place] = log_scale
-            scale = float(np.exp(log_scale))
+        scale = float(np.exp(log_scale))
         if self.score_point is not None:
             scores, train_score = self.score_point(problem, parameters, temperature, scale)
             return Judgement(np.asarray(scores, dtype=float), scale, train_score)
-        losses = list(map_in_order(lambda rows: _scaled_losses(scale, deviation[rows]), _parts(len(deviation))))
-        return Judgement(-self._fold_means(np.concatenate(losses)), scale)
+        if losses is None:
+            losses, _, _ = _scaled_moments(scale, deviation)
+        return Judgement(-self._fold_means(losses), scale)
 
     def _likely_log_scale(self, place):
         """By the parabola through the nearest temperatures judged, held to the range around theirs."""
@@ -125,23 +126,30 @@ def deviations(logits, labels):
     return logits
 
 
-def posterior_log_scale(deviation, weight, start=0.0) -> float:
-    """The s that minimizes `loss(exp(s) * logits) + 2 s^2 / n_rows`: Newton's method, held to a falling value.
+def rescaled(deviation, weight, start=0.0) -> tuple[float, np.ndarray]:
+    """The s that minimizes `loss(exp(s) * logits) + 2 s^2 / n_rows`, and each row's loss there.
 
+    The last step is so short that moments before it tell the losses after it.
     deviation : logits less the true class's own, (n_rows, n_classes)
     """
     n_rows = weight.sum()
     share = weight / n_rows
-    parts = [(deviation[rows], share[rows]) for rows in _parts(len(deviation))]
+    last: dict = {}
 
     def moments(scale):
-        return np.sum(list(map_in_order(lambda part: _scaled_moments(scale, *part), parts)), axis=0)
+        last.update(scale=scale, rows=_scaled_moments(scale, deviation))
+        return last["rows"] @ share
 
-    return least_log_scale(moments, n_rows, start)
+    log_scale = least_log_scale(moments, n_rows, start)
+    losses, mean, variance = last["rows"]
+    change = np.exp(log_scale) - last["scale"]
+    return log_scale, losses + change * mean + 0.5 * change**2 * variance
 
 
 def least_log_scale(moments: Callable, n_rows: float, start=0.0) -> float:
-    """The same from `moments(scale)`: mean loss, and mean and variance of the deviations under the posterior."""
+    """That s from `moments(scale)`, mean loss and mean and variance of the deviations under the posterior: by Newton's
+    method, held to a falling value.
+    """
 
     def terms(s):
         scale = np.exp(s)
@@ -165,30 +173,23 @@ def least_log_scale(moments: Callable, n_rows: float, start=0.0) -> float:
     return float(s)
 
 
-def _parts(n_rows):
-    return [slice(first, first + SCALE_ROWS) for first in range(0, n_rows, SCALE_ROWS)]
+def _scaled_moments(scale, deviation):
+    """Of each row (3, n_rows): loss, and mean and variance of the deviations under the posterior, at that scale."""
+    parts = [deviation[first : first + SCALE_ROWS] for first in range(0, len(deviation), SCALE_ROWS)]
+    return np.concatenate(list(map_in_order(lambda part: _moments_of_rows(scale, part), parts)), axis=1)
 
 
-def _scaled_losses(scale, deviation):
-    """Minus the log posterior of the true class, at that scale."""
-    shifted = scale * deviation
-    top = shifted.max(axis=1)
-    shifted -= top[:, None]
-    return np.log(np.exp(shifted, out=shifted).sum(axis=1)) + top
-
-
-def _scaled_moments(scale, deviation, share):
-    """Loss, and mean and variance of the logits' deviation from the true one under the posterior, over rows."""
+def _moments_of_rows(scale, deviation):
     shifted = scale * deviation
     top = shifted.max(axis=1) if shifted.max(initial=0) > gibbs.LARGEST_EXPONENT[shifted.dtype.type] else 0.0
     shifted -= np.asarray(top)[..., None]
     weights = np.exp(shifted, out=shifted)
     total = weights.sum(axis=1)
-    weighted = weights * deviation
-    mean = weighted.sum(axis=1) / total
-    weighted *= deviation
-    square = weighted.sum(axis=1) / total
-    return np.array([share @ (np.log(total) + top), share @ mean, share @ (square - mean**2)])
+    weights *= deviation
+    mean = weights.sum(axis=1) / total
+    weights *= deviation
+    square = weights.sum(axis=1) / total
+    return np.stack([np.log(total) + top, mean, square - mean**2])
 
 
 def judged(steps) -> tuple[np.ndarray, np.ndarray]:
@@ -302,12 +303,7 @@ def score_groups(n_rows):
 
 
 def fold_picks(splits) -> tuple[Picks, np.ndarray]:
-    """Picks of every held-out row by the fit of its fold, in row order, and the fold of each."""
+    """Picks of every held-out row by the fit of its fold, fold by fold, and the fold of each."""
     rows = np.concatenate([test for _, test in splits])
     folds = np.concatenate([np.full(len(test), fold) for fold, (_, test) in enumerate(splits)])
-    order = np.full(rows.max(initial=-1) + 1, -1)
-    order[rows] = np.arange(len(rows))
-    order = order[order >= 0]
-    if len(order) < len(rows):  # some are held out more than once
-        order = np.argsort(rows, kind="stable")
-    return Picks(rows[order], folds[order] + 1), folds[order]
+    return Picks(rows, folds + 1), folds

@@ -2,7 +2,8 @@
 
 Where a family's minima lie on one smooth curve, the folds are solved at nodes only, no closer than REACH in log
 temperature. Temperatures between them start from the polynomial through the nodes; the final fit is solved there too,
-most often certified as it starts, and the folds are validated as interpolated.
+most often certified as it starts, and the folds are validated as interpolated. The middles of gaps go first: the final
+fit's polynomial has them among its points from then on.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ class _Walk:
         self.nodes.append(self._record(temperature, solution, judgement, began, is_node=True))
         if fills_gaps and len(self.nodes) > 1:
             self.waiting.append((float(np.sqrt(self.nodes[-2].temperature * temperature)), False))
-        if self.solver.filled_together > 1:  # small enough to keep every fold, so all is filled at the end
+        if self.solver.fills_last:  # small enough to keep every fold
             return
         if len(self.nodes) >= N_POINTS:
             self.fill(self.nodes[-COLDER_NODES].temperature)
@@ -158,11 +159,12 @@ class _Walk:
 
         The middle of a gap is kept only where interpolation was not within the tolerance already.
         """
-        ready = [own for own in self.waiting if own[0] > coldest]
+        waves = self._waves([own for own in self.waiting if own[0] > coldest])
         self.waiting = [own for own in self.waiting if own[0] <= coldest]
         size = self.solver.filled_together
-        for first in range(0, len(ready), size):
-            self._fill_together(ready[first : first + size])
+        for wave in waves:
+            for first in range(0, len(wave), size):
+                self._fill_together(wave[first : first + size])
 
     def _fill_together(self, ready):
         began = perf_counter()
@@ -178,10 +180,25 @@ class _Walk:
                 own = self._record(temperature, found.only(number), judgement, began, is_node=False)
                 self.fillings.append(own)
 
+    def _waves(self, ready):
+        """What lies nearest to the middle of each gap between nodes, and then the rest."""
+        nodes = -np.log([node.temperature for node in self.nodes])
+        gaps: dict[int, list] = {}
+        for own in ready:
+            gaps.setdefault(int(np.searchsorted(nodes, -np.log(own[0]))), []).append(own)
+        middles = []
+        for gap, inside in gaps.items():
+            from_middle = np.abs(-np.log([own[0] for own in inside]) - 0.5 * (nodes[gap - 1] + nodes[gap]))
+            middles.append(inside[int(np.argmin(from_middle))])
+        return middles, [own for own in ready if own not in middles]
+
     def _between(self, temperature):
-        """Parameters of all fits, interpolated."""
-        weights, window = between([node.temperature for node in self.nodes], temperature)
-        return combined(weights, [node.parameters for node in self.nodes[window]])
+        """Parameters of all fits, interpolated: the folds from nodes, the final fit from all where it was solved."""
+        point = _interpolated(self.nodes, [node.parameters for node in self.nodes], temperature)
+        solved = [step for step in self.steps() if step.is_node or step.n_iter]
+        if len(solved) > len(self.nodes):
+            point[0, ...] = _interpolated(solved, [step.parameters[0, ...] for step in solved], temperature)
+        return point
 
     def _record(self, temperature, solution: Solution, judgement: Judgement, began, is_node) -> Step:
         return Step(
@@ -196,6 +213,11 @@ class _Walk:
             seconds=perf_counter() - began,
             certificate=np.nan if solution.certificate is None else float(solution.certificate[0]),
         )
+
+
+def _interpolated(steps: list[Step], parameters: list, temperature):
+    weights, window = between([step.temperature for step in steps], temperature)
+    return combined(weights, parameters[window])
 
 
 def _without_folds(step: Step) -> Step:

@@ -1,7 +1,8 @@
 """Rows of a NumPy array (or memory map), in blocks.
 
 Products take rows of float64 as they lie and correct the small result for the centre, unless the centre is so far out
-that digits would be lost; everything else sees a block centred and widened to float64 in a buffer of its own.
+that digits would be lost; everything else sees a block centred and widened to float64 in a buffer of its own, or in a
+copy of all rows where these are few.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from annealed.design.coordinates import Coordinates
 from annealed.design.threads import map_in_order
 
 FARTHEST_CENTER = 2.0  # mean distances of a column from it: products of rows as they lie then lose a bit or two
+FEW_VALUES = 500_000  # of X, of which a centred copy is kept: some megabytes
 SMALLEST_GROUP = 200  # mean number of rows that the same fits leave out, from which they get blocks of their own
 MOST_GROUPED = 60  # fits, whose sets are told apart by the bits of a number
 SPREAD_ROWS = 1000  # rows that tell that distance well enough
@@ -44,7 +46,7 @@ class DenseBlock(Block):
     def transposed_product(self, residual):
         n_rows, n_fits, n_classes = residual.shape
         flat = residual.transpose(1, 2, 0).reshape(-1, n_rows)
-        sums = flat @ self.raw
+        sums = np.dot(flat, self.raw)  # `@` would keep other threads waiting where the result is small
         if self.center is not None:
             sums -= flat.sum(axis=1)[:, None] * self.center
         return sums.reshape(n_fits, n_classes, -1)
@@ -53,7 +55,7 @@ class DenseBlock(Block):
         return self.values
 
     def gram(self, weight):
-        return (self.values * weight[:, None]).T @ self.values
+        return np.dot((self.values * weight[:, None]).T, self.values)
 
     def moments(self, weight):
         flat = weight.reshape(len(weight), -1)
@@ -63,10 +65,10 @@ class DenseBlock(Block):
         return squares.reshape(*shape, *squares.shape[1:]), sums.reshape(*shape, -1), weight.sum(axis=0)
 
     def column_sums(self, weight):
-        return weight @ self.values
+        return np.dot(weight, self.values)
 
     def column_squares(self, weight):
-        return weight @ self.values**2
+        return np.dot(weight, self.values**2)
 
     def row_squares(self, scale):
         return np.sum((self.values * scale) ** 2, axis=1)
@@ -84,14 +86,22 @@ class DenseDesign(Design):
         distance = np.abs(self.X[:: max(1, self.n_rows // SPREAD_ROWS)] - self.center).mean(axis=0)
         return bool(np.all(np.abs(self.center) <= FARTHEST_CENTER * distance))
 
+    @cached_property
+    def _few_centered_rows(self):
+        is_few = isinstance(self.X, np.ndarray) and self.X.size <= FEW_VALUES
+        return np.subtract(self.X, self.center, dtype=np.float64) if is_few else None
+
     def centered(self, center):
         other = super().centered(center)
-        other.__dict__.pop("_center_is_near", None)
+        for made in ("_center_is_near", "_few_centered_rows"):
+            other.__dict__.pop(made, None)
         return other
 
     def _block(self, rows, labels, weight):
         if self._center_is_near:
             return DenseBlock(self.X[rows], rows, labels, weight, self.center)
+        if self._few_centered_rows is not None:
+            return DenseBlock(self._few_centered_rows[rows], rows, labels, weight)
         return DenseBlock(np.subtract(self.X[rows], self.center, dtype=np.float64), rows, labels, weight)
 
     def row_gram(self, scale):

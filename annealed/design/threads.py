@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from itertools import count
 
 from joblib import cpu_count
 from threadpoolctl import ThreadpoolController
@@ -68,9 +69,26 @@ def blas_threads(size: int) -> Iterator[None]:
 
 
 def map_in_order(function: Callable, items: Iterable) -> Iterator:
-    """`map`, in threads where the context allows them."""
+    """`map`, in threads where the context allows them: the calling one takes its share, so that a core is never left to
+    threads that wait for each other.
+    """
     items = list(items)
     n_threads = min(_n_threads.get(), len(items))
     if n_threads < 2:
         return map(function, items)
-    return _pool(n_threads).map(function, items)
+    results: list = [None] * len(items)
+    numbers = count()
+
+    def take_turns():
+        while (number := next(numbers)) < len(items):
+            results[number] = function(items[number])
+
+    helpers = [_pool(n_threads - 1).submit(take_turns) for _ in range(n_threads - 1)]
+    token = _n_threads.set(1)
+    try:
+        take_turns()
+    finally:
+        _n_threads.reset(token)
+        for helper in helpers:
+            helper.result()
+    return iter(results)

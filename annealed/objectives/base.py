@@ -59,6 +59,12 @@ def look_at(logits, labels, weight, scale):
     return weight @ gibbs.negative_log_likelihood(scale * logits, labels), weight @ gibbs.entropy(logits)
 
 
+def _as_slice(numbers):
+    """Rising numbers, as a slice where they are consecutive."""
+    is_run = numbers[-1] - numbers[0] == len(numbers) - 1
+    return slice(int(numbers[0]), int(numbers[-1]) + 1) if is_run else numbers
+
+
 class Objective(BaseEstimator, ABC):
     """A family of discriminant functions with its settings.
 
@@ -110,7 +116,7 @@ class Problem(ABC):
     def watch(self, picks: Picks):
         """Name the held-out rows whose logits `held_out_logits` will be asked for."""
         self.picks = picks
-        self.own_picks = {fit: np.flatnonzero(picks.fits == fit) for fit in np.unique(picks.fits)}
+        self.own_picks = {fit: _as_slice(np.flatnonzero(picks.fits == fit)) for fit in np.unique(picks.fits)}
 
     @abstractmethod
     def held_out_logits(self, parameters, temperature) -> np.ndarray:
@@ -233,11 +239,11 @@ class SmoothProblem(Problem):
     def loss(self, parameters, temperature, fits=slice(None), quick=False):
         """Loss (n_fits,) and its gradient (n_fits, n_parameters) in one pass.
 
-        A pass over the final fit also learns the class variances, for `curvature` at the next temperature.
+        A pass in full precision over the final fit also learns the class variances, for `curvature` from then on.
         """
         design, forward = self.rows_and_forward(quick)
         numbers, of_all = np.arange(self.n_fits)[fits], forward(parameters, temperature, fits)
-        has_final = numbers[0] == 0
+        learns = numbers[0] == 0 and not (quick and self.has_quick_rows)
 
         @cache
         def state_of(*served):
@@ -246,13 +252,13 @@ class SmoothProblem(Problem):
         def kernel(block):
             state = of_all if block.served is None else state_of(*block.served)
             losses, residual = gibbs.loss_and_residual(self.block_logits(block, state), block.labels)
-            variance = (gibbs.class_variance(residual[:, :1], block.weight[:, :1]),) if has_final else ()
+            variance = (gibbs.class_variance(residual[:, :1], block.weight[:, :1]),) if learns else ()
             residual *= block.weight[..., None]
             loss = np.einsum("ns,ns->s", block.weight, losses, dtype=np.float64)
             return (loss, *self.block_pullback(block, state, residual), *variance)
 
         loss, *sums = design.sum_rows(kernel, fits)
-        if has_final:
+        if learns:
             variance = sums.pop()
             if np.isfinite(loss[0]):
                 self.class_variance = np.broadcast_to(variance, self.class_shares.shape)

@@ -72,7 +72,7 @@ class SampledRows:
             left, right = pair
             covariance = self.contrasts.covariance(posterior, scores[left], scores[right]).reshape(-1)
             share = (self.weight * covariance).astype(self.dtype)
-            hessian[left, :, right] = hessian[right, :, left] = (self.points * share[:, None]).T @ self.points
+            hessian[left, :, right] = hessian[right, :, left] = np.dot((self.points * share[:, None]).T, self.points)
 
         list(map_in_order(fill, zip(*self.contrasts.pairs, strict=True)))
         return hessian.reshape(size * width, -1)

@@ -72,21 +72,10 @@ class ArrayLBFGS(Solver):
         """Few columns leave the products waiting for the rows: then several temperatures are looked at together."""
         if problem.temperature_free:
             self.filled_together = max(1, FEW_COLUMNS // problem.n_classes)
+            self.fills_last = self.filled_together > 1
         return problem
 
-    def fill(self, problem, starts, temperatures, *, tol, max_iter, memory):
-        """One pass looks at all of them; those that it does not find solved are solved one by one."""
-        n = starts.shape[0]
-        found: list = [None] * n if n == 1 else self._look(problem, starts, temperatures, tol)
-        options = {"tol": tol, "max_iter": max_iter, "memory": memory, "final_only": True}
-        for number, temperature in enumerate(temperatures.tolist()):
-            if found[number] is None:
-                start = starts[number : number + 1, ...]
-                found[number] = self.minimize(problem, start, temperature, **options).only(0)
-        return Solution.joined(found)
-
-    def _look(self, problem, starts, temperatures, tol):
-        """The solution at each temperature whose start is one already, else None."""
+    def look(self, problem, starts, temperatures, tol):
         fits, xp = [0] * len(temperatures), problem.xp
         seen = problem.objective(starts, temperatures, fits, quick=problem.has_quick_rows)
         promised = xp.sum(seen.gradient * problem.precondition(seen.gradient, temperatures, fits), axis=(1, 2))

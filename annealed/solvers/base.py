@@ -63,14 +63,25 @@ class Solver(BaseEstimator, ABC):
         """
 
     filled_together = 1  # temperatures that `fill` is best given at a time
+    fills_last = False  # whether a path is filled when it has ended, with every fold at hand until then
 
     def fill(self, problem: Problem, starts, temperatures, *, tol, max_iter, memory) -> Solution:
-        """The final fit from `starts`, one for each of the temperatures, which take the place of fits in the answer."""
-        found = [
-            self.minimize(problem, start[None], temperature, tol=tol, max_iter=max_iter, memory=memory, final_only=True)
-            for start, temperature in zip(starts, temperatures, strict=True)
-        ]
+        """The final fit from `starts`, one for each of the temperatures, which take the place of fits in the answer.
+
+        One look at all of them; those that are not solved as they lie are solved one by one.
+        """
+        n_starts = len(temperatures)
+        found: list = [None] if n_starts == 1 else self.look(problem, starts, temperatures, tol)
+        options = {"tol": tol, "max_iter": max_iter, "memory": memory, "final_only": True}
+        for number, temperature in enumerate(temperatures.tolist()):
+            if found[number] is None:
+                start = starts[number : number + 1, ...]
+                found[number] = self.minimize(problem, start, temperature, **options).only(0)
         return Solution.joined(found)
+
+    def look(self, problem: Problem, starts, temperatures, tol) -> list:
+        """The solution at each temperature whose start is one already, else None."""
+        return [None] * len(temperatures)
 
     def adapt(self, problem: Problem, tol) -> Problem:
         """The problem in the terms this solver works in; most take it as it is."""

@@ -16,6 +16,7 @@ import numpy as np
 from annealed.solvers.base import (
     ROUNDING,
     SINGLE_PRECISION_TOL,
+    Solution,
     Solver,
     is_solved,
     largest_entry,
@@ -38,6 +39,8 @@ class LBFGS(Solver):
         Number of (step, gradient change) pairs kept per fit.
     """
 
+    filled_together = 8
+
     def __init__(self, *, memory_size=10):
         self.memory_size = memory_size
 
@@ -48,6 +51,13 @@ class LBFGS(Solver):
 
     def new_memory(self, problem):
         return _Pairs(self.memory_size, problem.n_fits)
+
+    def look(self, problem, starts, temperatures, tol):
+        fits = np.zeros(len(starts), dtype=int)
+        value, gradient, _ = problem.objective(starts, temperatures, fits)
+        solved = is_solved(problem, value, gradient, temperatures, fits, tol, np.full(len(starts), np.inf))
+        seen = Solution(starts, value, largest_entry(gradient), fits, solved)
+        return [seen.only(number) if solved[number] else None for number in range(len(starts))]
 
     def minimize(self, problem, start, temperature, *, tol, max_iter, memory, final_only=False):
         if not problem.temperature_free:

@@ -21,6 +21,7 @@ class Newton(Solver):
     """Damped Newton steps with the exact Hessian, for families that give one."""
 
     filled_together = 20
+    fills_last = True
 
     def minimize(self, problem, start, temperature, *, tol, max_iter, memory=None, final_only=False):
         solution = unsolved(start)

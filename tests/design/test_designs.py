@@ -103,8 +103,10 @@ def test_centring_does_not_touch_the_rows(backend):
     np.testing.assert_array_equal(design.center, CENTER)
 
 
+@pytest.mark.parametrize("keeps_copy", [True, False])
 @pytest.mark.parametrize("distance", [0.5, 1e8])
-def test_products_keep_their_digits_wherever_the_centre_lies(distance):
+def test_products_keep_their_digits_wherever_the_centre_lies(distance, keeps_copy, monkeypatch):
+    monkeypatch.setattr("annealed.design.dense.FEW_VALUES", 10**6 if keeps_copy else 0)
     generator = np.random.default_rng(0)
     X = generator.integers(-512, 512, (40, 6)) / 512 + distance  # exact in double precision, as is the centre
     design = DenseDesign(X, np.zeros(40, int), np.ones((40, 1)), 40.0, 1).centered(np.full(6, distance))
@@ -112,6 +114,8 @@ def test_products_keep_their_digits_wherever_the_centre_lies(distance):
     (sums,) = design.sum_rows(lambda block: (block.transposed_product(residual[block.rows]),))
     np.testing.assert_allclose(design.product(coef)[:, 0], (X - distance) @ coef[0].T, rtol=0, atol=1e-13)
     np.testing.assert_allclose(sums[0], residual[:, 0].T @ (X - distance), rtol=0, atol=1e-12)
+    elsewhere = design.centered(np.full(6, distance - 1.0))
+    np.testing.assert_allclose(elsewhere.product(coef)[:, 0], (X - distance + 1) @ coef[0].T, rtol=0, atol=1e-13)
 
 
 def test_sparse_squares_of_a_nearly_constant_column_do_not_cancel():

@@ -1,5 +1,7 @@
 """Threads change the time a pass takes, never its result."""
 
+from threading import Barrier, get_ident
+
 import numpy as np
 import pytest
 from problems import gaussian
@@ -17,10 +19,44 @@ def test_order_is_kept_and_errors_come_through():
 
 
 def test_outside_the_context_there_is_one_thread():
+    available = threads.available_threads()
     assert threads._n_threads.get() == 1
     with threads.threads_over_blocks():
-        assert threads._n_threads.get() == threads.available_threads()
+        assert threads._n_threads.get() == available
     assert threads._n_threads.get() == 1
+
+
+def test_the_calling_thread_takes_its_share_and_what_it_maps_meanwhile_stays_in_it(monkeypatch):
+    monkeypatch.setattr(threads, "available_threads", lambda: 3)
+    meeting = Barrier(3)
+
+    def inner_threads(_):
+        meeting.wait(timeout=60)  # three items at once, or none gets on
+        return set(threads.map_in_order(lambda _: get_ident(), range(4)))
+
+    with threads.threads_over_blocks():
+        seen = list(threads.map_in_order(inner_threads, range(3)))
+        assert threads._n_threads.get() == 3
+    assert all(len(own) == 1 for own in seen)
+    assert {get_ident()} in seen
+    assert len(set.union(*seen)) == 3
+
+
+def test_an_error_of_the_calling_thread_waits_for_the_others_and_leaves_the_context_as_it_was(monkeypatch):
+    monkeypatch.setattr(threads, "available_threads", lambda: 2)
+    caller, meeting, done = get_ident(), Barrier(2), []
+
+    def work(_):
+        meeting.wait(timeout=60)
+        if get_ident() == caller:
+            raise KeyError("of the caller")
+        done.append(True)
+
+    with threads.threads_over_blocks():
+        with pytest.raises(KeyError, match="of the caller"):
+            threads.map_in_order(work, range(2))
+        assert done == [True]
+        assert threads._n_threads.get() == 2
 
 
 def test_users_limit_is_respected():

@@ -12,7 +12,8 @@ from sklearn.model_selection import GroupKFold, RepeatedStratifiedKFold, Stratif
 
 from annealed import DistanceADA, ExponentialSchedule, InnerProductADA
 from annealed.datasets import make_gaussian_classes
-from annealed.selection import choose, stratified_splits
+from annealed.objectives import gibbs
+from annealed.selection import SCALE_PRIOR, choose, deviations, fold_picks, rescaled, stratified_splits
 
 X, y = load_iris(return_X_y=True)
 
@@ -179,3 +180,28 @@ def test_a_score_that_is_no_number_is_never_chosen():
     scores = np.array([[-0.5, -0.6], [-0.3, -0.4], [np.nan, -0.1]])
     for rule in ("best", "one_standard_error"):
         assert choose(scores, np.ones(3), 100.0, rule, is_loss=True) == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("start", [0.0, 1.5])
+def test_rescaled_losses_are_those_at_the_scale_that_is_found(dtype, start):
+    generator = np.random.default_rng(3)
+    labels, weight = generator.integers(0, 4, 500), generator.uniform(0.5, 2, 500)
+    logits = (8 * generator.normal(size=(500, 4)) + 4 * np.eye(4)[labels]).astype(dtype)
+    log_scale, losses = rescaled(deviations(logits.copy(), labels), weight, start)
+    exact = gibbs.negative_log_likelihood(np.exp(log_scale) * logits.astype(float), labels)
+    np.testing.assert_allclose(losses, exact, atol=2e-5, rtol=1e-5)
+
+    def criterion(own):
+        loss = gibbs.negative_log_likelihood(np.exp(own) * logits.astype(float), labels)
+        return weight @ loss / weight.sum() + SCALE_PRIOR * own**2 / weight.sum()
+
+    assert criterion(log_scale) <= min(criterion(log_scale - 0.01), criterion(log_scale + 0.01))
+
+
+def test_picks_come_fold_by_fold():
+    splits = [(np.array([2, 3]), np.array([0, 1])), (np.array([0, 1]), np.array([3, 2]))]
+    picks, folds = fold_picks(splits)
+    assert picks.rows.tolist() == [0, 1, 3, 2]
+    assert picks.fits.tolist() == [1, 1, 2, 2]
+    assert folds.tolist() == [0, 0, 1, 1]
