@@ -76,6 +76,7 @@ def main(arguments=None):
         "passes or iterations": found.passes,
         "share of the floor": found.floor(rates, copied) / found.seconds,
         "in the passes alone": found.floor(rates, copied) / max(found.pass_seconds, 1e-9),
+        "of the larger sum": found.floor_of_sums(rates, copied) / max(found.pass_seconds, 1e-9),
         "peak memory / X": found.peak_bytes / (rows.X.nbytes or 1),
         "objective above the best": float(path.certificate[path.best_index]),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 
@@ -65,23 +66,40 @@ def bandwidth(n_bytes=1 << 32, device="cuda") -> float:
     return 2 * n_bytes / seconds_of(lambda: target.copy_(source), device=device)
 
 
+class Pass(NamedTuple):
+    """The precision and the number of a pass's operations, and the bytes of X that it must read once."""
+
+    precision: str | None
+    operations: float
+    bytes_read: float
+
+
 @dataclass
 class Counted:
-    """What a fit did: passes over the rows, their operations, and the bytes of X that they must read once.
+    """What a fit did.
 
     pass_seconds : within the passes alone, as the device's own clock has it
     """
 
-    passes: int = 0
+    all_passes: list[Pass] = field(default_factory=list)
     pass_seconds: float = 0.0
-    operations: dict = field(default_factory=dict)
-    bytes_read: float = 0.0
     seconds: float = 0.0
     peak_bytes: int = 0
 
+    @property
+    def passes(self) -> int:
+        return len(self.all_passes)
+
     def floor(self, rates, bandwidth) -> float:
-        """Seconds below which these passes cannot be: operations at the products' rate, or bytes at the memory's."""
-        return max(sum(count / rates[own] for own, count in self.operations.items()), self.bytes_read / bandwidth)
+        """Seconds below which these passes, one after the other, cannot be: each has its operations at the products'
+        rate, or its bytes at the memory's.
+        """
+        return sum(max(own.operations / rates[own.precision], own.bytes_read / bandwidth) for own in self.all_passes)
+
+    def floor_of_sums(self, rates, bandwidth) -> float:
+        """The larger one of all operations and of all bytes: lower, where passes differ."""
+        operations = sum(own.operations / rates[own.precision] for own in self.all_passes)
+        return max(operations, sum(own.bytes_read for own in self.all_passes) / bandwidth)
 
 
 class _Clock:
@@ -113,10 +131,8 @@ def counted(device="cuda"):
     def loss(problem, parameters, temperature, fits, quick, learn, fine=False):
         design, precision = problem.design, problem.precision if quick else None
         size = design.n_rows * design.n_features
-        found.passes += 1
-        own = 4.0 * size * parameters.shape[0] * parameters.shape[1]
-        found.operations[precision] = found.operations.get(precision, 0.0) + own
-        found.bytes_read += size * problem.place.row_bytes
+        operations = 4.0 * size * parameters.shape[0] * parameters.shape[1]
+        found.all_passes.append(Pass(precision, operations, size * problem.place.row_bytes))
         clock.append(_Clock(is_cuda))
         try:
             return original(problem, parameters, temperature, fits, quick, learn, fine)

@@ -48,6 +48,7 @@ SHARED_IN_A_FOLDER = {
     "diagonal_plus",
     "discriminant_axes",
     "fused_gibbs",
+    "fused_potts",
     "hessian",
     "gibbs",
     "leave_one_out",

@@ -100,7 +100,10 @@ class ArrayLabelledRows(LabelledRows):
         """The membership block: see `sum_over_rows`. The host hears of it once, at the end."""
         fused = self._fused_kernel
         if fused is not None and (shape := fused.padded_shape(len(state), self.n_features)) is not None:
-            return self._fused_sums(fused, shape, state, beta, coupling)
+            try:
+                return self._fused_sums(fused, shape, state, beta, coupling)
+            except Exception:  # a GPU that has no room for so many sums: products give the same
+                self._fused_kernel = None
         place = self.place
         directions = beta * (state.prototypes @ state.metric)
         level = place.row(-0.5 * np.sum(directions * state.prototypes, axis=1))
@@ -131,8 +134,9 @@ class ArrayLabelledRows(LabelledRows):
 
     @cached_property
     def _factor(self) -> np.ndarray:
-        """Powers of two that bring the columns to the size that half precision holds best."""
-        return half_factor(self.place.host(self.place.xp.max(self.place.xp.abs(self.X), axis=0))[0])
+        """Powers of two that bring the columns to the size that half precision holds best; infinite for zeros."""
+        (largest,) = self.place.host(self.place.xp.max(self.place.xp.abs(self.X), axis=0))
+        return np.where(largest > 0, half_factor(largest), np.inf)
 
     @cached_property
     def _runs(self):
@@ -157,8 +161,9 @@ class ArrayLabelledRows(LabelledRows):
         """One transfer there, of the table that the kernel says, and one back. Scores are to base two."""
         place, n_prototypes, n_features = self.place, len(state), self.n_features
         beta = beta / np.log(2)
-        directions = (state.prototypes @ state.metric) * (beta / self._factor)
-        level = np.einsum("kf,kf->k", directions, state.prototypes * (-0.5 * self._factor))
+        directions = beta * (state.prototypes @ state.metric)
+        level = -0.5 * np.einsum("kf,kf->k", directions, state.prototypes)
+        directions /= self._factor
         unit = half_factor(np.abs(directions).max())
         table = np.zeros((shape[1] + self.n_classes, shape[0]), dtype=np.float32)
         table[:n_features, :n_prototypes] = (unit * directions).T
@@ -173,7 +178,7 @@ class ArrayLabelledRows(LabelledRows):
 
     @cached_property
     def _device_factor(self):
-        return self.place.row(self._factor)
+        return self.place.row(np.where(np.isfinite(self._factor), self._factor, 0.0))
 
 
 def _memberships(place: Place, scores, level, weight):

@@ -21,9 +21,9 @@ from triton.language.extra import libdevice
 from triton.runtime import driver
 
 MOST_CLASSES = 1 << 14  # in the registers of one program
-VALUES = {2: 1 << 10, 4: 1 << 10, 8: 1 << 8}  # of a step of a program, by bytes: lines of classes that make them up
+VALUES = {2: 1 << 10, 4: 1 << 10, 8: 1 << 7}  # of a step of a program, by bytes: lines of classes that make them up
 WARP_VALUES = 512  # of a wide line, to a warp
-LEAST_WARPS = {2: 2, 4: 2, 8: 4}  # of a program, by bytes
+LEAST_WARPS = 2
 STEPS = 64  # of a program, whose sums are written once
 COPIED, COPIED_LINES = 256, 16  # columns and rows of a program that copies
 LOG2_E, LOG_2 = tl.constexpr(log2(e)), tl.constexpr(log(2))
@@ -40,12 +40,10 @@ def can_take(logits) -> bool:
 def _shape(n_columns, itemsize):
     """Columns of a program, a power of two; its lines of them; and its warps."""
     columns = triton.next_power_of_2(n_columns)
-    return columns, max(1, VALUES[itemsize] // columns), min(16, max(LEAST_WARPS[itemsize], columns // WARP_VALUES))
+    return columns, max(1, VALUES[itemsize] // columns), min(16, max(LEAST_WARPS, columns // WARP_VALUES))
 
 
-def loss_and_residual(
-    wide_dtype, logits, level, labels, weight=None, unit=None, residual=None, gain=None, learn=False
-):
+def loss_and_residual(wide_dtype, logits, level, labels, weight=None, unit=None, residual=None, gain=None, learn=False):
     """Sums over the rows of each program, (n_programs, n_fits, n_classes + 1): of the residual, and of the loss; with
     `learn`, n_classes more, of `posterior (1 - posterior)`, whatever the weights. The residual itself, times `gain`, is
     written to the array `residual`, or over the logits, which may be narrower than the level.
