@@ -16,6 +16,8 @@ from annealed.objectives.potts import MetricPrior, Multilinear, PottsState
 from benchmarks.gpu_machine import bandwidth, gemm_rate, seconds_of, table
 from benchmarks.gpu_rows import make_embeddings
 
+TRIES = 100  # a fit sweeps hundreds of times
+
 
 def main(arguments=None):
     parser = argparse.ArgumentParser()
@@ -42,8 +44,8 @@ def main(arguments=None):
     sweeper = Multilinear(rows, 8.0)
     with threads_over_blocks():  # as the estimator does
         state = sweeper.sweep(state, 1.0, prior).state
-        seconds = seconds_of(lambda: sweeper.sweep(state, 0.5, prior), device=own.device)
-        in_pass = seconds_of(lambda: rows.sums(state, 2.0, 8.0), device=own.device)
+        seconds = seconds_of(lambda: sweeper.sweep(state, 0.5, prior), TRIES, own.device)
+        in_pass = seconds_of(lambda: rows.sums(state, 2.0, 8.0), TRIES, own.device)
     operations = 4.0 * own.rows * own.prototypes * own.columns
     single, half = (gemm_rate(torch.float32, name, own.product_size, own.device) for name in (None, "half"))
     copied = bandwidth(own.product_size**2 * 16, own.device)

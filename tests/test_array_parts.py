@@ -264,6 +264,7 @@ def test_the_kernel_of_a_sweep_is_used():
     X, y = table()
     weight = mover("cuda")(np.ones(len(y)))
     single, double = (ArrayLabelledRows(mover("cuda")(X.astype(kind)), y, weight, 3) for kind in ("f4", "f8"))
+    single.sums(PottsState(X[:5], np.eye(3)[y[:5]], np.eye(4), 0.0, np.eye(4)), 1.0, 8.0)
     assert single._fused_kernel.padded_shape(200, 60) == (256, 64)
     assert single._fused_kernel.padded_shape(3000, 60) is None
     assert double._fused_kernel is None

@@ -184,11 +184,12 @@ class ArrayProblem(Problem):
         rows = self._rows(quick, fine)
         coef = coef if rows.is_turned else self.to_features(coef, fits)
         tables = rows.tables(xp.reshape(coef, (-1, rows.width)), xp.reshape(intercept, (-1,)))
-        level, unit = (own if own is None else xp.reshape(own, shape) for own in (tables.level, tables.unit))
+        unit = None if tables.unit is None else xp.reshape(tables.unit, shape)
         scales = self._scales(rows, fits)
 
         def kernel(block):
             logits = xp.reshape(rows.products(block, tables), (-1, *shape))
+            level = xp.reshape(tables.level, shape)
             weight = None if scales.is_uniform else self.of_fits(block.weight.T, fits).T
             found = array_gibbs.loss_and_residual(
                 place, logits, level, block.labels, weight, unit=unit, dtype=rows.residual_dtype, gain=scales.gain,

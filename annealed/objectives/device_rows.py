@@ -18,9 +18,10 @@ Shapes: coef (n_columns, width), level and unit (n_columns,), residual (n_rows, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -33,12 +34,18 @@ MOST_PADDING = 1 / 16  # of the width of rows: columns of zeros beside the coeff
 HALF_EXPONENT = 15  # of the largest numbers: half precision holds them, and in full what is 2^-29 of them
 
 
-class Tables(NamedTuple):
-    """What rows are multiplied with, in parts that add up to it, and what makes logits of the products."""
+class Tables:
+    """What rows are multiplied with, in parts that add up to it, and what makes logits of the products: their unit, and
+    their level, which is found when it is asked for, while the device is busy with the first product.
+    """
 
-    parts: list[Any]
-    level: Any
-    unit: Any = None
+    def __init__(self, parts: list[Any], n_columns: int, find_level: Callable[[], Any], unit=None):
+        self.parts, self.n_columns, self.unit = parts, n_columns, unit
+        self._find_level = find_level
+
+    @cached_property
+    def level(self):
+        return self._find_level()
 
 
 class RowsAsTheyAre:
@@ -52,16 +59,14 @@ class RowsAsTheyAre:
 
     def tables(self, coef, level) -> Tables:
         """Of coefficients and the level of centred rows: what the centre takes off belongs to the level."""
-        return Tables([self._padded(coef, self.width, self.place.row_dtype)], self._level(coef, level))
+        return self._tables([self._padded(coef, self.width, self.place.row_dtype)], coef, level)
 
-    def _level(self, coef, level):
-        if self.design.offset is not None:
-            level = level - coef @ self._wide_offset
-        return self.place.row(level)
+    def _tables(self, parts, coef, level, unit=None):
+        def find_level():
+            offset = self.design.offset
+            return self.place.row(level if offset is None else level - coef @ self.place.wide(offset))
 
-    @cached_property
-    def _wide_offset(self):
-        return self.place.wide(self.design.offset)
+        return Tables(parts, coef.shape[0], find_level, unit)
 
     def _padded(self, coef, n_columns, dtype):
         """Of a type, with columns of zeros; on a GPU also with rows of them, so that every row of the products begins a
@@ -82,8 +87,7 @@ class RowsAsTheyAre:
         found = self._product(block, tables.parts[0])
         for part in tables.parts[1:]:
             found = self._product(block, part, found)
-        n_columns = tables.level.shape[0]
-        return found if found.shape[1] == n_columns else found[:, :n_columns]
+        return found if found.shape[1] == tables.n_columns else found[:, : tables.n_columns]
 
     def _product(self, block, coef, added=None):
         """Products, and what is to be added to them."""
@@ -141,7 +145,7 @@ class RoundedRows(RowsAsTheyAre):
         return parts
 
     def tables(self, coef, level):
-        return Tables(self._parts(coef), self._level(coef, level))
+        return self._tables(self._parts(coef), coef, level)
 
     def _product(self, block, coef, added=None):
         rows = self._rounded(block)
@@ -178,9 +182,9 @@ class HalfRows(RoundedRows):
         return self.place.row(half_factor(largest))
 
     def tables(self, coef, level):
-        xp, level, coef = self.place.xp, self._level(coef, level), self.place.row(coef) / self._factor
-        unit = xp.exp2(xp.frexp(coef.abs().amax(1)).exponent - float(HALF_EXPONENT))
-        return Tables(self._parts(coef / unit[:, None]), level, unit)
+        xp, scaled = self.place.xp, self.place.row(coef) / self._factor
+        unit = xp.exp2(xp.frexp(scaled.abs().amax(1)).exponent - float(HALF_EXPONENT))
+        return self._tables(self._parts(scaled / unit[:, None]), coef, level, unit)
 
     def gain(self, largest_weight):
         return half_factor(largest_weight)
