@@ -161,12 +161,12 @@ class ArrayLabelledRows(LabelledRows):
         """One transfer there, of the table that the kernel says, and one back. Scores are to base two."""
         place, n_prototypes, n_features = self.place, len(state), self.n_features
         beta = beta / np.log(2)
-        directions = beta * (state.prototypes @ state.metric)
+        directions = state.prototypes @ (beta * state.metric)
         level = -0.5 * np.einsum("kf,kf->k", directions, state.prototypes)
         directions /= self._factor
-        unit = half_factor(np.abs(directions).max())
+        unit = half_factor(max(directions.max(), -directions.min()))
         table = np.zeros((shape[1] + self.n_classes, shape[0]), dtype=np.float32)
-        table[:n_features, :n_prototypes] = (unit * directions).T
+        np.multiply(directions.T, unit, out=table[:n_features, :n_prototypes], casting="same_kind")
         table[shape[1] :, n_prototypes:] = -np.inf
         table[shape[1] :, :n_prototypes] = level + beta * coupling * state.labels.T
         (runs, targets), gain = self._runs, float(half_factor(self._largest_weight))
