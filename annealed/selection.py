@@ -32,6 +32,8 @@ SCALE_STEP = 1e-3  # a Newton step shorter than this is the last: what is left i
 HIGH_LEVERAGE = 0.5  # of a row on its own scores, above which one Newton step does not stand for leaving it out
 MOST_HIGH_LEVERAGE = 0.05  # share of such rows up to which leave-one-out is trusted
 LEAST_GAIN = 1e-4  # of a mean score, below which another metric is not worth taking: folds are not solved further
+RISE_ERRORS = 2.5  # standard errors by which a small change must raise the mean score, and the share of it
+SMALLEST_RISE = 4e-3  # by which it must, for the whole change to be tried: five times that is about to be gained
 RULES = ("best", "one_standard_error")
 
 
@@ -215,6 +217,15 @@ def clearly_exceeds(scores: np.ndarray, reference: np.ndarray) -> bool:
     difference = scores - reference
     error = difference.std(ddof=1) / np.sqrt(len(difference)) if len(difference) > 1 else 0.0
     return bool(difference.mean() > max(error, LEAST_GAIN))
+
+
+def rises(scores: np.ndarray, reference: np.ndarray) -> bool:
+    """Whether a small change of a setting has raised fold scores by so much, beside its standard error over the folds,
+    that all of the change is worth trying. The folds share all but the change, so that the error is small.
+    """
+    difference = scores - reference
+    error = difference.std(ddof=1) / np.sqrt(len(difference))
+    return bool(difference.mean() > max(RISE_ERRORS * error, SMALLEST_RISE * abs(reference.mean())))
 
 
 def choose(scores: np.ndarray, scale: np.ndarray, n_rows: float, rule: str, is_loss: bool) -> int:

@@ -75,11 +75,14 @@ class Step:
 
 
 def anneal(
-    problem: Problem, schedule, solver: Solver, judge: Judge, *, tol, max_iter, watch: Watch | None = None
+    problem: Problem, schedule, solver: Solver, judge: Judge, *, tol, max_iter, memory, watch: Watch | None = None
 ) -> list[Step]:
-    """Cool a stack of fits, warm-started and predicted from temperature to temperature."""
+    """Cool a stack of fits, warm-started and predicted from temperature to temperature.
+
+    `memory` is what `solver.new_memory(problem)` made.
+    """
     problem.watch(judge.picks)
-    walk = _Walk(problem, solver, judge, tol, max_iter)
+    walk = _Walk(problem, solver, judge, {"tol": tol, "max_iter": max_iter, "memory": memory})
     fills_gaps = schedule.fills_gaps and problem.interpolates
     ladder = schedule.temperatures(problem.hot_temperature)
     is_sparse = problem.interpolates and not problem.visits_all
@@ -120,9 +123,8 @@ def _with_nodes(ladder, reach):
 class _Walk:
     """The steps of one annealing: nodes, where all fits are solved, and fillings, where the final one is."""
 
-    def __init__(self, problem: Problem, solver: Solver, judge: Judge, tol, max_iter):
-        self.problem, self.solver, self.judge = problem, solver, judge
-        self.options = {"tol": tol, "max_iter": max_iter, "memory": solver.new_memory(problem)}
+    def __init__(self, problem: Problem, solver: Solver, judge: Judge, options: dict):
+        self.problem, self.solver, self.judge, self.options = problem, solver, judge, options
         self.nodes: list[Step] = []
         self.fillings: list[Step] = []
         self.waiting: list[tuple[float, bool]] = []  # temperatures to fill, and whether to keep them in any case

@@ -53,6 +53,8 @@ def hottest(table: Table) -> float:
 
 
 def describe_path(model, yardstick: Yardstick, n_folds=N_FOLDS) -> dict:
+    if model.metric_ != yardstick.likelihood().metric:
+        raise ValueError(f"The yardstick measures in the {yardstick.likelihood().metric} metric, not {model.metric_}.")
     path = model.path_
     n_temperatures, n_iter = len(path), int(path.n_iter.sum())
     return {

@@ -183,7 +183,9 @@ class NoJudge:
 @pytest.mark.parametrize("family", [InnerProduct(), Distance()], ids=["inner_product", "distance"])
 def test_every_step_of_the_walk_is_the_minimum_a_cold_start_finds(family):
     problem = family.prepare(stack_of(gaussian()), 0)
-    steps = anneal(problem, FixedSchedule(LADDER), LBFGS(), NoJudge(), tol=1e-9, max_iter=2000)
+    solver = LBFGS()
+    options = {"tol": 1e-9, "max_iter": 2000, "memory": solver.new_memory(problem)}
+    steps = anneal(problem, FixedSchedule(LADDER), solver, NoJudge(), **options)
     assert [step.temperature for step in steps] == LADDER.tolist()
     for step in steps:
         cold = solve(problem, step.temperature, tol=1e-9)

@@ -28,7 +28,7 @@ def step(place, is_node=True, n_iter=1, n_fits=3):
 
 
 def walk_of(spacing, n_nodes=8):
-    walk = _Walk(FewFits(), LBFGS(), None, 1e-4, 100)
+    walk = _Walk(FewFits(), LBFGS(), None, {})
     walk.nodes = [step(-spacing * number) for number in range(n_nodes)]
     return walk
 

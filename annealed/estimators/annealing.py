@@ -16,21 +16,26 @@ from annealed.design.threads import threads_over_blocks
 from annealed.estimators.on_device import device_design
 from annealed.estimators.validation import Rows, ValidationMixin
 from annealed.objectives.array_families import on_device
-from annealed.schedules import UntilSchedule, make_schedule
-from annealed.selection import NoValidation, choose, clearly_exceeds, fold_weights, judged, penalized_scores
+from annealed.schedules import AdaptiveSchedule, UntilSchedule, make_schedule
+from annealed.selection import NoValidation, choose, clearly_exceeds, fold_weights, judged, penalized_scores, rises
 from annealed.solvers import make_solver
 from annealed.walk import Step, anneal
+
+TILTED_TOL = 1e-3  # of folds a little on the way to another setting: a step or two tell where that leads
 
 
 @dataclass(frozen=True)
 class Walk:
-    """One annealing: the problem as solved, who judged it, the steps, and the settings that were left open."""
+    """One annealing: the problem as solved, who judged it, the steps, the settings that were left open, and the solver
+    with what it was told and has learnt.
+    """
 
     problem: Any
     judge: Any
     steps: list[Step]
     settings: dict[str, Any]
     solver: Any
+    options: dict[str, Any]
 
 
 class AnnealingMixin(ValidationMixin):
@@ -63,7 +68,7 @@ class AnnealingMixin(ValidationMixin):
                 problem = on_device(problem, self.precision)
                 problem.speaks_numpy = rows.device.speaks_numpy
             first = best = walk(problem)
-            for other in problem.alternatives() if not isinstance(first.judge, NoValidation) else ():
+            for other in self._rivals(problem, first):
                 if watch.is_stopped:
                     break
                 rival = walk(other)
@@ -71,6 +76,43 @@ class AnnealingMixin(ValidationMixin):
                 if scores.mean() > self._fold_scores(best).mean() and clearly_exceeds(scores, self._fold_scores(first)):
                     best = rival
         return best
+
+    def _rivals(self, problem, first: Walk):
+        """What may validate better than the first walk: all that the family offers, or what a little of it speaks for.
+
+        The latter only where the schedule finds its own range: given temperatures mean something in this setting.
+        """
+        if isinstance(first.judge, NoValidation):
+            return
+        yield from problem.alternatives()
+        if isinstance(self._schedule(), AdaptiveSchedule) and self._is_log_loss() and self._leans(first):
+            yield problem.leaned()
+
+    def _leans(self, walk: Walk) -> bool:
+        """Whether validation clearly rises towards another setting, at the best of the last nodes.
+
+        Only these have their folds at hand. The folds are solved once more, from where they lie, a little on the way.
+        """
+        nodes = [step for step in walk.steps if step.is_node and step.parameters.shape[0] > 1]
+        scores = [self._spoken_scores(step.judgement, walk.judge) for step in nodes]
+        if not nodes or len(scores[0]) < 2:
+            return False
+        best = int(np.argmax([own.mean() for own in scores]))
+        node = nodes[best]
+        tilted = walk.problem.tilted(node.parameters[0, ...], node.temperature, node.value)
+        if tilted is None:
+            return False
+        options = {**walk.options, "tol": max(self.tol, TILTED_TOL)}
+        found = walk.solver.minimize_folds(tilted, node.parameters, node.temperature, **options)
+        judgement = walk.judge.judge(tilted, found.parameters, node.temperature)
+        return rises(self._spoken_scores(judgement, walk.judge), scores[best])
+
+    def _spoken_scores(self, judgement, judge):
+        """Of each fold, less the posterior scale's prior where they are log-losses."""
+        penalized = penalized_scores(
+            judgement.scores[None], np.array([judgement.scale]), judge.n_rows, self._is_log_loss()
+        )
+        return judgement.scores + (penalized[0] - judgement.scores.mean())
 
     def _design(self, rows: Rows, splits):
         if rows.device is not None:
@@ -95,8 +137,9 @@ class AnnealingMixin(ValidationMixin):
             return other.__dict__
 
         watch.fitted_so_far = fitted_so_far
-        steps = anneal(problem, self._schedule(), solver, judge, tol=self.tol, max_iter=max_iter, watch=watch)
-        return Walk(problem, judge, steps, settings, solver)
+        options = {"tol": self.tol, "max_iter": max_iter, "memory": solver.new_memory(problem)}
+        steps = anneal(problem, self._schedule(), solver, judge, watch=watch, **options)
+        return Walk(problem, judge, steps, settings, solver, options)
 
     def _polished(self, walk: Walk, max_iter) -> Walk:
         """The chosen temperature solved on, with products in full precision, until its certificate says so."""
@@ -123,11 +166,10 @@ class AnnealingMixin(ValidationMixin):
         return replace(walk, steps=steps)
 
     def _fold_scores(self, walk: Walk) -> np.ndarray:
-        """Of each fold at the best temperature, less the posterior scale's prior where they are log-losses."""
+        """Of each fold at the best temperature."""
         scores, scale = judged(walk.steps)
-        penalized = penalized_scores(scores, scale, walk.judge.n_rows, self._is_log_loss())
-        best = np.argmax(penalized)
-        return scores[best] + (penalized[best] - scores[best].mean())
+        best = np.argmax(penalized_scores(scores, scale, walk.judge.n_rows, self._is_log_loss()))
+        return self._spoken_scores(walk.steps[best].judgement, walk.judge)
 
     def _schedule(self):
         schedule = make_schedule(self.schedule, self._make_objective().cooling_rate)

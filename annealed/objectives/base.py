@@ -146,6 +146,16 @@ class Problem(ABC):
         """The same rows under other settings, for validation to choose among; each is asked for when it is needed."""
         return ()
 
+    def tilted(self, parameters, temperature, value) -> Problem | None:
+        """The same problem a little on the way to another setting, `leaned`, for validation to say where that leads; as
+        heavily penalized at the final fit's parameters. None where there is no such setting, or nothing to gain by it.
+        """
+        return None
+
+    def leaned(self) -> Problem:
+        """The same rows under the setting that `tilted` leads to."""
+        raise NotImplementedError
+
     def leave_one_out(self, parameters, temperature) -> tuple[np.ndarray, np.ndarray]:
         """Logits (n_rows, n_classes) of every row from a fit without it, and each row's leverage on the fit."""
         raise ValueError('selection="loo" needs the inner-product or the quadratic family. Use selection="cv".')

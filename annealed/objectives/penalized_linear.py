@@ -18,6 +18,7 @@ from scipy import sparse
 
 from annealed.design import DenseDesign, Design, SinglePrecisionRows
 from annealed.design.coordinates import (
+    SMALLEST_EIGENVALUE,
     WIDEST_EIGENPROBLEM,
     Coordinates,
     diagonal_coordinates,
@@ -42,6 +43,8 @@ FEWEST_COPIED_VALUES = 3_000_000  # entries of X times scores, no fewer than thr
 PRICE_OF_A_PASS = 1e7  # multiplications that the calls of one pass are worth, however few its rows
 MOST_SPANNED_ROWS, MOST_SPANNED_SHARE = 600, 0.2  # sparse rows, and dense ones per column, whose span gets a basis
 OF_TWO_CLASSES = 0.4  # of either: combinations of rows cost less where each has one score
+TILT = 0.05  # power of the variance, on the way to "halfway", at which validation is asked where that leads
+LEAST_PENALTY = 0.02  # of the free energy: with less, no other metric changes much
 IN_SPAN_SHARE = 0.1  # of the last step's own share, where the fit is solved in the span of the rows
 
 
@@ -58,7 +61,8 @@ class PenalizedLinearProblem(LinearProblem):
             raise ValueError(f"l2_strength must be positive. Got {l2_strength!r}.")
         if metric not in METRICS:
             raise ValueError(f"metric must be one of {METRICS}. Got {metric!r}.")
-        is_sparse, self._offered = sparse.issparse(design.X), metric == "validated"
+        is_sparse, self._offered, self._is_open = sparse.issparse(design.X), metric == "validated", metric == "auto"
+        self._is_open &= not is_sparse
         if metric in ("auto", "validated"):
             metric = "euclidean" if is_sparse else "diagonal"
         self.metric = metric
@@ -140,6 +144,27 @@ class PenalizedLinearProblem(LinearProblem):
             )
         elif self.coordinates.rank <= WIDEST_EIGENPROBLEM:
             yield from (self._in_metric(metric, power) for metric, power in POWERS.items())
+
+    def tilted(self, parameters, temperature, value):
+        """With the metric "auto", the penalty of each coordinate times its variance to a small power.
+
+        None where the penalty is next to nothing: no other metric then changes much.
+        """
+        has_basis = self.span is not None or self.coordinates.basis.ndim == 2
+        if not self._is_open or not has_basis or self.coordinates.rank > WIDEST_EIGENPROBLEM:
+            return None
+        coef, _ = self._split(parameters[None])
+        size, variance = np.sum(coef**2), self.coordinates.spectrum
+        if 0.5 * self.l2_strength * temperature * size < LEAST_PENALTY * value:
+            return None
+        weight = np.maximum(variance, SMALLEST_EIGENVALUE * variance.max()) ** (2 * TILT)
+        weight *= size / np.sum(weight * coef**2)
+        other = copy(self)
+        other._is_penalized = self._join(np.broadcast_to(weight, coef.shape), np.zeros(coef.shape[:2]))[0]
+        return other
+
+    def leaned(self):
+        return self._in_metric("halfway", POWERS["halfway"])
 
     def _in_metric(self, metric, power):
         other = copy(self)
@@ -240,8 +265,8 @@ class PenalizedLinearProblem(LinearProblem):
         hessian = self.contrasts.whole(blocks)
         squares = hessian.reshape(len(hessian), self.contrasts.n_differences, self._width, -1, self._width)
         penalized = np.arange(self.coordinates.rank)
-        own = np.atleast_2d(strength)[:, :1, None] * self.contrasts.square
-        squares[:, :, penalized, :, penalized] += own
+        own = np.atleast_2d(strength)[:, penalized].T
+        squares[:, :, penalized, :, penalized] += own[..., None, None] * self.contrasts.square
         return loss + 0.5 * np.sum(pull * parameters, axis=1), gradient + pull, hessian
 
     def without_shift(self, parameters):

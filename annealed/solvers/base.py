@@ -62,6 +62,10 @@ class Solver(BaseEstimator, ABC):
         `memory` is what `new_memory` made, kept from one temperature to the next.
         """
 
+    def minimize_folds(self, problem: Problem, start, temperature, **options) -> Solution:
+        """The folds, and the final fit too unless a solver can leave it alone."""
+        return self.minimize(problem, start, temperature, **options)
+
     filled_together = 1  # temperatures that `fill` is best given at a time
     fills_last = False  # whether a path is filled when it has ended, with every fold at hand until then
 

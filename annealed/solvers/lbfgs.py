@@ -76,6 +76,11 @@ class LBFGS(Solver):
         memory.n_passes -= min(1, memory.n_passes)  # one step a temperature is what a good preconditioner costs
         return solution
 
+    def minimize_folds(self, problem, start, temperature, *, tol, max_iter, memory):
+        solution, folds = unsolved(start), np.arange(1, problem.n_fits)
+        _Search(problem, solution, temperature, tol, memory, folds, quick=problem.has_quick_rows).run(max_iter)
+        return solution
+
 
 class _Search:
     """The state of a stack of line searches. Arrays are per fit; `active` names the unfinished fits."""

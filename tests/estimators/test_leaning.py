@@ -1,0 +1,129 @@
+"""metric="auto": the diagonal one, unless folds a little on the way to "halfway" say that it leads somewhere."""
+
+import numpy as np
+import pytest
+from problems import fold_masks, gaussian, solve, stack_of, text, wide
+from sklearn.datasets import load_iris, load_wine
+
+from annealed import InnerProductADA
+from annealed.estimators import annealing
+from annealed.objectives import InnerProduct, penalized_linear
+from annealed.selection import rises
+from annealed.solvers import LBFGS, Newton
+
+TEMPERATURE = 0.3
+
+
+def little_noise():
+    """Ten classes of many correlated columns, apart along the directions of least noise too."""
+    generator = np.random.default_rng(0)
+    y = np.arange(600) % 6
+    spread = np.geomspace(10, 0.05, 20)
+    X = (generator.normal(size=(6, 20))[y] + 0.7 * generator.normal(size=(600, 20))) * spread
+    return X @ np.linalg.qr(generator.normal(size=(20, 20)))[0], y
+
+
+def at_minimum(make):
+    """A problem with the metric left open, and its final fit's minimum."""
+    problem = InnerProduct().prepare(stack_of(make()))
+    return problem, solve(problem, TEMPERATURE, Newton())
+
+
+@pytest.mark.parametrize("make", [gaussian, wide], ids=lambda make: make.__name__)
+def test_all_the_way_the_tilted_problem_is_that_of_the_metric_it_leads_to(make, monkeypatch):
+    monkeypatch.setattr(penalized_linear, "TILT", penalized_linear.POWERS["halfway"])
+    problem, found = at_minimum(make)
+    tilted, leaned = problem.tilted(found.parameters[0], TEMPERATURE, found.value[0]), problem.leaned()
+    assert leaned.chosen() == {"metric": "halfway"}
+    unit = tilted.penalty(1.0, slice(0, 1))[0][0] / problem.coordinates.spectrum[0] ** 0.5  # of the temperature
+    here = solve(tilted, TEMPERATURE, Newton())
+    there = solve(leaned, TEMPERATURE * unit, Newton())
+    np.testing.assert_allclose(here.value, there.value, rtol=1e-8)
+    ours, theirs = (own.report(at.parameters, TEMPERATURE)["coef"] for own, at in ((tilted, here), (leaned, there)))
+    np.testing.assert_allclose(ours, theirs, atol=1e-5 * np.abs(theirs).max())
+
+
+@pytest.mark.parametrize("make", [gaussian, wide], ids=lambda make: make.__name__)
+def test_tilted_penalty_weighs_the_final_fit_as_much(make):
+    problem, found = at_minimum(make)
+    tilted = problem.tilted(found.parameters[0], TEMPERATURE, found.value[0])
+    values = [own.objective(found.parameters, TEMPERATURE)[0][0] for own in (problem, tilted)]
+    assert values[0] == pytest.approx(values[1], rel=1e-12)
+    assert not np.allclose(*(own.penalty(TEMPERATURE, slice(0, 1))[0] for own in (problem, tilted)))
+
+
+def test_tilted_hessian_is_the_slope_of_its_gradient():
+    problem, found = at_minimum(gaussian)
+    tilted = problem.tilted(found.parameters[0], TEMPERATURE, found.value[0])
+    fits, point = slice(0, 1), found.parameters[:1]
+    _, _, hessian = tilted.objective_and_hessian(point, TEMPERATURE, fits)
+    direction = np.random.default_rng(0).normal(size=hessian.shape[1])
+    step = 1e-6 * tilted.from_differences(direction[None])
+    rise, fall = (tilted.objective(point + sign * step, TEMPERATURE, fits)[1] for sign in (1, -1))
+    slope = tilted.by_differences(rise - fall)[0] / 2e-6
+    np.testing.assert_allclose(hessian[0] @ direction, slope, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("solver", [LBFGS, Newton])
+def test_folds_alone_reach_what_they_reach_beside_the_final_fit(solver):
+    table = gaussian()
+    problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y), 3)))
+    start = problem.start(TEMPERATURE)
+    options = {"tol": 1e-8, "max_iter": 500}
+    alone, beside = solver(), solver()
+    folds = alone.minimize_folds(problem, start, TEMPERATURE, memory=alone.new_memory(problem), **options)
+    every = beside.minimize(problem, start, TEMPERATURE, memory=beside.new_memory(problem), **options)
+    np.testing.assert_allclose(folds.value[1:], every.value[1:], rtol=1e-7)
+
+
+def test_a_table_that_gains_gets_the_other_metric_and_its_path():
+    X, y = little_noise()
+    model, alone = InnerProductADA().fit(X, y), InnerProductADA(metric="halfway").fit(X, y)
+    diagonal = InnerProductADA(metric="diagonal").fit(X, y)
+    assert (model.metric_, alone.metric_, diagonal.metric_) == ("halfway", "halfway", "diagonal")
+    np.testing.assert_allclose(model.path_.temperatures, alone.path_.temperatures, rtol=1e-6)
+    np.testing.assert_allclose(model.predict_proba(X), alone.predict_proba(X), atol=1e-4)
+    assert model.path_.validation_score.mean(axis=1).max() > diagonal.path_.validation_score.mean(axis=1).max()
+
+
+@pytest.mark.parametrize("load", [load_iris, load_wine])
+def test_a_table_that_does_not_keeps_the_diagonal_one_to_the_bit(load):
+    X, y = load(return_X_y=True)
+    model = InnerProductADA().fit(X, y)
+    assert model.metric_ == "diagonal"
+    assert model.path_ == InnerProductADA(metric="diagonal").fit(X, y).path_
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"metric": "diagonal"},
+        {"schedule": [1.0, 0.1, 0.01, 1e-3]},
+        {"scoring": "accuracy"},
+        {"selection": "holdout"},
+        {"selection": 0.01},
+    ],
+    ids=str,
+)
+def test_nothing_is_tried_where_it_was_not_left_open_or_cannot_be_told(settings, monkeypatch):
+    asked = []
+    monkeypatch.setattr(annealing, "rises", lambda *scores: asked.append(scores))
+    X, y = little_noise()
+    assert InnerProductADA(**settings).fit(X, y).metric_ == "diagonal"
+    assert not asked
+
+
+def test_sparse_rows_and_a_penalty_that_weighs_nothing_have_nothing_to_lean_to():
+    sparse = InnerProduct().prepare(stack_of(text()))
+    assert sparse.tilted(sparse.start(1.0)[0], 1.0, 1.0) is None
+    problem, found = at_minimum(gaussian)
+    assert problem.tilted(found.parameters[0], 1e-6 * TEMPERATURE, found.value[0]) is None
+
+
+def test_a_rise_is_many_errors_and_a_share_of_the_score():
+    reference = np.array([-0.5, -0.6, -0.55, -0.4, -0.45])
+    assert rises(reference + 0.01, reference)
+    assert not rises(reference + 0.001, reference)  # too little
+    assert not rises(reference - 0.01, reference)
+    assert not rises(reference + np.array([0.1, -0.06, 0.1, -0.06, 0.02]), reference)  # not beyond its error
+    assert not rises(reference + np.nan, reference)
