@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from annealed.objectives import gibbs
+
 HALF = np.sqrt(0.5)
 
 
@@ -41,11 +43,14 @@ class Contrasts:
         if self.is_single:
             logit = scores[..., 0] / HALF
             rest = np.exp(-np.abs(logit))  # of the likelier class's weight
-            larger = 1 / (1 + rest)
+            loss, larger = gibbs.log_and_inverse(rest)
+            smaller = rest * larger
             is_second = logit > 0
-            second = np.where(is_second, larger, rest * larger)
-            loss = np.log1p(rest) + np.where(is_second == labels, 0, np.abs(logit))
-            return loss, np.stack([np.where(is_second, rest * larger, larger), second], axis=-1)
+            loss += np.where(is_second == labels, 0, np.abs(logit))
+            posterior = np.empty((*logit.shape, 2))
+            posterior[..., 0] = np.where(is_second, smaller, larger)
+            posterior[..., 1] = np.where(is_second, larger, smaller)
+            return loss, posterior
         scores -= scores.max(axis=-1, keepdims=True)
         true = scores[..., np.arange(len(labels)), labels]
         posterior = np.exp(scores, out=scores)

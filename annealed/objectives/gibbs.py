@@ -70,7 +70,7 @@ def loss_and_residual(logits, labels):
     entries[:, own] = 0
     others = by_class.sum(axis=1)
     excess = others + np.expm1(-shift)  # the partition sum less one
-    loss, share = _log_and_inverse(excess)
+    loss, share = log_and_inverse(excess)
     loss += shift
     by_class *= share[:, None]
     entries[:, own] = -others * share
@@ -83,7 +83,7 @@ def _loss_and_residual_of_two(by_class, labels):
     lead = by_class[:, 1] - by_class[:, 0]  # of the other class over the true one
     lead *= sign
     rest = np.exp(-np.abs(lead))
-    loss, share = _log_and_inverse(rest)
+    loss, share = log_and_inverse(rest)
     loss += np.maximum(lead, 0)
     other = np.where(lead > 0, 1, rest)
     other *= share
@@ -93,7 +93,7 @@ def _loss_and_residual_of_two(by_class, labels):
     return loss.T, by_class.transpose(2, 0, 1)
 
 
-def _log_and_inverse(excess):
+def log_and_inverse(excess):
     """Logarithm and inverse of `1 + excess`. The logarithm is that of the sum, plus what rounding took off the sum: as
     exact as `log1p`, which NumPy makes one by one, not in vectors.
     """

@@ -62,9 +62,9 @@ class Solver(BaseEstimator, ABC):
         `memory` is what `new_memory` made, kept from one temperature to the next.
         """
 
-    def minimize_folds(self, problem: Problem, start, temperature, **options) -> Solution:
+    def minimize_folds(self, problem: Problem, start, temperature, *, tol, max_iter, memory) -> Solution:
         """The folds, and the final fit too unless a solver can leave it alone."""
-        return self.minimize(problem, start, temperature, **options)
+        return self.minimize(problem, start, temperature, tol=tol, max_iter=max_iter, memory=memory)
 
     filled_together = 1  # temperatures that `fill` is best given at a time
     fills_last = False  # whether a path is filled when it has ended, with every fold at hand until then

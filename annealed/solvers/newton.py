@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import lapack
 
-from annealed.solvers.base import ROUNDING, Solver, is_solved, largest_entry, unsolved
+from annealed.solvers.base import ROUNDING, Solution, Solver, is_solved, largest_entry, unsolved
 
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-10
@@ -28,6 +28,13 @@ class Newton(Solver):
         fits = np.arange(1 if final_only else problem.n_fits)
         _solve(problem, solution, fits, np.full(len(fits), float(temperature)), tol, max_iter)
         return solution
+
+    def minimize_folds(self, problem, start, temperature, *, tol, max_iter, memory=None):
+        """The last step squares what is left: a looser tolerance than others need leaves no more."""
+        folds = np.arange(1, problem.n_fits)
+        solution = unsolved(start[1:])
+        _solve(problem, solution, folds, np.full(len(folds), float(temperature)), 10 * tol, max_iter)
+        return Solution.joined([unsolved(start[:1]), solution])
 
     def fill(self, problem, starts, temperatures, *, tol, max_iter, memory=None):
         """All of them in one stack."""
