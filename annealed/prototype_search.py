@@ -18,11 +18,12 @@ import numpy as np
 from scipy.special import entr
 from sklearn.model_selection import StratifiedShuffleSplit
 
+from annealed.objectives.posterior_scale import deviations, rescaled
 from annealed.objectives.potts import LabelledRows, PottsState
 from annealed.objectives.principal_rows import PrincipalRows
 from annealed.prototype_ladder import Plan, along_axes, climb, reheated, subsample
 from annealed.prototypes import NOBODY, Cooled, Spoken, Watch, cool, refinements, spoken
-from annealed.selection import deviations, rescaled, stratified_splits
+from annealed.selection import stratified_splits
 
 TRIAL_ROUNDS = 2  # by which a shrinkage is judged: one prototype a class, and two
 MOST_ROUNDS = 20

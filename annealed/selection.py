@@ -19,16 +19,13 @@ import numpy as np
 from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state
 
-from annealed.design.threads import map_in_order
 from annealed.interpolation import lagrange
-from annealed.objectives import NO_PICKS, Picks, gibbs
+from annealed.objectives import NO_PICKS, Picks
+from annealed.objectives.posterior_scale import SCALE_PRIOR, deviations, rescaled, scaled_moments
 from annealed.walk import Judgement
 
 DEFAULT_FOLDS = 5
-SCALE_PRIOR = 2.0  # weight of s^2 / n_rows: how firmly the posterior scale is held to one
-SCALE_ROWS = 10_000  # rows of a part, in threads
 WIDEST_GUESS = 0.5  # beyond the logarithms of scales found at other temperatures, where a next search may begin
-SCALE_STEP = 1e-3  # a Newton step shorter than this is the last: what is left is its square
 HIGH_LEVERAGE = 0.5  # of a row on its own scores, above which one Newton step does not stand for leaving it out
 MOST_HIGH_LEVERAGE = 0.05  # share of such rows up to which leave-one-out is trusted
 LEAST_GAIN = 1e-4  # of a mean score, below which another metric is not worth taking: folds are not solved further
@@ -80,7 +77,7 @@ class HeldOut:
             scores, train_score = self.score_point(problem, parameters, temperature, scale)
             return Judgement(np.asarray(scores, dtype=float), scale, train_score)
         if losses is None:
-            losses, _, _ = _scaled_moments(scale, deviation)
+            losses, _, _ = scaled_moments(scale, deviation)
         return Judgement(-self._fold_means(losses), scale)
 
     def _likely_log_scale(self, place):
@@ -120,78 +117,6 @@ class LeaveOneOut(HeldOut):
                 "decide their own fit, as near separability."
             )
         return logits
-
-
-def deviations(logits, labels):
-    """Logits less the true class's own, overwriting them."""
-    logits -= logits[np.arange(len(labels)), labels][:, None]
-    return logits
-
-
-def rescaled(deviation, weight, start=0.0) -> tuple[float, np.ndarray]:
-    """The s that minimizes `loss(exp(s) * logits) + 2 s^2 / n_rows`, and each row's loss there.
-
-    The last step is so short that moments before it tell the losses after it.
-    deviation : logits less the true class's own, (n_rows, n_classes)
-    """
-    n_rows = weight.sum()
-    share = weight / n_rows
-    last: dict = {}
-
-    def moments(scale):
-        last.update(scale=scale, rows=_scaled_moments(scale, deviation))
-        return last["rows"] @ share
-
-    log_scale = least_log_scale(moments, n_rows, start)
-    losses, mean, variance = last["rows"]
-    change = np.exp(log_scale) - last["scale"]
-    return log_scale, losses + change * mean + 0.5 * change**2 * variance
-
-
-def least_log_scale(moments: Callable, n_rows: float, start=0.0) -> float:
-    """That s from `moments(scale)`, mean loss and mean and variance of the deviations under the posterior: by Newton's
-    method, held to a falling value.
-    """
-
-    def terms(s):
-        scale = np.exp(s)
-        loss, slope, variance = moments(scale)
-        value = loss + SCALE_PRIOR * s**2 / n_rows
-        first = scale * slope + 2 * SCALE_PRIOR * s / n_rows
-        convex = scale**2 * variance + 2 * SCALE_PRIOR / n_rows
-        return value, first, max(convex + scale * slope, 0.1 * convex)
-
-    s = start
-    value, first, second = terms(s)
-    for _ in range(50):
-        move = np.clip(-first / second, -1.0, 1.0)
-        if abs(move) < SCALE_STEP:
-            return float(s + move)
-        new = terms(s + move)
-        while new[0] > value + 1e-12 * abs(value) and abs(move) > 1e-6:
-            move /= 2
-            new = terms(s + move)
-        s, (value, first, second) = s + move, new
-    return float(s)
-
-
-def _scaled_moments(scale, deviation):
-    """Of each row (3, n_rows): loss, and mean and variance of the deviations under the posterior, at that scale."""
-    parts = [deviation[first : first + SCALE_ROWS] for first in range(0, len(deviation), SCALE_ROWS)]
-    return np.concatenate(list(map_in_order(lambda part: _moments_of_rows(scale, part), parts)), axis=1)
-
-
-def _moments_of_rows(scale, deviation):
-    shifted = scale * deviation
-    top = shifted.max(axis=1) if shifted.max(initial=0) > gibbs.LARGEST_EXPONENT[shifted.dtype.type] else 0.0
-    shifted -= np.asarray(top)[..., None]
-    weights = np.exp(shifted, out=shifted)
-    total = weights.sum(axis=1)
-    weights *= deviation
-    mean = weights.sum(axis=1) / total
-    weights *= deviation
-    square = weights.sum(axis=1) / total
-    return np.stack([np.log(total) + top, mean, square - mean**2])
 
 
 def judged(steps) -> tuple[np.ndarray, np.ndarray]:

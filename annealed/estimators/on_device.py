@@ -19,7 +19,8 @@ from annealed.arrays import PRECISIONS, Place, is_foreign, namespace_of, on_name
 from annealed.design import ArrayDesign
 from annealed.objectives.array_gibbs import deviations, scaled_losses, scaled_moments
 from annealed.objectives.array_linear import KEPT_BYTES, TEMPORARIES, HeldOutPart
-from annealed.selection import HeldOut, least_log_scale
+from annealed.objectives.posterior_scale import least_log_scale
+from annealed.selection import HeldOut
 from annealed.walk import Judgement
 
 

@@ -10,7 +10,6 @@ for more. Shapes: coef (n_fits, n_scores, rank), intercept (n_fits, n_scores).
 
 from __future__ import annotations
 
-from copy import copy
 from functools import partial
 
 import numpy as np
@@ -18,7 +17,6 @@ from scipy import sparse
 
 from annealed.design import DenseDesign, Design, SinglePrecisionRows
 from annealed.design.coordinates import (
-    SMALLEST_EIGENVALUE,
     WIDEST_EIGENPROBLEM,
     Coordinates,
     diagonal_coordinates,
@@ -36,19 +34,16 @@ from annealed.objectives.linear import (
     spans_fewer_than_columns,
     spread_of_columns,
 )
+from annealed.objectives.metrics import METRICS, POWERS, MetricChoices
 
-METRICS = ("auto", "validated", "euclidean", "diagonal", "halfway", "covariance")
-POWERS = {"halfway": 0.25, "covariance": 0.5}  # of the variance, by which each principal direction is divided
 FEWEST_COPIED_VALUES = 3_000_000  # entries of X times scores, no fewer than three, whose copy in single precision pays
 PRICE_OF_A_PASS = 1e7  # multiplications that the calls of one pass are worth, however few its rows
 MOST_SPANNED_ROWS, MOST_SPANNED_SHARE = 600, 0.2  # sparse rows, and dense ones per column, whose span gets a basis
 OF_TWO_CLASSES = 0.4  # of either: combinations of rows cost less where each has one score
-TILT = 0.05  # power of the variance, on the way to "halfway", at which validation is asked where that leads
-LEAST_PENALTY = 0.02  # of the free energy: with less, no other metric changes much
 IN_SPAN_SHARE = 0.1  # of the last step's own share, where the fit is solved in the span of the rows
 
 
-class PenalizedLinearProblem(LinearProblem):
+class PenalizedLinearProblem(MetricChoices, LinearProblem):
     """The penalized free energy (17) of linear scores."""
 
     temperature_free = True
@@ -128,50 +123,6 @@ class PenalizedLinearProblem(LinearProblem):
         if self.span and not power:  # the span's own basis is already the eigenbasis
             return diagonal_coordinates(self.scale, self.design.column_variance())
         return principal_coordinates(self.design, self.scale, power)
-
-    def chosen(self):
-        return {"metric": self.metric}
-
-    def alternatives(self):
-        """With the metric "validated", the same problem in the other metrics: of sparse rows the diagonal one, of
-        dense ones those of the eigenbasis, unless that alone takes long.
-        """
-        if not self._offered:
-            return
-        if sparse.issparse(self.original.X):
-            yield PenalizedLinearProblem(
-                self.original, l2_strength=self.l2_strength, metric="diagonal", fit_intercept=self.fit_intercept
-            )
-        elif self.coordinates.rank <= WIDEST_EIGENPROBLEM:
-            yield from (self._in_metric(metric, power) for metric, power in POWERS.items())
-
-    def tilted(self, parameters, temperature, value):
-        """With the metric "auto", the penalty of each coordinate times its variance to a small power.
-
-        None where the penalty is next to nothing: no other metric then changes much.
-        """
-        has_basis = self.span is not None or self.coordinates.basis.ndim == 2
-        if not self._is_open or not has_basis or self.coordinates.rank > WIDEST_EIGENPROBLEM:
-            return None
-        coef, _ = self._split(parameters[None])
-        size, variance = np.sum(coef**2), self.coordinates.spectrum
-        if 0.5 * self.l2_strength * temperature * size < LEAST_PENALTY * value:
-            return None
-        weight = np.maximum(variance, SMALLEST_EIGENVALUE * variance.max()) ** (2 * TILT)
-        weight *= size / np.sum(weight * coef**2)
-        other = copy(self)
-        other._is_penalized = self._join(np.broadcast_to(weight, coef.shape), np.zeros(coef.shape[:2]))[0]
-        return other
-
-    def leaned(self):
-        return self._in_metric("halfway", POWERS["halfway"])
-
-    def _in_metric(self, metric, power):
-        other = copy(self)
-        other.metric = metric
-        other.class_variance = self.class_shares * (1 - self.class_shares)
-        other._solve_in(self._coordinates(power) if self.span else self.coordinates.raised(power))
-        return other
 
     # -- parameters: coef and intercept of each score, flat ---------------------------------------------------
 

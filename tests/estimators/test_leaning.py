@@ -7,7 +7,7 @@ from sklearn.datasets import load_iris, load_wine
 
 from annealed import InnerProductADA
 from annealed.estimators import annealing
-from annealed.objectives import InnerProduct, penalized_linear
+from annealed.objectives import InnerProduct, metrics
 from annealed.selection import rises
 from annealed.solvers import LBFGS, Newton
 
@@ -31,7 +31,7 @@ def at_minimum(make):
 
 @pytest.mark.parametrize("make", [gaussian, wide], ids=lambda make: make.__name__)
 def test_all_the_way_the_tilted_problem_is_that_of_the_metric_it_leads_to(make, monkeypatch):
-    monkeypatch.setattr(penalized_linear, "TILT", penalized_linear.POWERS["halfway"])
+    monkeypatch.setattr(metrics, "TILT", metrics.POWERS["halfway"])
     problem, found = at_minimum(make)
     tilted, leaned = problem.tilted(found.parameters[0], TEMPERATURE, found.value[0]), problem.leaned()
     assert leaned.chosen() == {"metric": "halfway"}

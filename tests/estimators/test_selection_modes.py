@@ -13,7 +13,8 @@ from sklearn.model_selection import GroupKFold, RepeatedStratifiedKFold, Stratif
 from annealed import DistanceADA, ExponentialSchedule, InnerProductADA
 from annealed.datasets import make_gaussian_classes
 from annealed.objectives import gibbs
-from annealed.selection import SCALE_PRIOR, choose, deviations, fold_picks, rescaled, stratified_splits
+from annealed.objectives.posterior_scale import SCALE_PRIOR, deviations, rescaled
+from annealed.selection import choose, fold_picks, stratified_splits
 
 X, y = load_iris(return_X_y=True)
 

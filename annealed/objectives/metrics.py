@@ -1,0 +1,84 @@
+"""The units of the penalty: along the principal directions of the standardized columns, of variances v_k, it is
+
+    (l2_strength T / 2) sum_k v_k^(2 power) |coef_k|^2
+
+with the power 0 in the diagonal metric and `POWERS` in others. Which is best is for validation to say.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from annealed.design.coordinates import SMALLEST_EIGENVALUE, WIDEST_EIGENPROBLEM
+
+METRICS = ("auto", "validated", "euclidean", "diagonal", "halfway", "covariance")
+POWERS = {"halfway": 0.25, "covariance": 0.5}  # of the variance, by which each principal direction is divided
+TILT = 0.05  # power of the variance, on the way to "halfway", at which validation is asked where that leads
+LEAST_PENALTY = 0.02  # of the free energy: with less, no other metric changes much
+
+
+class MetricChoices:
+    """The other metrics of a problem: all of them where its own is "validated", one to lean to where it is "auto"."""
+
+    original: Any
+    coordinates: Any
+    span: Any
+    metric: str
+    l2_strength: float
+    fit_intercept: bool
+    class_shares: np.ndarray
+    class_variance: np.ndarray
+    _is_penalized: np.ndarray
+    _offered: bool
+    _is_open: bool
+    _split: Any
+    _join: Any
+    _solve_in: Any
+    _coordinates: Any
+
+    def chosen(self):
+        return {"metric": self.metric}
+
+    def alternatives(self):
+        """With the metric "validated", the same problem in the other metrics: of sparse rows the diagonal one, of
+        dense ones those of the eigenbasis, unless that alone takes long.
+        """
+        if not self._offered:
+            return
+        if sparse.issparse(self.original.X):
+            make: Any = type(self)
+            yield make(self.original, l2_strength=self.l2_strength, metric="diagonal", fit_intercept=self.fit_intercept)
+        elif self.coordinates.rank <= WIDEST_EIGENPROBLEM:
+            yield from (self._in_metric(metric, power) for metric, power in POWERS.items())
+
+    def tilted(self, parameters, temperature, value):
+        """With the metric "auto", the penalty of each coordinate times its variance to a small power.
+
+        None where the penalty is next to nothing: no other metric then changes much.
+        """
+        has_basis = self.span is not None or self.coordinates.basis.ndim == 2
+        if not self._is_open or not has_basis or self.coordinates.rank > WIDEST_EIGENPROBLEM:
+            return None
+        coef, _ = self._split(parameters[None])
+        size, variance = np.sum(coef**2), self.coordinates.spectrum
+        if 0.5 * self.l2_strength * temperature * size < LEAST_PENALTY * value:
+            return None
+        weight = np.maximum(variance, SMALLEST_EIGENVALUE * variance.max()) ** (2 * TILT)
+        weight *= size / np.sum(weight * coef**2)
+        other = copy(self)
+        other._is_penalized = self._join(np.broadcast_to(weight, coef.shape), np.zeros(coef.shape[:2]))[0]
+        return other
+
+    def leaned(self):
+        return self._in_metric("halfway", POWERS["halfway"])
+
+    def _in_metric(self, metric, power):
+        other = copy(self)
+        other.metric = metric
+        other.class_variance = self.class_shares * (1 - self.class_shares)
+        other._solve_in(self._coordinates(power) if self.span else self.coordinates.raised(power))
+        return other

@@ -1,0 +1,91 @@
+"""The scale at which a posterior speaks: one factor exp(s) on held-out logits, minimizing
+
+    loss(exp(s) * logits) + 2 s^2 / n_rows
+
+By Newton's method, from the moments of the logits' deviations from the true class's own under the posterior. Shapes:
+logits and deviations (n_rows, n_classes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from annealed.design.threads import map_in_order
+from annealed.objectives import gibbs
+
+SCALE_PRIOR = 2.0  # weight of s^2 / n_rows: how firmly the posterior scale is held to one
+SCALE_ROWS = 10_000  # rows of a part, in threads
+SCALE_STEP = 1e-3  # a Newton step shorter than this is the last: what is left is its square
+
+
+def deviations(logits, labels):
+    """Logits less the true class's own, overwriting them."""
+    logits -= logits[np.arange(len(labels)), labels][:, None]
+    return logits
+
+
+def rescaled(deviation, weight, start=0.0) -> tuple[float, np.ndarray]:
+    """The s that minimizes `loss(exp(s) * logits) + 2 s^2 / n_rows`, and each row's loss there.
+
+    The last step is so short that moments before it tell the losses after it.
+    """
+    n_rows = weight.sum()
+    share = weight / n_rows
+    last: dict = {}
+
+    def moments(scale):
+        last.update(scale=scale, rows=scaled_moments(scale, deviation))
+        return last["rows"] @ share
+
+    log_scale = least_log_scale(moments, n_rows, start)
+    losses, mean, variance = last["rows"]
+    change = np.exp(log_scale) - last["scale"]
+    return log_scale, losses + change * mean + 0.5 * change**2 * variance
+
+
+def least_log_scale(moments: Callable, n_rows: float, start=0.0) -> float:
+    """That s from `moments(scale)`, mean loss and mean and variance of the deviations under the posterior: by Newton's
+    method, held to a falling value.
+    """
+
+    def terms(s):
+        scale = np.exp(s)
+        loss, slope, variance = moments(scale)
+        value = loss + SCALE_PRIOR * s**2 / n_rows
+        first = scale * slope + 2 * SCALE_PRIOR * s / n_rows
+        convex = scale**2 * variance + 2 * SCALE_PRIOR / n_rows
+        return value, first, max(convex + scale * slope, 0.1 * convex)
+
+    s = start
+    value, first, second = terms(s)
+    for _ in range(50):
+        move = np.clip(-first / second, -1.0, 1.0)
+        if abs(move) < SCALE_STEP:
+            return float(s + move)
+        new = terms(s + move)
+        while new[0] > value + 1e-12 * abs(value) and abs(move) > 1e-6:
+            move /= 2
+            new = terms(s + move)
+        s, (value, first, second) = s + move, new
+    return float(s)
+
+
+def scaled_moments(scale, deviation):
+    """Of each row (3, n_rows): loss, and mean and variance of the deviations under the posterior, at that scale."""
+    parts = [deviation[first : first + SCALE_ROWS] for first in range(0, len(deviation), SCALE_ROWS)]
+    return np.concatenate(list(map_in_order(lambda part: _moments_of_rows(scale, part), parts)), axis=1)
+
+
+def _moments_of_rows(scale, deviation):
+    shifted = scale * deviation
+    top = shifted.max(axis=1) if shifted.max(initial=0) > gibbs.LARGEST_EXPONENT[shifted.dtype.type] else 0.0
+    shifted -= np.asarray(top)[..., None]
+    weights = np.exp(shifted, out=shifted)
+    total = weights.sum(axis=1)
+    weights *= deviation
+    mean = weights.sum(axis=1) / total
+    weights *= deviation
+    square = weights.sum(axis=1) / total
+    return np.stack([np.log(total) + top, mean, square - mean**2])
