@@ -18,7 +18,7 @@ from annealed.design.coordinates import SMALLEST_EIGENVALUE, WIDEST_EIGENPROBLEM
 METRICS = ("auto", "validated", "euclidean", "diagonal", "halfway", "covariance")
 POWERS = {"halfway": 0.25, "covariance": 0.5}  # of the variance, by which each principal direction is divided
 TILT = 0.05  # power of the variance, on the way to "halfway", at which validation is asked where that leads
-LEAST_PENALTY = 0.02  # of the free energy: with less, no other metric changes much
+LEAST_PENALTY = 0.1  # of the free energy: with less, no other metric gains much
 
 
 class MetricChoices:
