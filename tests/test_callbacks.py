@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from annealed import MELDA, DistanceADA, InnerProductADA, PottsDA
 from annealed.callbacks import StopOnInterrupt
 from annealed.datasets import make_spirals
+from annealed.estimators.annealing import AnnealingMixin
 
 X, y = load_iris(return_X_y=True)
 
@@ -65,6 +66,13 @@ def test_a_callback_stops_the_cooling_and_the_path_so_far_is_kept(estimator):
     assert path.temperatures[-1] == recorder.temperatures[-1]
     assert np.isfinite(path.entropy).all()
     assert model.predict(X).shape == y.shape
+
+
+def test_a_stopped_fit_asks_for_no_other_metric(monkeypatch):
+    monkeypatch.setattr(AnnealingMixin, "_leans", lambda self, walk: pytest.fail("it was stopped"))
+    for metric in ("auto", "validated"):
+        model = InnerProductADA(metric=metric).set_callbacks(Recorder(n_temperatures=3)).fit(X, y)
+        assert model.metric_ == "diagonal"
 
 
 def test_callbacks_change_nothing_else():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -68,24 +69,23 @@ class AnnealingMixin(ValidationMixin):
                 problem = on_device(problem, self.precision)
                 problem.speaks_numpy = rows.device.speaks_numpy
             first = best = walk(problem)
-            for other in self._rivals(problem, first):
-                if watch.is_stopped:
-                    break
+            for other in self._rivals(problem, first, watch):
                 rival = walk(other)
                 scores = self._fold_scores(rival)
                 if scores.mean() > self._fold_scores(best).mean() and clearly_exceeds(scores, self._fold_scores(first)):
                     best = rival
         return best
 
-    def _rivals(self, problem, first: Walk):
+    def _rivals(self, problem, first: Walk, watch: FitWatch):
         """What may validate better than the first walk: all that the family offers, or what a little of it speaks for.
 
         The latter only where the schedule finds its own range: given temperatures mean something in this setting.
         """
         if isinstance(first.judge, NoValidation):
             return
-        yield from problem.alternatives()
-        if isinstance(self._schedule(), AdaptiveSchedule) and self._is_log_loss() and self._leans(first):
+        yield from takewhile(lambda _: not watch.is_stopped, problem.alternatives())
+        may_lean = isinstance(self._schedule(), AdaptiveSchedule) and self._is_log_loss() and not watch.is_stopped
+        if may_lean and self._leans(first):
             yield problem.leaned()
 
     def _leans(self, walk: Walk) -> bool:
