@@ -8,16 +8,14 @@ from itertools import pairwise
 import numpy as np
 import oracles
 import pytest
-from problems import Radial, badly_scaled, gaussian, separable, solve, stack_of, text, two_classes, wide
-from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+from problems import Radial, badly_scaled, gaussian, solve, stack_of, two_classes, wide
 
 from annealed import AnnealedClassifier, AnnealingPath, DistanceADA, InnerProductADA
 from annealed.objectives import Distance, InnerProduct
 from annealed.schedules import FixedSchedule
 from annealed.selection import NO_PICKS
 from annealed.solvers import LBFGS
-from annealed.walk import REACH, Judgement, anneal
-from benchmarks.quality import PenalizedLikelihood
+from annealed.walk import Judgement, anneal
 
 LADDER = 4.0 * 0.7 ** np.arange(12)
 
@@ -357,101 +355,3 @@ def test_round_trips(path, round_trip):
     assert other == path
     assert other.coef.tobytes() == path.coef.tobytes()
     assert repr(other) == repr(path)
-
-
-# --- nodes and what is filled between them ----------------------------------------------------------
-
-
-FINER_LADDER = 4.0 * 0.9 ** np.arange(32)
-
-
-def nodes_and_every(monkeypatch, ladder, X, y):
-    """The path of a ladder as it is walked, and with a node at every temperature."""
-    walked = InnerProductADA(schedule=ladder, cv=3).fit(X, y).path_
-    monkeypatch.setattr("annealed.walk.REACH", 0.0)
-    every = InnerProductADA(schedule=ladder, cv=3).fit(X, y).path_
-    assert every.is_node.all()
-    return walked, every
-
-
-@pytest.mark.parametrize("ladder", [LADDER, FINER_LADDER], ids=len)
-@pytest.mark.parametrize("make", [gaussian, two_classes, wide, text], ids=lambda make: make.__name__)
-def test_a_fine_ladder_keeps_its_temperatures_with_nodes_as_far_apart_as_they_may_be(make, ladder):
-    table = make()
-    path = InnerProductADA(schedule=ladder, cv=2).fit(table.X, table.y).path_
-    assert path.temperatures.tolist() == ladder.tolist()
-    assert path.is_node[0]
-    assert path.is_node[-1]
-    assert not path.is_node.all()
-    nodes = np.log(path.temperatures[path.is_node])
-    assert (nodes[:-1] - nodes[1:]).max() <= REACH
-    assert (nodes[:-2] - nodes[2:]).min() > REACH
-
-
-@pytest.mark.parametrize("make", [gaussian, two_classes, badly_scaled, separable, wide], ids=lambda make: make.__name__)
-def test_final_fit_between_nodes_is_the_minimum_a_solve_there_finds(make):
-    table = make()
-    path = InnerProductADA(schedule=LADDER, cv=2).fit(table.X, table.y).path_
-    matrix = oracles.metric_matrix(table.X, "diagonal")
-    for index in np.flatnonzero(~path.is_node):
-        temperature = path.temperatures[index]
-        alone = InnerProductADA(schedule=[temperature], selection="last", tol=1e-8).fit(table.X, table.y).path_
-        lambda_, intercept = temperature * path.coef[index], temperature * path.intercept[index]
-        reached = oracles.penalized_free_energy(table.X, table.y, lambda_, intercept, temperature, 1.0, matrix)
-        np.testing.assert_allclose(reached, alone.free_energy[0], rtol=1e-6)
-        np.testing.assert_allclose(path.free_energy[index], alone.free_energy[0], rtol=1e-6)
-
-
-@pytest.mark.parametrize("make", [gaussian, two_classes, badly_scaled, separable, wide], ids=lambda make: make.__name__)
-def test_folds_between_nodes_score_as_if_they_were_solved_there(make, monkeypatch):
-    table = make()
-    walked, every = nodes_and_every(monkeypatch, LADDER, table.X, table.y)
-    assert not walked.is_node.all()
-    np.testing.assert_allclose(walked.validation_score, every.validation_score, atol=1e-3)
-    assert walked.best_index == every.best_index
-
-
-@pytest.mark.parametrize("make", [gaussian, two_classes, separable, wide, text], ids=lambda make: make.__name__)
-def test_folds_of_a_finer_ladder_score_alike_past_its_second_node(make, monkeypatch):
-    """Before it the polynomial has three nodes only, all but one of them colder."""
-    table = make()
-    walked, every = nodes_and_every(monkeypatch, FINER_LADDER, table.X, table.y)
-    second = np.flatnonzero(walked.is_node)[1]
-    np.testing.assert_allclose(walked.validation_score[second:], every.validation_score[second:], atol=1e-3)
-    assert walked.best_index == every.best_index
-
-
-def test_a_scorer_of_ones_own_sees_the_folds_between_nodes_as_log_loss_does():
-    table = gaussian()
-
-    def minus_log_loss(classifier, X, y):
-        posterior = classifier.predict_proba(X)
-        return np.log(posterior[np.arange(len(y)), y]).mean()
-
-    own, usual = (
-        InnerProductADA(schedule=LADDER, cv=3, scoring=scoring).fit(table.X, table.y).path_
-        for scoring in (minus_log_loss, None)
-    )
-    assert not own.is_node.all()
-    np.testing.assert_allclose(own.validation_score, usual.validation_score, rtol=1e-9)
-    np.testing.assert_allclose(own.train_score, usual.train_score, rtol=1e-9)
-
-
-@pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer], ids=lambda load: load.__name__)
-def test_default_schedule_is_known_in_the_middle_of_every_gap(load):
-    X, y = load(return_X_y=True)
-    path = InnerProductADA().fit(X, y).path_
-    likelihood = PenalizedLikelihood(X, y)
-    for hot, cold in pairwise(path.temperatures):
-        middle = np.sqrt(hot * cold)
-        arrays, _ = path.at(middle)
-        assert likelihood.gap(arrays["coef"], arrays["intercept"], middle).relative <= 3e-6
-
-
-@pytest.mark.parametrize("schedule", ["auto", LADDER], ids=["auto", "ladder"])
-@pytest.mark.parametrize("objective", [Distance(), Radial()], ids=["distance", "radial"])
-def test_a_family_without_one_smooth_curve_has_nodes_only(objective, schedule):
-    table = gaussian()
-    path = AnnealedClassifier(objective, schedule, cv=2).fit(table.X, table.y).path_
-    assert len(path) >= len(LADDER)
-    assert path.is_node.all()

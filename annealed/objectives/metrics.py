@@ -33,8 +33,8 @@ class MetricChoices:
     class_shares: np.ndarray
     class_variance: np.ndarray
     _is_penalized: np.ndarray
-    _offered: bool
-    _is_open: bool
+    _offers_all: bool
+    _may_lean: bool
     _split: Any
     _join: Any
     _solve_in: Any
@@ -47,7 +47,7 @@ class MetricChoices:
         """With the metric "validated", the same problem in the other metrics: of sparse rows the diagonal one, of
         dense ones those of the eigenbasis, unless that alone takes long.
         """
-        if not self._offered:
+        if not self._offers_all:
             return
         if sparse.issparse(self.original.X):
             make: Any = type(self)
@@ -61,7 +61,7 @@ class MetricChoices:
         None where the penalty is next to nothing: no other metric then changes much.
         """
         has_basis = self.span is not None or self.coordinates.basis.ndim == 2
-        if not self._is_open or not has_basis or self.coordinates.rank > WIDEST_EIGENPROBLEM:
+        if not self._may_lean or not has_basis or self.coordinates.rank > WIDEST_EIGENPROBLEM:
             return None
         coef, _ = self._split(parameters[None])
         size, variance = np.sum(coef**2), self.coordinates.spectrum

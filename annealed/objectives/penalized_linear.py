@@ -56,8 +56,8 @@ class PenalizedLinearProblem(MetricChoices, LinearProblem):
             raise ValueError(f"l2_strength must be positive. Got {l2_strength!r}.")
         if metric not in METRICS:
             raise ValueError(f"metric must be one of {METRICS}. Got {metric!r}.")
-        is_sparse, self._offered, self._is_open = sparse.issparse(design.X), metric == "validated", metric == "auto"
-        self._is_open &= not is_sparse
+        is_sparse = sparse.issparse(design.X)
+        self._offers_all, self._may_lean = metric == "validated", metric == "auto" and not is_sparse
         if metric in ("auto", "validated"):
             metric = "euclidean" if is_sparse else "diagonal"
         self.metric = metric
@@ -79,7 +79,7 @@ class PenalizedLinearProblem(MetricChoices, LinearProblem):
         are faster (`annealed/solvers/subspace.py`), unless a metric needs the eigenbasis.
         """
         is_sparse = sparse.issparse(design.X)
-        needs_basis = self.metric in POWERS or (self._offered and not is_sparse)
+        needs_basis = self.metric in POWERS or (self._offers_all and not is_sparse)
         has_row_form = is_sparse or type(design) is DenseDesign
         if needs_basis or not has_row_form or design.n_features <= WIDEST_EIGENPROBLEM:
             return spans_fewer_than_columns(design)

@@ -56,7 +56,7 @@ class LBFGS(Solver):
         fits = np.zeros(len(starts), dtype=int)
         value, gradient, _ = problem.objective(starts, temperatures, fits)
         solved = is_solved(problem, value, gradient, temperatures, fits, tol, np.full(len(starts), np.inf))
-        seen = Solution(starts, value, largest_entry(gradient), fits, solved)
+        seen = Solution(starts, value, largest_entry(gradient), np.zeros_like(fits), solved)
         return [seen.only(number) if solved[number] else None for number in range(len(starts))]
 
     def minimize(self, problem, start, temperature, *, tol, max_iter, memory, final_only=False):

@@ -14,8 +14,8 @@ from annealed.solvers import LBFGS, Newton
 TEMPERATURE = 0.3
 
 
-def little_noise():
-    """Ten classes of many correlated columns, apart along the directions of least noise too."""
+def little_variance():
+    """Six classes in correlated columns, apart along the directions of least variance too."""
     generator = np.random.default_rng(0)
     y = np.arange(600) % 6
     spread = np.geomspace(10, 0.05, 20)
@@ -77,7 +77,7 @@ def test_folds_alone_reach_what_they_reach_beside_the_final_fit(solver):
 
 
 def test_a_table_that_gains_gets_the_other_metric_and_its_path():
-    X, y = little_noise()
+    X, y = little_variance()
     model, alone = InnerProductADA().fit(X, y), InnerProductADA(metric="halfway").fit(X, y)
     diagonal = InnerProductADA(metric="diagonal").fit(X, y)
     assert (model.metric_, alone.metric_, diagonal.metric_) == ("halfway", "halfway", "diagonal")
@@ -108,7 +108,7 @@ def test_a_table_that_does_not_keeps_the_diagonal_one_to_the_bit(load):
 def test_nothing_is_tried_where_it_was_not_left_open_or_cannot_be_told(settings, monkeypatch):
     asked = []
     monkeypatch.setattr(annealing, "rises", lambda *scores: asked.append(scores))
-    X, y = little_noise()
+    X, y = little_variance()
     assert InnerProductADA(**settings).fit(X, y).metric_ == "diagonal"
     assert not asked
 
