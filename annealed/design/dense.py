@@ -127,17 +127,17 @@ class SinglePrecisionRows(DenseDesign):
     """
 
     def __init__(self, design: Design, coordinates: Coordinates):
-        order, self._starts, self._has_weight = _together(design.weight)
-        self._place = np.empty_like(order)
-        self._place[order] = np.arange(len(order))
+        self.order, self._starts, self._has_weight = _together(design.weight)
+        self._place = np.empty_like(self.order)
+        self._place[self.order] = np.arange(len(self.order))
         rows = np.empty((design.n_rows, coordinates.rank), dtype=np.float32)
 
         def fill(block):
             rows[self._place[block.rows]] = coordinates.from_features(block.values)
 
         list(design.map_blocks(fill))
-        weight = np.asfortranarray(design.weight[order], dtype=np.float32)
-        super().__init__(rows, design.labels[order], weight, design.total_weight, design.n_classes)
+        weight = np.asfortranarray(design.weight[self.order], dtype=np.float32)
+        super().__init__(rows, design.labels[self.order], weight, design.total_weight, design.n_classes)
 
     def _block(self, rows, labels, weight):
         return DenseBlock(self.X[rows], rows, labels, weight)

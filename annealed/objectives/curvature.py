@@ -1,52 +1,76 @@
-"""A preconditioner learned from the Hessian of a sample of rows.
+"""A preconditioner learned from the Hessian of the rows.
 
 The Hessian of the final fit at its current parameters serves every fold and the next temperatures: they share most of
 their rows, and the path is smooth. It is kept whole for the coordinates of the largest spectrum (how many, `level`
 says: each holds twice as many parameters as the one before) and diagonal for the rest, and only its sum with the
 penalty is factored anew when the temperature changes. It is by differences of scores
 (`annealed/objectives/contrasts.py`).
+
+A row's covariance of scores is a sum over pairs of classes, each with its own share of the curvature:
+
+    diag(p) - p p' = sum over l < r of p_l p_r (e_l - e_r) (e_l - e_r)'
+
+So every pair of classes draws rows of its own, each by its share, most often surely or not at all: where the posterior
+is nearly hard, few rows matter to a pair. Whatever is drawn, the sum has no negative curvature, and in the mean it is
+that of all rows.
 """
 
 from __future__ import annotations
 
+from itertools import combinations, count
+
 import numpy as np
 from scipy import linalg
 
+from annealed.design.coordinates import SMALLEST_EIGENVALUE
 from annealed.design.threads import blas_threads, map_in_order
 
-FEWEST_PARAMETERS, MOST_PARAMETERS = 1200, 2400  # of the part kept whole, at level 0 and at the last
+FEWEST_PARAMETERS, MOST_PARAMETERS = 1200, 4800  # of the part kept whole, at level 0 and at the last
 ALL_LEVELS = 20  # a level at which everything that can be is learned
-SAMPLE_PER_PARAMETER = 6
-SMALLEST_SAMPLE = 5000
-SAMPLE_WORK = 5e8  # multiplications for a Hessian, up to which the sample is larger than that: rare values count
+ROWS_PER_COORDINATE = 12  # drawn for a pair of classes, in the mean over pairs
+FEWEST_ROWS = 2500  # likewise
+CHEAP_WORK = 4e8  # multiplications for a Hessian, up to which more rows are drawn: rare values count
+SAMPLE_PER_PARAMETER, FEW_VALUES = 6, 2_000_000  # rows, or numbers, to draw from where no copy of all rows is at hand
+MOST_POSTERIORS = 20_000_000  # rows times classes to draw from
+SEEN_SHARES = 5_000  # that tell which are drawn surely
+CHUNK_ROWS = 4096  # multiplied at a time
+APART = 101  # rows, by which the luck of one pair of classes is that of another
 DOUBLE_PARAMETERS = 200  # up to which the Hessian and its factor are in double precision
 RIDGES = {np.float64: (1e-12, 1e-9, 1e-6, 1.0), np.float32: (1e-6, 1e-4, 1e-2, 1.0)}  # the first that gives a factor
 SMALLEST_SPREAD = 1e-150  # whose square is a number still
-STALE = 0.3  # change of the smallest entry of the factored diagonal that asks for a new factor
+STALE, LARGE_STALE = 0.3, 0.7  # change of the smallest entry of the factored diagonal that asks for a new factor
+LARGE_FACTOR = 2000  # parameters, beyond which it may change more: a factor costs as much as some passes
 
 
-class SampledRows:
-    """A stratified sample of rows in leading coordinates, with weights that stand for all rows of fit 0.
+class LeadingRows:
+    """Rows in leading coordinates, from which Hessians are drawn.
 
-    points : (n_sampled, n_leading), divided by `spread`, the constant of the intercept last where there is one
-    leading : positions of those coordinates among a class's parameters
+    rows, weight : their numbers in the design, and weights that stand for all rows of fit 0
+    leading : positions of those coordinates among a class's parameters, the intercept last where there is one
+    spread : root mean square of each
     """
 
-    def __init__(self, design, coordinates, fit_intercept, n_leading, contrasts):
+    def __init__(self, design, coordinates, fit_intercept, n_leading, contrasts, quick=None):
         self.fit_intercept, self.n_leading, self.contrasts = fit_intercept, n_leading, contrasts
-        self.rows, weight = _stratified(design, self.size(design, n_leading, contrasts))
-        self.weight = weight
-        self.leading = np.sort(np.argsort(coordinates.spectrum)[coordinates.rank - n_leading :])
-
-        leading_points = coordinates.along(self.leading)
-        parts = design.map_rows(lambda block: leading_points(block.rows_as_array()), self.rows)
-        self.points = np.concatenate(list(parts))
+        kept = np.sort(np.argsort(coordinates.spectrum)[coordinates.rank - n_leading :])
+        noise = SMALLEST_EIGENVALUE * coordinates.spectrum.max()
+        self.leading, self.spread = kept, np.sqrt(np.maximum(coordinates.spectrum[kept], noise))
         if fit_intercept:
-            self.leading = np.append(self.leading, coordinates.rank)
-            self.points = np.column_stack([self.points, np.ones(len(weight))])
-        self.spread = np.maximum(np.sqrt(weight @ self.points**2), SMALLEST_SPREAD)
-        self.dtype = np.float64 if contrasts.n_differences * self.points.shape[1] <= DOUBLE_PARAMETERS else np.float32
-        self.points = (self.points / self.spread).astype(self.dtype)
+            self.leading, self.spread = np.append(kept, coordinates.rank), np.append(self.spread, 1.0)
+        self.spread = np.maximum(self.spread, SMALLEST_SPREAD)
+        self.dtype = np.float64 if contrasts.n_differences * len(self.leading) <= DOUBLE_PARAMETERS else np.float32
+        if quick is None:
+            n_parameters = contrasts.n_differences * len(self.leading)
+            n_sampled = max(SAMPLE_PER_PARAMETER * n_parameters, FEW_VALUES // len(self.leading))
+            self.rows, self.weight = _stratified(design, min(design.n_rows, n_sampled))
+            along = coordinates.along(kept)
+            parts = design.map_rows(lambda block: self._scaled(along(block.rows_as_array())), self.rows)
+            self._points, self._is_scaled = np.concatenate(list(parts)), True
+        else:
+            every = slice(None, None, max(1, design.n_rows * design.n_classes // MOST_POSTERIORS))
+            self.rows, weight = quick.order[every], quick.weight[every, 0].astype(np.float64)
+            self.weight = weight / max(weight.sum(), np.finfo(float).tiny)
+            self._points, self._is_scaled = quick.X[every, kept[0] : kept[0] + n_leading], False  # no copy
 
     @staticmethod
     def count_leading(coordinates, contrasts, fit_intercept, level):
@@ -54,34 +78,92 @@ class SampledRows:
         return max(0, min(coordinates.rank, most // contrasts.n_differences - fit_intercept))
 
     @staticmethod
-    def size(design, n_leading, contrasts):
-        n_parameters = contrasts.n_differences * max(1, n_leading)
-        affordable = int(SAMPLE_WORK / n_parameters**2)
-        return min(design.n_rows, max(SMALLEST_SAMPLE, SAMPLE_PER_PARAMETER * n_parameters, affordable))
+    def rows_per_pair(n_rows, width, contrasts):
+        cheap = int(CHEAP_WORK / (contrasts.n_pairs * width**2))
+        wanted = max(FEWEST_ROWS, ROWS_PER_COORDINATE * width, cheap)
+        return n_rows if n_rows <= 2 * wanted else wanted
+
+    @staticmethod
+    def cost(n_rows, width, contrasts):
+        """Multiplications that a Hessian takes, and its factor."""
+        n_drawn = LeadingRows.rows_per_pair(n_rows, width, contrasts)
+        return contrasts.n_pairs * n_drawn * width**2 / 2 + (contrasts.n_differences * width) ** 3 / 6
 
     def hessian(self, posterior, reference):
-        """Weighted mean over the sample of the scores' covariance kron z z', z in units of its spread.
+        """Weighted mean over the rows of the scores' covariance kron z z', z in units of its spread.
 
         (n_differences * n_leading) square.
         """
-        width, size = self.points.shape[1], self.contrasts.n_differences
-        hessian = np.empty((size, width, size, width), self.dtype)
-        scores = self.contrasts.others(reference)
+        width, size = len(self.leading), self.contrasts.n_differences
+        hessian = np.zeros((size, width, size, width), self.dtype)
+        n_rows, n_classes = posterior.shape
+        number = np.full(n_classes, -1)  # of a class's difference from the reference
+        number[self.contrasts.others(reference)] = np.arange(size)
+        by_class = np.ascontiguousarray(posterior.T)
+        weight = (self.contrasts.pair_weight * self.weight).astype(posterior.dtype)
+        n_drawn = self.rows_per_pair(n_rows, width, self.contrasts)
+        luck = _luck(n_rows + APART * self.contrasts.n_pairs).astype(posterior.dtype)
 
         def fill(pair):
-            left, right = pair
-            covariance = self.contrasts.covariance(posterior, scores[left], scores[right]).reshape(-1)
-            share = (self.weight * covariance).astype(self.dtype)
-            hessian[left, :, right] = hessian[right, :, left] = np.dot((self.points * share[:, None]).T, self.points)
+            turn, left, right = pair
+            share = weight * by_class[left] * by_class[right]
+            square = self._square(*_drawn(share, n_drawn, luck[turn * APART :][:n_rows]))
+            low, high = sorted((number[left], number[right]))
+            hessian[high, :, low if low >= 0 else high] = square
 
-        list(map_in_order(fill, zip(*self.contrasts.pairs, strict=True)))
+        list(map_in_order(fill, zip(count(), *np.triu_indices(n_classes, 1), strict=False)))
+        for low, high in combinations(range(size), 2):
+            square = hessian[high, :, low].copy()
+            hessian[low, :, low] += square
+            hessian[high, :, high] += square
+            hessian[low, :, high] = hessian[high, :, low] = -square
         return hessian.reshape(size * width, -1)
+
+    def _square(self, drawn, share):
+        """Sum over the drawn rows of share times z z'."""
+        root = np.sqrt(share).astype(self.dtype)
+        total = np.zeros((len(self.leading), len(self.leading)), self.dtype)
+        for first in range(0, len(root), CHUNK_ROWS):
+            chunk = slice(first, first + CHUNK_ROWS)
+            points = self._points[chunk if drawn is None else drawn[chunk]]
+            points = (points if self._is_scaled else self._scaled(points)) * root[chunk, None]
+            total += np.dot(points.T, points)
+        return total
+
+    def _scaled(self, points):
+        """Coordinates in units of their spread, with the constant of the intercept where there is one."""
+        scaled = np.ones((len(points), len(self.leading)), self.dtype)
+        np.multiply(points, 1 / self.spread[: self.n_leading], out=scaled[:, : self.n_leading], casting="same_kind")
+        return scaled
+
+
+def _luck(size):
+    """Numbers between zero and one, the same every time."""
+    return np.random.RandomState(0).uniform(size=size)
+
+
+def _drawn(share, n_drawn, luck):
+    """Rows drawn by their share, about `n_drawn` of them, and what each stands for; None is all rows."""
+    if n_drawn >= len(share):
+        return None, share
+    bar = _sure_share(share, n_drawn)
+    drawn = np.flatnonzero(share > luck * bar)
+    return drawn, np.maximum(share[drawn], bar)
+
+
+def _sure_share(share, n_drawn):
+    """The share from which rows are drawn surely; with chances in proportion to it, there are `n_drawn` in the mean."""
+    some = np.sort(share[:: max(1, len(share) // SEEN_SHARES)])[::-1].astype(np.float64)
+    n_wanted = n_drawn * len(some) / len(share)
+    rest = np.cumsum(some[::-1])[::-1]  # of those from here on, drawn by chance if this is the first that is not sure
+    n_sure = int(np.searchsorted(np.arange(len(some)) + rest / np.maximum(some, np.finfo(float).tiny), n_wanted))
+    return rest[min(n_sure, len(some) - 1)] / (n_wanted - n_sure)
 
 
 class LearnedCurvature:
     """The Hessian of the loss on leading coordinates; `improve` replaces that part of a diagonal solve."""
 
-    def __init__(self, sample: SampledRows, posterior):
+    def __init__(self, sample: LeadingRows, posterior):
         self.sample = sample
         # Differences from the score of most curvature: the others' own curvatures then keep their digits.
         self.reference = int(np.argmax(sample.weight @ (posterior * (1 - posterior))))
@@ -116,7 +198,8 @@ class LearnedCurvature:
     def _is_stale(self, old, new):
         """Whether the penalty has changed by more than a share of the flattest direction's curvature."""
         curvature = np.diag(self.hessian) * np.tile(self.sample.spread, self.sample.contrasts.n_differences) ** 2
-        return abs(new - old) > STALE * (old + curvature.min())
+        limit = STALE if len(curvature) <= LARGE_FACTOR else LARGE_STALE
+        return abs(new - old) > limit * (old + curvature.min())
 
     def _factor(self, strength):
         """Factors of the sum with the penalty, balanced to a unit diagonal, and what balances."""

@@ -25,7 +25,7 @@ from annealed.design.coordinates import (
 from annealed.objectives import gibbs
 from annealed.objectives.base import HOT_LOGIT
 from annealed.objectives.contrasts import Contrasts
-from annealed.objectives.curvature import ALL_LEVELS, LearnedCurvature, SampledRows
+from annealed.objectives.curvature import ALL_LEVELS, LeadingRows, LearnedCurvature
 from annealed.objectives.hessian import BlockRows, SmallRows, hessian_rows
 from annealed.objectives.leave_one_out import MOST_EXACT_WORK, ExactBlocks, ProbedBlocks, leave_out
 from annealed.objectives.linear import (
@@ -38,6 +38,7 @@ from annealed.objectives.metrics import METRICS, POWERS, MetricChoices
 
 FEWEST_COPIED_VALUES = 3_000_000  # entries of X times scores, no fewer than three, whose copy in single precision pays
 PRICE_OF_A_PASS = 1e7  # multiplications that the calls of one pass are worth, however few its rows
+SQUARE_PRICE = 0.6  # of a multiplication in large square products, beside one in the narrow products of a pass
 MOST_SPANNED_ROWS, MOST_SPANNED_SHARE = 600, 0.2  # sparse rows, and dense ones per column, whose span gets a basis
 OF_TWO_CLASSES = 0.4  # of either: combinations of rows cost less where each has one score
 IN_SPAN_SHARE = 0.1  # of the last step's own share, where the fit is solved in the span of the rows
@@ -93,7 +94,7 @@ class PenalizedLinearProblem(MetricChoices, LinearProblem):
         self.coordinates = coordinates
         penalized = np.arange(self._width) < coordinates.rank
         self._is_penalized = np.tile(penalized, self.n_scores).astype(np.float64)
-        self._sample: SampledRows | None = None
+        self._sample: LeadingRows | None = None
         self._quick: SinglePrecisionRows | None = None
         self._hessian_rows: SmallRows | BlockRows | None = None
 
@@ -249,21 +250,22 @@ class PenalizedLinearProblem(MetricChoices, LinearProblem):
         return self._join(coef, variance)
 
     def learning_cost(self, level):
-        """A Hessian of the sample and its factor against the stacked products of a pass, in multiplications."""
-        n_leading = SampledRows.count_leading(self.coordinates, self.contrasts, self.fit_intercept, level)
+        """A Hessian and its factor against the stacked products of a pass, in multiplications."""
+        n_leading = LeadingRows.count_leading(self.coordinates, self.contrasts, self.fit_intercept, level)
         if n_leading < min(8, self.coordinates.rank):
             return np.inf
-        n_parameters = self.contrasts.n_differences * (n_leading + self.fit_intercept)
-        hessian = SampledRows.size(self.design, n_leading, self.contrasts) * n_parameters**2 / 2 + n_parameters**3 / 6
-        if not self.has_quick_rows:
-            hessian /= 2  # the sample is in single precision
+        hessian = LeadingRows.cost(self.design.n_rows, n_leading + self.fit_intercept, self.contrasts)
+        if self.has_quick_rows:
+            hessian *= SQUARE_PRICE
         one_pass = 2 * self.design.n_rows * self.design.n_features * self.n_fits * self.n_scores
         return hessian / (one_pass + PRICE_OF_A_PASS)
 
     def learn_curvature(self, parameters, temperature, level):
-        n_leading = SampledRows.count_leading(self.coordinates, self.contrasts, self.fit_intercept, level)
+        n_leading = LeadingRows.count_leading(self.coordinates, self.contrasts, self.fit_intercept, level)
         if self._sample is None or self._sample.n_leading != n_leading:
-            self._sample = SampledRows(self.design, self.coordinates, self.fit_intercept, n_leading, self.contrasts)
+            self._sample = LeadingRows(
+                self.design, self.coordinates, self.fit_intercept, n_leading, self.contrasts, self._quick
+            )
         logits = self._logits_of(self._sample.rows, parameters[None], temperature, [0])[:, 0]
         return LearnedCurvature(self._sample, gibbs.posterior(logits))
 

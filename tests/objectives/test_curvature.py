@@ -5,7 +5,8 @@ import oracles
 import pytest
 from problems import fold_masks, gaussian, rare_class, stack_of
 
-from annealed.objectives import InnerProduct, curvature
+from annealed.datasets import make_gaussian_classes
+from annealed.objectives import InnerProduct, curvature, penalized_linear
 from annealed.solvers import LBFGS, lbfgs
 
 TEMPERATURE = 0.05
@@ -67,9 +68,52 @@ def test_only_leading_coordinates_are_learned_where_there_are_too_many(monkeypat
     assert larger.hessian.shape == (10, 10)
 
 
-def test_a_sample_keeps_rare_classes_whole_and_stands_for_all_rows(monkeypatch):
-    monkeypatch.setattr(curvature, "SMALLEST_SAMPLE", 30)
-    monkeypatch.setattr(curvature, "SAMPLE_PER_PARAMETER", 0)
+@pytest.fixture
+def few_are_drawn(monkeypatch):
+    for name, value in (("FEWEST_ROWS", 40), ("ROWS_PER_COORDINATE", 0), ("CHEAP_WORK", 0)):
+        monkeypatch.setattr(curvature, name, value)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_drawn_rows_give_no_negative_curvature_and_all_of_it_in_the_mean(n_classes, few_are_drawn, monkeypatch):
+    table = make_gaussian_classes(400, 4, n_classes, separation=3.0, random_state=0)
+    problem = InnerProduct().prepare(stack_of(table, n_classes=n_classes))
+    draws = []
+    for seed in range(60):
+        uniform = np.random.RandomState(seed).uniform
+        with monkeypatch.context() as patched:
+            patched.setattr(curvature, "_luck", lambda size, uniform=uniform: uniform(size=size))
+            draws.append(learned_at_some_point(problem)[1].hessian)
+    monkeypatch.setattr(curvature, "FEWEST_ROWS", 400)
+    exact = learned_at_some_point(problem)[1].hessian
+    assert min(np.linalg.eigvalsh(own)[0] for own in draws) >= -1e-12
+    error = np.std(draws, axis=0, ddof=1) / np.sqrt(len(draws))
+    assert (error > 0).all() and np.mean(np.abs(np.mean(draws, axis=0) - exact) <= 2 * error) >= 0.8
+
+
+def test_about_as_many_rows_are_drawn_as_asked_for_and_those_of_much_curvature_surely():
+    share = np.random.RandomState(0).exponential(size=20_000) ** 4
+    luck = np.random.RandomState(1).uniform(size=len(share))
+    for n_drawn in (20, 500, 5000):
+        drawn, stands_for = curvature._drawn(share, n_drawn, luck)
+        assert abs(len(drawn) - n_drawn) <= 0.1 * n_drawn + 4 * np.sqrt(n_drawn)
+        np.testing.assert_array_equal(stands_for, np.maximum(share[drawn], stands_for.min()))
+        assert set(np.flatnonzero(share > 1.0001 * stands_for.min())) <= set(drawn)
+        assert abs(stands_for.sum() / share.sum() - 1) <= 4 / np.sqrt(n_drawn)
+
+
+def test_quick_rows_give_the_same_curvature_as_a_copy_of_their_own(monkeypatch):
+    monkeypatch.setattr(penalized_linear, "FEWEST_COPIED_VALUES", 1)
+    table = gaussian(n_samples=300, n_features=7)
+    plain, quick = (InnerProduct().prepare(stack_of(table, fold_masks(300))) for _ in range(2))
+    quick.quicken()
+    assert quick.has_quick_rows and not plain.has_quick_rows
+    _, expected = learned_at_some_point(plain)
+    _, found = learned_at_some_point(quick)
+    np.testing.assert_allclose(found.hessian, expected.hessian, rtol=1e-4, atol=1e-6)
+
+
+def test_a_sample_keeps_rare_classes_whole_and_stands_for_all_rows():
     table = rare_class()
     design = stack_of(table)
     rows, weight = curvature._stratified(design, 30)
