@@ -76,7 +76,11 @@ class ArrayProblem(Problem):
         place = self.place = self.design.place
         self.xp = place.xp
         coordinates = host.coordinates
-        self.basis, self.inverse = place.wide(coordinates.basis), place.wide(coordinates.inverse)
+        self.basis, inverse = place.wide(coordinates.basis), place.wide(coordinates.inverse)
+        self.basis_across, self.inverse_across = (
+            self.xp.matrix_transpose(own) if own.ndim > 1 + coordinates.per_fit else own
+            for own in (self.basis, inverse)
+        )
         self.spectrum = place.wide(np.broadcast_to(coordinates.spectrum, (self.n_fits, coordinates.rank)))
         self.rank, self.per_fit = coordinates.rank, coordinates.per_fit
         self.class_variance = place.wide(host.class_shares * (1 - host.class_shares))
@@ -116,18 +120,18 @@ class ArrayProblem(Problem):
             return table[fits, ...]
         return self.xp.take(table, self.place.whole(fits), axis=0)
 
-    def _turned(self, vectors, factor, fits, transposed):
+    def _turned(self, vectors, factor, fits):
         """Vectors (n_fits, n_classes, ...) under a map of coordinates, which may be a diagonal or one map a fit."""
         own = self.of_fits(factor, fits) if self.per_fit else factor
         if own.ndim == (2 if self.per_fit else 1):
             return vectors * (own[:, None, :] if self.per_fit else own)
-        return vectors @ (self.xp.matrix_transpose(own) if transposed else own)
+        return vectors @ own
 
     def to_features(self, coef, fits):
-        return self._turned(coef, self.basis, fits, transposed=True)
+        return self._turned(coef, self.basis_across, fits)
 
     def from_features(self, gradient, fits):
-        return self._turned(gradient, self.basis, fits, transposed=False)
+        return self._turned(gradient, self.basis, fits)
 
     # -- what a family defines --------------------------------------------------------------------------------
 
