@@ -33,10 +33,10 @@ def loss_and_residual(
     class's residual is minus the sum of the others, and the loss of an all but certain row comes from that sum, so that
     both keep their digits in single precision too.
     """
-    fused = fused_kernel(logits, lies_by_class=True) if place.is_torch and unit is dtype is gain is None else None
-    if fused is not None:
+    lies_by_class = place.is_torch and logits.stride(-1) > 1 and unit is dtype is gain is None
+    fused = fused_kernel(logits, lies_by_class) if place.is_torch else None
+    if fused is not None and lies_by_class:
         return Residual(fused.loss_and_residual(place.wide_dtype, logits, level, labels, weight, learn).sum(0), logits)
-    fused = fused_kernel(logits) if place.is_torch else None
     if fused is not None:
         residual = logits if dtype in (None, logits.dtype) else place.aligned(logits.shape, dtype)
         options = (weight, unit, residual, gain, learn)
