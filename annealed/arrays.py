@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -111,11 +113,11 @@ class Place:
         is_float = array.dtype in floats.values()
         return cls(xp, device, array.dtype if is_float else wide, wide)
 
-    @property
+    @cached_property
     def is_torch(self) -> bool:
         return self.xp.__name__.endswith("torch")
 
-    @property
+    @cached_property
     def is_accelerator(self) -> bool:
         return "cuda" in str(self.device).lower() or "cupy" in self.xp.__name__
 
@@ -125,12 +127,12 @@ class Place:
         floats = self.xp.__array_namespace_info__().dtypes(kind="real floating", device=self.device)
         return [floats[name] for name in ("float64", "float32") if name in floats]
 
-    @property
+    @cached_property
     def rounding(self) -> float:
         """Of one number of a row."""
         return float(self.xp.finfo(self.row_dtype).eps)
 
-    @property
+    @cached_property
     def row_bytes(self) -> int:
         return self.xp.finfo(self.row_dtype).bits // 8
 
@@ -161,9 +163,10 @@ class Place:
 
     def aligned(self, shape, dtype):
         """An array of torch with whatever was there, whose rows begin where the device likes to begin."""
-        n_rows, width = shape[0], int(np.prod(shape[1:]))
+        n_rows, width = shape[0], prod(shape[1:])
         made = self.xp.empty((n_rows, padded(width, dtype.itemsize)), dtype=dtype, device=self.device)
-        return made[:, :width].unflatten(1, shape[1:])
+        made = made if made.shape[1] == width else made[:, :width]
+        return made if len(shape) == 2 else made.unflatten(1, shape[1:])
 
     def host(self, *arrays) -> list[np.ndarray]:
         """Small float arrays in NumPy, in one transfer."""

@@ -47,6 +47,7 @@ SHARED_IN_A_FOLDER = {
     "device_rows",
     "diagonal_plus",
     "discriminant_axes",
+    "fused_by_class",
     "fused_gibbs",
     "fused_potts",
     "hessian",

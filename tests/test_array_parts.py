@@ -122,6 +122,23 @@ def test_loss_and_residual_are_those_of_numpy(shape, dtype, is_weighted, move):
     )
 
 
+@pytest.mark.parametrize("is_weighted", [False, True])
+@pytest.mark.parametrize("shape", [(2500, 1, 3), (1300, 4, 10), (70, 2, 40)])
+def test_logits_may_lie_by_class(shape, is_weighted, move_torch):
+    """On a GPU a kernel of its own takes them, where classes are few."""
+    generator = np.random.RandomState(0)
+    logits, level = 50 * generator.standard_normal(shape), move_torch(generator.standard_normal(shape[1:]))
+    labels = move_torch(generator.randint(shape[2], size=shape[0]))
+    weight = move_torch(generator.uniform(0.0, 1.0, shape[:2])) if is_weighted else None
+    by_class = move_torch(logits.transpose(1, 2, 0).copy()).permute(2, 0, 1)
+    place = Place.of(level)
+    for learn in (False, True):
+        known, values = loss_and_residual(place, move_torch(logits), level, labels, weight, learn=learn)
+        found, others = loss_and_residual(place, by_class.clone(), level, labels, weight, learn=learn)
+        np.testing.assert_allclose(to_host(others), to_host(values), rtol=1e-13, atol=1e-300)
+        np.testing.assert_allclose(to_host(found), to_host(known), rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_narrow_residuals_are_the_rounded_ones(dtype, move_torch):
     torch = pytest.importorskip("torch")
@@ -175,6 +192,9 @@ def test_the_kernel_of_a_gpu_is_used():
     logits = mover("cuda")(np.zeros((4, 1, 3), dtype=np.float32))
     assert fused_kernel(logits) is not None
     assert fused_kernel(logits[:, :, ::2]) is None  # lines that do not lie one after the other
+    by_class = mover("cuda")(np.zeros((2, 10, 40))).permute(2, 0, 1)
+    assert fused_kernel(by_class, lies_by_class=True) is not None
+    assert fused_kernel(by_class) is None and fused_kernel(logits, lies_by_class=True) is None
 
 
 @pytest.mark.parametrize("rank", [4, 3])

@@ -129,7 +129,7 @@ class ArrayDesign(Design):
 
     @cached_property
     def _parts(self) -> dict[tuple | None, list]:
-        """Rows, labels and weights of blocks, which are views: a pass begins sooner where it need not ask for them."""
+        """What blocks are made of, all views: a pass begins sooner where it need not ask for them."""
         return {}
 
     @cached_property
@@ -170,7 +170,8 @@ class ArrayDesign(Design):
         if parts is None:
             weight = self.weight[:, fits]
             slices = self.slices(n_fits or weight.shape[1], copies_rows, logit_bytes)
-            parts = [(rows, self.labels[rows], weight[rows, :]) for rows in slices]
+            there = (None if self.is_streamed else self.rows_of(rows) for rows in slices)
+            parts = [(rows, self.labels[rows], weight[rows, :], raw) for rows, raw in zip(slices, there, strict=True)]
             if key is not None:
                 self._parts[key] = parts
         for part in parts:
@@ -187,8 +188,8 @@ class ArrayDesign(Design):
         """The centre, on the device, where the rows of blocks still have it to be subtracted; else None."""
         return None if self._is_centered or not self._center_is_near else self._device_center
 
-    def _block(self, rows, labels, weight):
-        raw = self.rows_of(rows)
+    def _block(self, rows, labels, weight, raw=None):
+        raw = self.rows_of(rows) if raw is None else raw
         if not self._is_centered and not self._center_is_near:
             raw = raw - self._device_center
         return ArrayBlock(self.place, raw, rows, labels, weight, self.offset)

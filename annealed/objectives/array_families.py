@@ -196,7 +196,7 @@ class ArrayDistanceProblem(ArrayProblem):
         return float(self.host.hot_temperature())
 
     def _report(self, parameters, temperature, fits):
-        means = self._turned(temperature / 2 * parameters, self.inverse, fits, transposed=True)
+        means = self._turned(temperature / 2 * parameters, self.inverse_across, fits)
         return {**super()._report(parameters, temperature, fits), "means": means + self.center}
 
 

@@ -33,7 +33,10 @@ def loss_and_residual(
     class's residual is minus the sum of the others, and the loss of an all but certain row comes from that sum, so that
     both keep their digits in single precision too.
     """
-    fused = fused_kernel(logits) if place.is_torch else None
+    lies_by_class = place.is_torch and logits.stride(-1) > 1 and unit is dtype is gain is None
+    fused = fused_kernel(logits, lies_by_class) if place.is_torch else None
+    if fused is not None and lies_by_class:
+        return Residual(fused.loss_and_residual(place.wide_dtype, logits, level, labels, weight, learn).sum(0), logits)
     if fused is not None:
         residual = logits if dtype in (None, logits.dtype) else place.aligned(logits.shape, dtype)
         options = (weight, unit, residual, gain, learn)
@@ -78,14 +81,17 @@ def _with_torch(place, logits, labels):
     return true, others, posterior.scatter_(2, index, -others[..., None])
 
 
-def fused_kernel(logits) -> ModuleType | None:
-    """`annealed/objectives/fused_gibbs.py` where it can take these logits of torch, or None."""
+def fused_kernel(logits, lies_by_class=False) -> ModuleType | None:
+    """`annealed/objectives/fused_gibbs.py`, or `fused_by_class.py` where the logits of a class lie side by side; None
+    where it cannot take these logits of torch.
+    """
     if not logits.is_cuda or not _WORKS.get(logits.device, True):
         return None
     try:
-        from annealed.objectives import fused_gibbs
+        from annealed.objectives import fused_by_class, fused_gibbs
 
-        if not fused_gibbs.can_take(logits):
+        fused = fused_by_class if lies_by_class else fused_gibbs
+        if not fused.can_take(logits):
             return None
         if logits.device not in _WORKS:
             few = logits.new_zeros((1, 1, 2)).float()
@@ -94,7 +100,7 @@ def fused_kernel(logits) -> ModuleType | None:
     except Exception:  # no Triton, or no C compiler for it: torch's own steps give the same
         _WORKS[logits.device] = False
         return None
-    return fused_gibbs
+    return fused
 
 
 def _spread(place: Place, residual):

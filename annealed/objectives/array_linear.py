@@ -43,11 +43,10 @@ class Evaluation(NamedTuple):
 
 
 class _Scales(NamedTuple):
-    """Of a pass over some fits: whether rows of each weigh alike, what is then left to multiply by, (n_fits,), and the
+    """Of a pass over some fits: what is left to multiply by, (n_fits,), where the rows of each weigh alike; and the
     gain of the residuals, (n_fits,), with one over it, (n_fits, 1, 1), where there is one.
     """
 
-    is_uniform: bool
     factor: Any
     gain: Any
     loss_of_gain: Any
@@ -77,7 +76,11 @@ class ArrayProblem(Problem):
         place = self.place = self.design.place
         self.xp = place.xp
         coordinates = host.coordinates
-        self.basis, self.inverse = place.wide(coordinates.basis), place.wide(coordinates.inverse)
+        self.basis, inverse = place.wide(coordinates.basis), place.wide(coordinates.inverse)
+        self.basis_across, self.inverse_across = (
+            self.xp.matrix_transpose(own) if own.ndim > 1 + coordinates.per_fit else own
+            for own in (self.basis, inverse)
+        )
         self.spectrum = place.wide(np.broadcast_to(coordinates.spectrum, (self.n_fits, coordinates.rank)))
         self.rank, self.per_fit = coordinates.rank, coordinates.per_fit
         self.class_variance = place.wide(host.class_shares * (1 - host.class_shares))
@@ -106,9 +109,9 @@ class ArrayProblem(Problem):
             place, uniform = self.place, self._uniform[fits]
             is_uniform = bool(np.isfinite(uniform).all())
             gain = rows.gain(np.ones_like(uniform) if is_uniform else self._largest[fits])
-            factor = place.wide(uniform if is_uniform else np.ones_like(uniform))
+            factor = place.wide(uniform) if is_uniform else None
             sent = (None, None) if gain is None else (place.row(gain), place.wide(1 / gain)[:, None, None])
-            self._sent_scales[key] = _Scales(is_uniform, factor, *sent)
+            self._sent_scales[key] = _Scales(factor, *sent)
         return self._sent_scales[key]
 
     def of_fits(self, table, fits):
@@ -117,18 +120,18 @@ class ArrayProblem(Problem):
             return table[fits, ...]
         return self.xp.take(table, self.place.whole(fits), axis=0)
 
-    def _turned(self, vectors, factor, fits, transposed):
+    def _turned(self, vectors, factor, fits):
         """Vectors (n_fits, n_classes, ...) under a map of coordinates, which may be a diagonal or one map a fit."""
         own = self.of_fits(factor, fits) if self.per_fit else factor
         if own.ndim == (2 if self.per_fit else 1):
             return vectors * (own[:, None, :] if self.per_fit else own)
-        return vectors @ (self.xp.matrix_transpose(own) if transposed else own)
+        return vectors @ own
 
     def to_features(self, coef, fits):
-        return self._turned(coef, self.basis, fits, transposed=True)
+        return self._turned(coef, self.basis_across, fits)
 
     def from_features(self, gradient, fits):
-        return self._turned(gradient, self.basis, fits, transposed=False)
+        return self._turned(gradient, self.basis, fits)
 
     # -- what a family defines --------------------------------------------------------------------------------
 
@@ -183,14 +186,13 @@ class ArrayProblem(Problem):
         shape = intercept.shape
         rows = self._rows(quick, fine)
         coef = coef if rows.is_turned else self.to_features(coef, fits)
-        tables = rows.tables(xp.reshape(coef, (-1, rows.width)), xp.reshape(intercept, (-1,)))
-        unit = None if tables.unit is None else xp.reshape(tables.unit, shape)
-        scales = self._scales(rows, fits)
+        tables = rows.tables(xp.reshape(coef, (-1, rows.width)), intercept)
 
         def kernel(block):
             logits = xp.reshape(rows.products(block, tables), (-1, *shape))
-            level = xp.reshape(tables.level, shape)
-            weight = None if scales.is_uniform else self.of_fits(block.weight.T, fits).T
+            scales, level = self._scales(rows, fits), xp.reshape(tables.level, shape)
+            unit = None if tables.unit is None else xp.reshape(tables.unit, shape)
+            weight = None if scales.factor is not None else self.of_fits(block.weight.T, fits).T
             found = array_gibbs.loss_and_residual(
                 place, logits, level, block.labels, weight, unit=unit, dtype=rows.residual_dtype, gain=scales.gain,
                 learn=learn,
@@ -200,11 +202,14 @@ class ArrayProblem(Problem):
         totals, pulled = rows.design.sum_on_device(kernel, n_fits=shape[0], logit_bytes=rows.logit_bytes)
         sums, loss, variance = totals[:, : shape[1]], totals[:, shape[1]], totals[0, shape[1] + 1 :]
         self.n_passes += 1
+        scales = self._scales(rows, fits)
         if scales.gain is not None:
             pulled = xp.reshape(xp.reshape(pulled, (*shape, -1)) * scales.loss_of_gain, pulled.shape)
         pulled = rows.settled(pulled, xp.reshape(sums, (-1,)))
-        loss, sums = loss * scales.factor, sums * scales.factor[:, None]
-        pulled = xp.reshape(pulled, (*shape, -1)) * scales.factor[:, None, None]
+        pulled = xp.reshape(pulled, (*shape, -1))
+        if scales.factor is not None:
+            loss, sums = loss * scales.factor, sums * scales.factor[:, None]
+            pulled = pulled * scales.factor[:, None, None]
         if learn:
             share = xp.maximum(variance / self.design.n_rows, variance * 0.0 + SMALLEST_VARIANCE)
             self.class_variance = xp.broadcast_to(share[None, :], (self.n_fits, self.n_classes))
@@ -249,7 +254,7 @@ class ArrayProblem(Problem):
         xp, place, fits = self.xp, self.place, slice(1, self.n_fits)
         coef, intercept = self.forward(parameters[fits, ...], temperature, fits)
         rows, size = self._plain_rows, intercept.shape[0] * intercept.shape[1]
-        tables = rows.tables(xp.reshape(coef, (size, -1)), xp.reshape(intercept, (-1,)))
+        tables = rows.tables(xp.reshape(coef, (size, -1)), intercept)
 
         def part(block):
             fold = self._fold_of_row[block.rows]

@@ -31,6 +31,7 @@ from annealed.objectives.array_gibbs import fused_kernel
 
 ALIGNED_COLUMNS = 8  # of two bytes, that tensor cores take at once
 MOST_PADDING = 1 / 16  # of the width of rows: columns of zeros beside the coefficients, so that lines are whole
+FEW_CLASSES = 16  # up to which logits in double precision lie by class on a GPU: see `fused_by_class.py`
 HALF_EXPONENT = 15  # of the largest numbers: half precision holds them, and in full what is 2^-29 of them
 
 
@@ -56,15 +57,18 @@ class RowsAsTheyAre:
 
     def __init__(self, design: ArrayDesign):
         self.design, self.place, self.width = design, design.place, design.n_features
+        is_double_on_gpu = self.place.is_torch and self.place.is_accelerator and self.place.row_bytes == 8
+        self._lies_by_class = is_double_on_gpu and design.n_classes <= FEW_CLASSES
 
     def tables(self, coef, level) -> Tables:
         """Of coefficients and the level of centred rows: what the centre takes off belongs to the level."""
-        return self._tables([self._padded(coef, self.width, self.place.row_dtype)], coef, level)
+        coef_of_rows = coef if self._lies_by_class else self._padded(coef, self.width, self.place.row_dtype)
+        return self._tables([coef_of_rows], coef, level)
 
     def _tables(self, parts, coef, level, unit=None):
         def find_level():
-            offset = self.design.offset
-            return self.place.row(level if offset is None else level - coef @ self.place.wide(offset))
+            offset, flat = self.design.offset, self.place.xp.reshape(level, (-1,))
+            return self.place.row(flat if offset is None else flat - coef @ self.place.wide(offset))
 
         return Tables(parts, coef.shape[0], find_level, unit)
 
@@ -90,8 +94,11 @@ class RowsAsTheyAre:
         return found if found.shape[1] == tables.n_columns else found[:, : tables.n_columns]
 
     def _product(self, block, coef, added=None):
-        """Products, and what is to be added to them."""
-        return block.raw @ coef.T
+        """Products, and what is to be added to them; where they lie by class, the lines of a class are whole."""
+        if not self._lies_by_class:
+            return block.raw @ coef.T
+        found = self.place.aligned((coef.shape[0], block.raw.shape[0]), coef.dtype)
+        return self.place.xp.mm(coef, block.raw.T, out=found).T
 
     def logits(self, block, tables: Tables):
         found = self.products(block, tables)

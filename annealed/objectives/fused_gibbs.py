@@ -64,6 +64,16 @@ def loss_and_residual(wide_dtype, logits, level, labels, weight=None, unit=None,
     return sums
 
 
+@triton.jit
+def own_loss(others, own, true, share):
+    """Of rows whose true class has a logit of `true`, to base two, and so the weight `own`; all other classes have the
+    weight `others`, and `share` is one over the sum of both.
+    """
+    is_likely = others < own  # then the loss is small and comes from the others, with all its digits
+    found = libdevice.log1p(tl.where(is_likely, -others * share, others + own - 1.0))
+    return tl.where(is_likely, -found, found - true * LOG_2)
+
+
 @triton.jit(do_not_specialize=["labels", "n_rows", "n_fits", "weight_stride", "weight_step"])
 def _residual_kernel(  # compiled once for any number of rows and of fits
     logits, level, unit, labels, weight, residual, gain, sums, n_rows, n_fits, logits_stride, stride,
@@ -114,9 +124,7 @@ def _residual_kernel(  # compiled once for any number of rows and of fits
         others, own = tl.sum(weights, 1), libdevice.exp2(true)
         share = 1.0 / (others + own)
         found = tl.where(is_true, -(others * share)[:, None], weights * share[:, None])
-        is_likely = others < own  # then the loss is small and comes from the others, with all its digits
-        found_loss = libdevice.log1p(tl.where(is_likely, -others * share, others + own - 1.0))
-        found_loss = tl.where(is_likely, -found_loss, found_loss - true * LOG_2)
+        found_loss = own_loss(others, own, true, share)
         if LEARNS:
             size = tl.abs(found)
             spread += size - size * size
