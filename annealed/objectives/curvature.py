@@ -32,14 +32,16 @@ FEWEST_ROWS = 2500  # likewise
 CHEAP_WORK = 4e8  # multiplications for a Hessian, up to which more rows are drawn: rare values count
 SAMPLE_PER_PARAMETER, FEW_VALUES = 6, 2_000_000  # rows, or numbers, to draw from where no copy of all rows is at hand
 MOST_POSTERIORS = 20_000_000  # rows times classes to draw from
-SEEN_SHARES = 5_000  # that tell which are drawn surely
+RARE_SHARE = 0.25  # of them, that a pair of rare classes draws at least
+SEEN_SHARES = 200_000  # that tell which are drawn surely
 CHUNK_ROWS = 4096  # multiplied at a time
 APART = 101  # rows, by which the luck of one pair of classes is that of another
 DOUBLE_PARAMETERS = 200  # up to which the Hessian and its factor are in double precision
 RIDGES = {np.float64: (1e-12, 1e-9, 1e-6, 1.0), np.float32: (1e-6, 1e-4, 1e-2, 1.0)}  # the first that gives a factor
 SMALLEST_SPREAD = 1e-150  # whose square is a number still
-STALE, LARGE_STALE = 0.3, 0.7  # change of the smallest entry of the factored diagonal that asks for a new factor
-LARGE_FACTOR = 2000  # parameters, beyond which it may change more: a factor costs as much as some passes
+STALE = 0.3  # change of the smallest entry of the factored diagonal that asks for a new factor
+LARGE_FACTOR = 2000  # parameters, from which a factor costs as much as several passes, and
+COLDER_STALE, WARMER_STALE = 0.7, 8.0  # the penalty may fall or rise by more before
 
 
 class LeadingRows:
@@ -104,14 +106,18 @@ class LeadingRows:
         n_drawn = self.rows_per_pair(n_rows, width, self.contrasts)
         luck = _luck(n_rows + APART * self.contrasts.n_pairs).astype(posterior.dtype)
 
+        left, right = np.triu_indices(n_classes, 1)
+        some = slice(None, None, max(1, n_rows * len(left) // SEEN_SHARES))
+        bar = _sure_share(weight[some] * by_class[left, some] * by_class[right, some], n_drawn / n_rows)
+
         def fill(pair):
             turn, left, right = pair
             share = weight * by_class[left] * by_class[right]
-            square = self._square(*_drawn(share, n_drawn, luck[turn * APART :][:n_rows]))
+            square = self._square(*_drawn(share, n_drawn, bar, luck[turn * APART :][:n_rows]))
             low, high = sorted((number[left], number[right]))
             hessian[high, :, low if low >= 0 else high] = square
 
-        list(map_in_order(fill, zip(count(), *np.triu_indices(n_classes, 1), strict=False)))
+        list(map_in_order(fill, zip(count(), left, right, strict=False)))
         for low, high in combinations(range(size), 2):
             square = hessian[high, :, low].copy()
             hessian[low, :, low] += square
@@ -142,22 +148,26 @@ def _luck(size):
     return np.random.RandomState(0).uniform(size=size)
 
 
-def _drawn(share, n_drawn, luck):
-    """Rows drawn by their share, about `n_drawn` of them, and what each stands for; None is all rows."""
+def _drawn(share, n_drawn, bar, luck):
+    """Rows drawn surely from the share `bar` on, and below by chance, and what each stands for; None is all rows.
+
+    The bar is lower for a pair that would have far fewer than `n_drawn`: its curvature counts for rare classes.
+    """
     if n_drawn >= len(share):
         return None, share
-    bar = _sure_share(share, n_drawn)
+    some = share[:: max(1, len(share) // FEWEST_ROWS)]
+    bar = min(bar, _sure_share(some, RARE_SHARE * n_drawn / len(share)))
     drawn = np.flatnonzero(share > luck * bar)
     return drawn, np.maximum(share[drawn], bar)
 
 
-def _sure_share(share, n_drawn):
-    """The share from which rows are drawn surely; with chances in proportion to it, there are `n_drawn` in the mean."""
-    some = np.sort(share[:: max(1, len(share) // SEEN_SHARES)])[::-1].astype(np.float64)
-    n_wanted = n_drawn * len(some) / len(share)
-    rest = np.cumsum(some[::-1])[::-1]  # of those from here on, drawn by chance if this is the first that is not sure
-    n_sure = int(np.searchsorted(np.arange(len(some)) + rest / np.maximum(some, np.finfo(float).tiny), n_wanted))
-    return rest[min(n_sure, len(some) - 1)] / (n_wanted - n_sure)
+def _sure_share(shares, part):
+    """The share from which rows are drawn surely; with chances in proportion to it, a `part` is drawn in the mean."""
+    shares = np.sort(shares, axis=None)[::-1].astype(np.float64)
+    n_wanted = part * len(shares)
+    rest = np.cumsum(shares[::-1])[::-1]  # of those from here on, drawn by chance if this is the first that is not sure
+    n_sure = int(np.searchsorted(np.arange(len(shares)) + rest / np.maximum(shares, np.finfo(float).tiny), n_wanted))
+    return rest[n_sure] / (n_wanted - n_sure) if n_sure < n_wanted else 0.0
 
 
 class LearnedCurvature:
@@ -198,7 +208,9 @@ class LearnedCurvature:
     def _is_stale(self, old, new):
         """Whether the penalty has changed by more than a share of the flattest direction's curvature."""
         curvature = np.diag(self.hessian) * np.tile(self.sample.spread, self.sample.contrasts.n_differences) ** 2
-        limit = STALE if len(curvature) <= LARGE_FACTOR else LARGE_STALE
+        limit = STALE
+        if len(curvature) >= LARGE_FACTOR:
+            limit = WARMER_STALE if new > old else COLDER_STALE
         return abs(new - old) > limit * (old + curvature.min())
 
     def _factor(self, strength):

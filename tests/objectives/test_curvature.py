@@ -95,11 +95,18 @@ def test_about_as_many_rows_are_drawn_as_asked_for_and_those_of_much_curvature_s
     share = np.random.RandomState(0).exponential(size=20_000) ** 4
     luck = np.random.RandomState(1).uniform(size=len(share))
     for n_drawn in (20, 500, 5000):
-        drawn, stands_for = curvature._drawn(share, n_drawn, luck)
+        bar = curvature._sure_share(share, n_drawn / len(share))
+        drawn, stands_for = curvature._drawn(share, n_drawn, bar, luck)
         assert abs(len(drawn) - n_drawn) <= 0.1 * n_drawn + 4 * np.sqrt(n_drawn)
         np.testing.assert_array_equal(stands_for, np.maximum(share[drawn], stands_for.min()))
         assert set(np.flatnonzero(share > 1.0001 * stands_for.min())) <= set(drawn)
         assert abs(stands_for.sum() / share.sum() - 1) <= 4 / np.sqrt(n_drawn)
+
+
+def test_a_pair_of_rare_classes_draws_enough_rows_too():
+    share, luck = np.random.RandomState(0).uniform(0, 1e-9, size=20_000), np.random.RandomState(1).uniform(size=20_000)
+    drawn, stands_for = curvature._drawn(share, 1000, 0.01, luck)
+    assert abs(len(drawn) - 250) <= 80 and stands_for.max() < 1e-6
 
 
 def test_quick_rows_give_the_same_curvature_as_a_copy_of_their_own(monkeypatch):
