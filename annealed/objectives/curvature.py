@@ -17,7 +17,7 @@ that of all rows.
 
 from __future__ import annotations
 
-from itertools import combinations, count
+from itertools import combinations
 
 import numpy as np
 from scipy import linalg
@@ -98,26 +98,17 @@ class LeadingRows:
         """
         width, size = len(self.leading), self.contrasts.n_differences
         hessian = np.zeros((size, width, size, width), self.dtype)
-        n_rows, n_classes = posterior.shape
-        number = np.full(n_classes, -1)  # of a class's difference from the reference
+        number = np.full(posterior.shape[1], -1)  # of a class's difference from the reference
         number[self.contrasts.others(reference)] = np.arange(size)
-        by_class = np.ascontiguousarray(posterior.T)
-        weight = (self.contrasts.pair_weight * self.weight).astype(posterior.dtype)
-        n_drawn = self.rows_per_pair(n_rows, width, self.contrasts)
-        luck = _luck(n_rows + APART * self.contrasts.n_pairs).astype(posterior.dtype)
+        n_drawn = self.rows_per_pair(len(posterior), width, self.contrasts)
+        lots = _Lots(self.contrasts.pair_weight * self.weight, posterior, n_drawn)
 
-        left, right = np.triu_indices(n_classes, 1)
-        some = slice(None, None, max(1, n_rows * len(left) // SEEN_SHARES))
-        bar = _sure_share(weight[some] * by_class[left, some] * by_class[right, some], n_drawn / n_rows)
-
-        def fill(pair):
-            turn, left, right = pair
-            share = weight * by_class[left] * by_class[right]
-            square = self._square(*_drawn(share, n_drawn, bar, luck[turn * APART :][:n_rows]))
-            low, high = sorted((number[left], number[right]))
+        def fill(turn):
+            square = self._square(*lots.draw(turn))
+            low, high = sorted((number[lots.left[turn]], number[lots.right[turn]]))
             hessian[high, :, low if low >= 0 else high] = square
 
-        list(map_in_order(fill, zip(count(), left, right, strict=False)))
+        list(map_in_order(fill, range(len(lots.left))))
         for low, high in combinations(range(size), 2):
             square = hessian[high, :, low].copy()
             hessian[low, :, low] += square
@@ -143,22 +134,37 @@ class LeadingRows:
         return scaled
 
 
+class _Lots:
+    """Draws rows for each pair of classes: surely from the share `bar` on, which pairs have in common, and below it by
+    chance. It is lower for a pair that would have far fewer than `n_drawn`: its curvature counts for rare classes.
+    """
+
+    def __init__(self, weight, posterior, n_drawn):
+        self.n_rows, n_classes = posterior.shape
+        self.left, self.right = np.triu_indices(n_classes, 1)
+        self.by_class = np.ascontiguousarray(posterior.T)
+        self.weight = weight.astype(posterior.dtype)
+        self.n_drawn, self.luck = n_drawn, _luck(self.n_rows + APART * len(self.left)).astype(posterior.dtype)
+        self.bar = 0.0
+        if n_drawn < self.n_rows:
+            some = slice(None, None, max(1, self.n_rows * len(self.left) // SEEN_SHARES))
+            shares = self.weight[some] * self.by_class[self.left, some] * self.by_class[self.right, some]
+            self.bar = _sure_share(shares, n_drawn / self.n_rows)
+
+    def draw(self, turn):
+        """Rows of a pair, and the share that each stands for; None is all rows."""
+        share = self.weight * self.by_class[self.left[turn]] * self.by_class[self.right[turn]]
+        if self.n_drawn >= self.n_rows:
+            return None, share
+        some = share[:: max(1, self.n_rows // FEWEST_ROWS)]
+        bar = min(self.bar, _sure_share(some, RARE_SHARE * self.n_drawn / self.n_rows))
+        drawn = np.flatnonzero(share > self.luck[turn * APART :][: self.n_rows] * bar)
+        return drawn, np.maximum(share[drawn], bar)
+
+
 def _luck(size):
     """Numbers between zero and one, the same every time."""
     return np.random.RandomState(0).uniform(size=size)
-
-
-def _drawn(share, n_drawn, bar, luck):
-    """Rows drawn surely from the share `bar` on, and below by chance, and what each stands for; None is all rows.
-
-    The bar is lower for a pair that would have far fewer than `n_drawn`: its curvature counts for rare classes.
-    """
-    if n_drawn >= len(share):
-        return None, share
-    some = share[:: max(1, len(share) // FEWEST_ROWS)]
-    bar = min(bar, _sure_share(some, RARE_SHARE * n_drawn / len(share)))
-    drawn = np.flatnonzero(share > luck * bar)
-    return drawn, np.maximum(share[drawn], bar)
 
 
 def _sure_share(shares, part):

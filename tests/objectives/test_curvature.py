@@ -91,12 +91,16 @@ def test_drawn_rows_give_no_negative_curvature_and_all_of_it_in_the_mean(n_class
     assert (error > 0).all() and np.mean(np.abs(np.mean(draws, axis=0) - exact) <= 2 * error) >= 0.8
 
 
+def lots_of(*other_classes, n_drawn):
+    """Draws for a first class whose posterior is one, so that a pair with it has the other's weights as shares."""
+    posterior = np.column_stack([np.ones(len(other_classes[0])), *other_classes])
+    return curvature._Lots(np.ones(len(posterior)), posterior, n_drawn)
+
+
 def test_about_as_many_rows_are_drawn_as_asked_for_and_those_of_much_curvature_surely():
-    share = np.random.RandomState(0).exponential(size=20_000) ** 4
-    luck = np.random.RandomState(1).uniform(size=len(share))
+    share = np.random.RandomState(2).exponential(size=20_000) ** 4
     for n_drawn in (20, 500, 5000):
-        bar = curvature._sure_share(share, n_drawn / len(share))
-        drawn, stands_for = curvature._drawn(share, n_drawn, bar, luck)
+        drawn, stands_for = lots_of(share, n_drawn=n_drawn).draw(0)
         assert abs(len(drawn) - n_drawn) <= 0.1 * n_drawn + 4 * np.sqrt(n_drawn)
         np.testing.assert_array_equal(stands_for, np.maximum(share[drawn], stands_for.min()))
         assert set(np.flatnonzero(share > 1.0001 * stands_for.min())) <= set(drawn)
@@ -104,9 +108,17 @@ def test_about_as_many_rows_are_drawn_as_asked_for_and_those_of_much_curvature_s
 
 
 def test_a_pair_of_rare_classes_draws_enough_rows_too():
-    share, luck = np.random.RandomState(0).uniform(0, 1e-9, size=20_000), np.random.RandomState(1).uniform(size=20_000)
-    drawn, stands_for = curvature._drawn(share, 1000, 0.01, luck)
+    generator = np.random.RandomState(0)
+    often, rarely = generator.uniform(size=20_000), generator.uniform(0, 1e-9, size=20_000)
+    drawn, stands_for = lots_of(often, rarely, n_drawn=1000).draw(1)
     assert abs(len(drawn) - 250) <= 80 and stands_for.max() < 1e-6
+
+
+def test_rows_without_curvature_are_not_drawn():
+    share = np.where(np.arange(20_000) % 100 == 0, 1.0, 0.0)
+    drawn, stands_for = lots_of(share, n_drawn=1000).draw(0)
+    np.testing.assert_array_equal(drawn, np.arange(0, 20_000, 100))
+    np.testing.assert_array_equal(stands_for, 1.0)
 
 
 def test_quick_rows_give_the_same_curvature_as_a_copy_of_their_own(monkeypatch):
