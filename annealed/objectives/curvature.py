@@ -27,7 +27,7 @@ from annealed.design.threads import blas_threads, map_in_order
 
 FEWEST_PARAMETERS, MOST_PARAMETERS = 1200, 4800  # of the part kept whole, at level 0 and at the last
 ALL_LEVELS = 20  # a level at which everything that can be is learned
-ROWS_PER_COORDINATE = 12  # drawn for a pair of classes, in the mean over pairs
+ROWS_PER_COORDINATE = 20  # drawn for a pair of classes, in the mean over pairs
 FEWEST_ROWS = 2500  # likewise
 CHEAP_WORK = 4e8  # multiplications for a Hessian, up to which more rows are drawn: rare values count
 SAMPLE_PER_PARAMETER, FEW_VALUES = 6, 2_000_000  # rows, or numbers, to draw from where no copy of all rows is at hand
