@@ -25,7 +25,8 @@ class Contrasts:
         self.is_single = n_classes == 2
         self.n_scores = 1 if self.is_single else n_classes
         self.n_differences = n_classes - 1
-        self.n_pairs, self.pair_weight = n_classes * (n_classes - 1) // 2, 2 if self.is_single else 1
+        self.n_pairs = n_classes * (n_classes - 1) // 2
+        self.pair_weight = 2 if self.is_single else 1  # of p_l p_r, in the curvature by scores
         self.pairs = np.triu_indices(self.n_differences)
         self.square = np.eye(self.n_differences) - (0 if self.is_single else 1 / n_classes)  # of |scores|^2
 
