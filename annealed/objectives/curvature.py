@@ -94,8 +94,8 @@ class LeadingRows:
     def hessian(self, posterior, reference):
         """Weighted mean over the rows of the scores' covariance kron z z', z in units of its spread.
 
-        (n_differences * width) square, the width that of `leading`. A pair with the reference is a diagonal block of the
-        other class; any other pair is below the diagonal, until all are there.
+        (n_differences * width) square, the width that of `leading`. A pair with the reference is a diagonal block of
+        the other class; any other pair is below the diagonal, until all are there.
         """
         width, size = len(self.leading), self.contrasts.n_differences
         hessian = np.zeros((size, width, size, width), self.dtype)
