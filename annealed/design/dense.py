@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from annealed.design.base import BLOCK_BYTES, Block, Design
+from annealed.design.base import BLOCK_BYTES, Block, Design, even_slices
 from annealed.design.coordinates import Coordinates
 from annealed.design.threads import map_in_order
 
@@ -151,8 +151,7 @@ class SinglePrecisionRows(DenseDesign):
             if not has_weight.any():
                 continue
             served = None if has_weight.all() else np.flatnonzero(has_weight)
-            cuts = np.linspace(first, last, 1 + -(-(last - first) // step)).astype(int)
-            parts += [(slice(*cut), served) for cut in pairwise(cuts.tolist())]
+            parts += [(rows, served) for rows in even_slices(first, last, step)]
 
         def serve(part):
             rows, served = part
@@ -170,8 +169,7 @@ class SinglePrecisionRows(DenseDesign):
         places = self._place[rows]
         if not (np.diff(places) == 1).all():
             return super().map_rows(function, places)
-        step, end = self.block_rows(1), places[-1] + 1
-        slices = [slice(first, min(first + step, end)) for first in range(places[0], end, step)]
+        slices = even_slices(places[0], places[-1] + 1, self.block_rows(1))
         return map_in_order(lambda own: function(self._block(own, self.labels[own], None)), slices)
 
 

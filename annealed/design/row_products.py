@@ -12,6 +12,8 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from annealed.design.base import Design
 
+SMALLEST_EIGENVALUE = 1e-7  # of K, beside its largest: what is less is rounding, of either sign
+
 
 class RowProducts:
     """K of a design's rows. `image(V)` is K @ V; `combine(V)` is Z' @ V, (n_features, n_columns)."""
@@ -47,9 +49,11 @@ class RowProducts:
         return np.concatenate(list(self.design.map_blocks(lambda block: block.row_squares(1 / self.scale))))
 
     def leading(self, n_vectors):
-        """The leading eigenvalues of K, roughly, with their eigenvectors (n_rows, n_vectors)."""
+        """The leading eigenvalues of K, roughly, with their eigenvectors (n_rows, n_vectors); no more than K's rank."""
         operator = LinearOperator(
             (self.n_rows, self.n_rows), lambda vector: self.image(vector.reshape(-1, 1))[:, 0], dtype=np.float64
         )
         start = np.random.RandomState(0).standard_normal(self.n_rows)
-        return eigsh(operator, k=n_vectors, tol=1e-2, v0=start)
+        eigenvalues, eigenvectors = eigsh(operator, k=n_vectors, tol=1e-2, v0=start)
+        is_real = eigenvalues > SMALLEST_EIGENVALUE * eigenvalues[-1]
+        return eigenvalues[is_real], eigenvectors[:, is_real]

@@ -27,6 +27,7 @@ FOLD_SUBOPTIMALITY = 1e-4
 N_EARLIER = 4  # solutions whose span predicts the next
 N_STEPS = 3  # last steps kept in the subspace
 PRECONDITIONER_LIFE = 12  # iterations after which it is made anew at the current posterior
+LONGEST_STEP = 2.0  # beside the one it aims at: a longer one says that it is out of date
 MOST_NEWTON = 20  # inner steps to a minimum over a span
 RIDGE = 1e-12
 STACKED_VALUES = 100_000  # scores of all folds up to which they are solved as one stack
@@ -104,6 +105,7 @@ class _Search:
         self.value: Any = None
         self.posterior: Any = None
         self._known: tuple | None = None
+        self._age = PRECONDITIONER_LIFE  # of the preconditioner, in iterations
         nothing = np.zeros((len(fits), 0, *self.alpha.shape[1:]))
         alphas, images = (nothing, nothing) if ways is None else ways
         self.minimize_over(alphas, images, thoroughly=True)
@@ -156,19 +158,27 @@ class _Search:
         return self.row_residual(self.posterior).sum(axis=1) if self.problem.fit_intercept else np.zeros(1)
 
     def _iterate(self):
-        """One direction a fit, one image, one subspace; the decrement the direction promised."""
-        if self.n_iter % PRECONDITIONER_LIFE == 0:
+        """One direction a fit, one image, one subspace; the decrement the direction promised.
+
+        A step longer than aimed at would lengthen what the direction has outside K's range, too, which no value sees
+        but rounding does: the next aim is by a new preconditioner.
+        """
+        if self._age >= PRECONDITIONER_LIFE:
             self.preconditioner = RowPreconditioner(self.problem, self.posterior, self.weight, self.kappa)
+            self._age = 0
         residual = self._residual()
         direction = -self.preconditioner.apply(residual)
         image = self.problem.image(direction)
         self.n_iter += 1
+        self._age += 1
         decrement = np.abs(0.5 * np.einsum("fns,fns->f", residual, image))
-        self.minimize_over(
+        scalars = self.minimize_over(
             np.stack([direction, *(step for step, _ in self.steps)], axis=1),
             np.stack([image, *(own for _, own in self.steps)], axis=1),
             thoroughly=False,
         )
+        if scalars[:, 0].max() > LONGEST_STEP:
+            self._age = PRECONDITIONER_LIFE
         return decrement
 
     def minimize_over(self, alphas, images, thoroughly):
@@ -179,6 +189,7 @@ class _Search:
         move_image = np.einsum("fm,fmns->fns", scalars, images)
         self.alpha, self.image = self.alpha + move, self.image + move_image
         self.steps = [(move, move_image), *self.steps][:N_STEPS]
+        return scalars
 
 
 class _Span:

@@ -46,7 +46,7 @@ def test_sums_over_rows_equal_numpy(backend, is_blocked, monkeypatch):
     if is_blocked:
         in_short_blocks(monkeypatch)
     design, rows = backend
-    assert len(list(design.map_blocks(lambda block: block))) == (9 if is_blocked else 1)
+    assert len(list(design.map_blocks(lambda block: block))) == (10 if is_blocked else 1)
     weight, labels = design.weight, design.labels
     targets = weight[:, :, None] * np.eye(3)[labels][:, None]
     coef = np.random.default_rng(0).normal(size=(3, 3, 25))

@@ -88,6 +88,19 @@ def test_reaches_a_cold_temperature_from_the_start():
     assert minimize(problem, 1e-3, tol=1e-4).converged.all()
 
 
+@pytest.mark.parametrize("temperature", [0.1, 0.02, 1e-3])
+@pytest.mark.parametrize("make", [separable, two_classes], ids=lambda make: make.__name__)
+def test_rows_of_low_rank_leave_combinations_bounded(make, temperature):
+    """Of two columns, all but two directions of row space move nothing: what a point has there must not grow."""
+    table = make()
+    _, problem = adapted(replace(table, X=used_columns(table)[:, :2]), metric="euclidean")
+    assert len(problem.eigenvalues) <= 2
+    solution = minimize(problem, temperature)
+    assert solution.converged.all()
+    alpha, image, _ = problem.split(solution.parameters)
+    np.testing.assert_allclose(problem.image(alpha), image, atol=1e-8 * np.abs(image).max())
+
+
 def test_minimum_without_intercept():
     table = wide()
     _, problem = adapted(table, metric="euclidean", fit_intercept=False)
@@ -201,7 +214,7 @@ def test_folds_as_one_stack_equal_folds_each_by_itself(make, temperature, monkey
 def test_folds_of_a_stack_share_their_iterations(monkeypatch):
     """They step together until the last of them is done; by itself each counts its own."""
     table = text()
-    weight = np.column_stack([np.ones(60), np.arange(60) % 2, np.arange(60) < 50]).astype(float)
+    weight = np.column_stack([np.ones(60), np.arange(60) % 5 == 0, np.arange(60) < 50]).astype(float)
     _, problem = adapted(table, weight, metric="euclidean")
     stacked = minimize(problem, 0.01)
     monkeypatch.setattr("annealed.solvers.subspace.STACKED_VALUES", 0)
