@@ -214,7 +214,7 @@ def test_folds_as_one_stack_equal_folds_each_by_itself(make, temperature, monkey
 def test_folds_of_a_stack_share_their_iterations(monkeypatch):
     """They step together until the last of them is done; by itself each counts its own."""
     table = text()
-    weight = np.column_stack([np.ones(60), np.arange(60) % 5 == 0, np.arange(60) < 50]).astype(float)
+    weight = np.column_stack([np.ones(60), np.arange(60) % 12 == 0, np.arange(60) < 50]).astype(float)
     _, problem = adapted(table, weight, metric="euclidean")
     stacked = minimize(problem, 0.01)
     monkeypatch.setattr("annealed.solvers.subspace.STACKED_VALUES", 0)
