@@ -1,5 +1,7 @@
 """Threads change the time a pass takes, never its result."""
 
+import os
+from multiprocessing import get_context
 from threading import Barrier, get_ident
 
 import numpy as np
@@ -40,6 +42,21 @@ def test_the_calling_thread_takes_its_share_and_what_it_maps_meanwhile_stays_in_
     assert all(len(own) == 1 for own in seen)
     assert {get_ident()} in seen
     assert len(set.union(*seen)) == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fit_in_a_forked_process_does_not_wait_for_threads_of_its_parent(monkeypatch):
+    monkeypatch.setattr(threads, "available_threads", lambda: 2)
+    monkeypatch.setattr(DenseDesign, "block_rows", lambda self, n_fits: 7)
+    expected = fitted_temperature()
+    with get_context("fork").Pool(1) as pool:
+        assert pool.apply_async(fitted_temperature).get(timeout=60) == expected
+
+
+def fitted_temperature():
+    table = gaussian()
+    return InnerProductADA().fit(table.X, table.y).temperature_
 
 
 def test_an_error_of_the_calling_thread_waits_for_the_others_and_leaves_the_context_as_it_was(monkeypatch):
