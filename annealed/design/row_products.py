@@ -29,20 +29,27 @@ class RowProducts:
             self._rows = scaled[:, order].astype(self.dtype)
             self._rows.sort_indices()
             self._columns = self._rows.T.tocsr()
-            self._sorted_shift = self.shift[order]
+            self._along_shift = scaled @ self.shift
 
     def image(self, vectors):
         if not sparse.issparse(self.design.X):
             combined = self.combine(vectors) / self.scale[:, None]
             return self.design.X @ combined - self.design.center @ combined
-        combined = self._columns @ vectors.astype(self.dtype, copy=False)
-        combined -= np.outer(self._sorted_shift, vectors.sum(axis=0))
-        return (self._rows @ combined).astype(np.float64, copy=False) - self._sorted_shift @ combined
+        product = self._rows @ (self._columns @ vectors.astype(self.dtype, copy=False))
+        return product - self._of_center(vectors)
+
+    def _of_center(self, vectors):
+        """What an image of rows that are not centred has too much: numbers of rows alone, in double precision."""
+        sums = vectors.sum(axis=0)
+        along = self._along_shift
+        return np.outer(along, sums) + (along @ vectors - self.shift @ self.shift * sums)
 
     def combine(self, vectors):
         """In double precision and the design's own column order: what certificates and reports are made of."""
-        raw = self.design.X.T @ vectors / self.scale[:, None]
-        return raw - np.outer(self.shift, vectors.sum(axis=0))
+        combined = self.design.X.T @ vectors
+        combined /= self.scale[:, None]
+        combined -= np.outer(self.shift, vectors.sum(axis=0))
+        return combined
 
     def diagonal(self):
         """Squared norm of each row of Z."""

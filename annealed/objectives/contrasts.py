@@ -129,8 +129,19 @@ class Contrasts:
             return along, np.zeros_like(along)
         return posterior, posterior
 
-    def apply_row_hessian(self, posterior, vectors):
-        """A row's Hessian by its scores times vectors (..., n_scores)."""
-        if self.is_single:
-            return 2 * posterior[..., 1:] * posterior[..., :1] * vectors
-        return posterior * (vectors - np.sum(posterior * vectors, axis=-1, keepdims=True))
+    def hessian_along(self, vectors, posterior, weight):
+        """Between vectors of scores (n_fits, n_vectors, n_rows, n_scores): the weighted sum over rows of the row's Hessian,
+        (n_fits, n_vectors, n_vectors); and its products with them, summed over rows, (n_fits, n_vectors, n_scores).
+        """
+        along, across = self.row_hessian(posterior)
+        weighted = vectors * (along * weight[..., None])[:, None]
+        n_rows, n_scores = vectors.shape[2:]
+        flat = (*vectors.shape[:2], n_rows * n_scores)
+        square = weighted.reshape(flat) @ np.swapaxes(vectors.reshape(flat), 1, 2)
+        summed = np.ones(n_rows) @ weighted
+        if not self.is_single:
+            seen = weighted @ np.ones(n_scores)  # weight times the vector's mean under the posterior
+            inverse = np.divide(1, weight, out=np.zeros_like(weight), where=weight > 0)
+            square -= (seen * inverse[:, None]) @ np.swapaxes(seen, 1, 2)
+            summed -= seen @ across
+        return square, summed

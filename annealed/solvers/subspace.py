@@ -185,8 +185,7 @@ class _Search:
         """Move towards the minimum over the current point plus these directions, and the intercepts."""
         span = _Span(self, alphas, images)
         scalars, self.intercept, self.value, self.posterior = span.minimize(thoroughly)
-        move = np.einsum("fm,fmns->fns", scalars, alphas)
-        move_image = np.einsum("fm,fmns->fns", scalars, images)
+        move, move_image = span.moves(scalars)
         self.alpha, self.image = self.alpha + move, self.image + move_image
         self.steps = [(move, move_image), *self.steps][:N_STEPS]
         return scalars
@@ -199,7 +198,7 @@ class _Span:
         self.search, self.images = search, images
         self.contrasts = search.problem.contrasts
         n_fits, n_directions = alphas.shape[:2]
-        flat_alphas = alphas.reshape(n_fits, n_directions, search.alpha[0].size)
+        flat_alphas = self.flat_alphas = alphas.reshape(n_fits, n_directions, search.alpha[0].size)
         self.flat = images.reshape(flat_alphas.shape)
         own = search.image.reshape(n_fits, -1, 1)
         self.linear = (flat_alphas @ own)[..., 0]
@@ -236,6 +235,11 @@ class _Span:
                 break
         return scalars, intercept, value, posterior
 
+    def moves(self, scalars):
+        """By how much a point moves, and its image."""
+        shape = self.search.image.shape
+        return (scalars[:, None] @ self.flat_alphas).reshape(shape), (scalars[:, None] @ self.flat).reshape(shape)
+
     def _evaluate(self, scalars, intercept):
         search = self.search
         moved = (scalars[:, None] @ self.flat).reshape(search.image.shape)
@@ -259,12 +263,10 @@ class _Span:
         flat_residual = residual.reshape(len(residual), -1, 1)
         inner = self.linear + np.einsum("fmk,fk->fm", self.square, scalars)
         gradient = (self.flat @ flat_residual)[..., 0] + search.kappa * inner
-        curved = self.contrasts.apply_row_hessian(posterior[:, None], self.images)
-        curved *= search.weight[:, None, :, None]
-        hessian = curved.reshape(self.flat.shape) @ np.swapaxes(self.flat, 1, 2) + search.kappa * self.square
+        hessian, cross = self.contrasts.hessian_along(self.images, posterior, search.weight)
+        hessian += search.kappa * self.square
         if search.problem.fit_intercept:
             intercept_gradient, intercept_hessian = self._intercept_terms(intercept, residual, posterior)
-            cross = curved.sum(axis=2)
             gradient = np.concatenate([gradient, intercept_gradient], axis=1)
             hessian = np.concatenate(
                 [

@@ -115,11 +115,16 @@ def test_row_hessian_is_a_diagonal_less_an_outer_product(made):
     np.testing.assert_allclose(found, hessians(posterior, basis), rtol=1e-12)
 
 
-def test_row_hessian_applied_is_its_product(made):
+@pytest.mark.parametrize("n_vectors", [0, 1, 3])
+def test_hessian_along_vectors_is_that_of_all_rows_between_them(made, n_vectors):
     contrasts, basis = made
-    posterior, vectors = posteriors(contrasts.n_classes, 4, 5), drawn(4, 5, contrasts.n_scores)
-    expected = np.einsum("fnst,fnt->fns", hessians(posterior, basis), vectors)
-    np.testing.assert_allclose(contrasts.apply_row_hessian(posterior, vectors), expected, rtol=1e-11)
+    posterior, weight = posteriors(contrasts.n_classes, 4, 5), np.abs(drawn(4, 5))
+    weight[:, 1] = 0  # a row that a fit leaves out
+    vectors = drawn(4, n_vectors, 5, contrasts.n_scores)
+    products = np.einsum("fn,fnst,fmnt->fmns", weight, hessians(posterior, basis), vectors)
+    square, summed = contrasts.hessian_along(vectors, posterior, weight)
+    np.testing.assert_allclose(square, np.einsum("fmns,fkns->fmk", products, vectors), atol=1e-13)
+    np.testing.assert_allclose(summed, products.sum(axis=2), atol=1e-13)
 
 
 # --- loss and posterior -----------------------------------------------------------------------------
