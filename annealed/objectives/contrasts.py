@@ -130,7 +130,7 @@ class Contrasts:
         return posterior, posterior
 
     def hessian_along(self, vectors, posterior, weight):
-        """Between vectors of scores (n_fits, n_vectors, n_rows, n_scores): the weighted sum over rows of their Hessians,
+        """Between vectors of scores (n_fits, n_vectors, n_rows, n_scores): the weighted sum of the rows' Hessians,
         (n_fits, n_vectors, n_vectors); and its products with them, summed over rows, (n_fits, n_vectors, n_scores).
         """
         along, across = self.row_hessian(posterior)
