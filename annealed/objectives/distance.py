@@ -200,7 +200,8 @@ def _whitening(design, fit, means, shares, covariance, shrinkage, in_span, n_col
         amount = _ledoit_wolf(matrix, design, fit, inner_means, scale, n_columns)
     eigenvalues, vectors = linalg.eigh(matrix)
     eigenvalues = (1 - amount) * eigenvalues + amount * np.trace(matrix) / n_columns
-    spread = np.sqrt(np.maximum(eigenvalues, SMALLEST_VARIANCE * max(eigenvalues[-1], np.finfo(float).tiny)))
+    largest = eigenvalues[-1] if eigenvalues[-1] > SMALLEST_VARIANCE else 1.0  # where classes have none, the columns'
+    spread = np.sqrt(np.maximum(eigenvalues, SMALLEST_VARIANCE * largest))
     whitener = vectors / spread / scale[:, None]
     spectrum, rotation = linalg.eigh(whitener.T @ moment @ whitener)
     inverse = (vectors * spread @ rotation) * scale[:, None]

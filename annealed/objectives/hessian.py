@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from annealed.design import DenseDesign
+from annealed.design import CsrDesign, DenseDesign
 from annealed.objectives import gibbs
 
 MOST_PRODUCTS = 2_000_000  # entries of z z' over all rows, up to which one half of them is kept
@@ -33,7 +33,7 @@ class Terms(NamedTuple):
 def hessian_rows(design, coordinates, contrasts, fit_intercept):
     """The rows as whichever class suits them."""
     is_small = design.n_rows * (coordinates.rank + fit_intercept) ** 2 <= MOST_PRODUCTS
-    kind = SmallRows if is_small and isinstance(design, DenseDesign) else BlockRows
+    kind = SmallRows if is_small and isinstance(design, (DenseDesign, CsrDesign)) else BlockRows
     return kind(design, coordinates, contrasts, fit_intercept)
 
 

@@ -110,6 +110,24 @@ def test_singular_data():
     assert model.score(features, labels[:200]) > 0.95
 
 
+@pytest.mark.parametrize("shrinkage", ["oas", "ledoit_wolf", 0.0])
+@pytest.mark.parametrize("covariance", ["pooled", "total", "diagonal", "identity"])
+@pytest.mark.parametrize("n_columns", [1, 2, 30])
+def test_rows_that_are_all_their_class_mean(n_columns, covariance, shrinkage):
+    """Nothing varies within classes: the columns' own unit stands in."""
+    labels = np.repeat([0, 1], 10)
+    points = np.random.RandomState(0).standard_normal((2, n_columns))
+    model = DistanceADA(covariance=covariance, shrinkage=shrinkage).fit(points[labels], labels)
+    assert model.score(points[labels], labels) == 1
+    assert np.isfinite(model.predict_proba(points[labels])).all()
+
+
+def test_columns_that_are_all_constant_leave_the_priors():
+    labels = np.repeat([0, 1, 2], [10, 20, 30])
+    model = DistanceADA().fit(np.full((60, 2), 3.7), labels)
+    np.testing.assert_allclose(model.predict_proba(np.full((1, 2), 3.7)), [[1 / 6, 1 / 3, 1 / 2]], atol=1e-2)
+
+
 def test_more_columns_than_rows_equals_the_plain_computation():
     generator = np.random.RandomState(0)
     labels = np.repeat([0, 1, 2], 8)

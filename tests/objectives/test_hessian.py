@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from problems import badly_scaled, fold_masks, gaussian, rare_class, stack_of, two_classes, wide
+from problems import badly_scaled, fold_masks, gaussian, rare_class, stack_of, text, two_classes, wide
 
 from annealed.objectives import InnerProduct, hessian
 from annealed.solvers import Newton
@@ -13,7 +13,7 @@ def prepared(table, **settings):
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("make", [gaussian, badly_scaled, two_classes, rare_class, wide])
+@pytest.mark.parametrize("make", [gaussian, badly_scaled, two_classes, rare_class, wide, text])
 def test_kept_points_and_blocks_of_rows_agree(make, fit_intercept, monkeypatch):
     small = prepared(make(), fit_intercept=fit_intercept)
     point = small.start(1.0) + 0.1 * np.random.default_rng(0).normal(size=(small.n_fits, small.n_parameters))
