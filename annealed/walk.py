@@ -88,7 +88,7 @@ def anneal(
     is_sparse = problem.interpolates and not problem.visits_all
     for temperature, is_left_out in _with_nodes(ladder, REACH if is_sparse else 0.0):
         if is_left_out:
-            walk.waiting.append((temperature, True))
+            walk.waiting.append(temperature)
             continue
         if watch is not None:
             watch.begin(temperature)
@@ -127,7 +127,7 @@ class _Walk:
         self.problem, self.solver, self.judge, self.options = problem, solver, judge, options
         self.nodes: list[Step] = []
         self.fillings: list[Step] = []
-        self.waiting: list[tuple[float, bool]] = []  # temperatures to fill, and whether to keep them in any case
+        self.waiting: list[float] = []  # temperatures to fill
 
     def steps(self) -> list[Step]:
         return sorted([*self.nodes, *self.fillings], key=lambda step: -step.temperature)
@@ -148,7 +148,7 @@ class _Walk:
         judgement = self.judge.judge(self.problem, solution.parameters, temperature)
         self.nodes.append(self._record(temperature, solution, judgement, began, is_node=True))
         if fills_gaps and len(self.nodes) > 1:
-            self.waiting.append((float(np.sqrt(self.nodes[-2].temperature * temperature)), False))
+            self.waiting.append(float(np.sqrt(self.nodes[-2].temperature * temperature)))
         if self.solver.fills_last:  # small enough to keep every fold
             return
         if len(self.nodes) >= N_POINTS:
@@ -157,40 +157,35 @@ class _Walk:
             self.nodes[-NODES_AT_HAND - 1] = _without_folds(self.nodes[-NODES_AT_HAND - 1])
 
     def fill(self, coldest):
-        """Solve the final fit at the waiting temperatures hotter than `coldest`, and validate the folds as they lie.
-
-        The middle of a gap is kept only where interpolation was not within the tolerance already.
-        """
-        waves = self._waves([own for own in self.waiting if own[0] > coldest])
-        self.waiting = [own for own in self.waiting if own[0] <= coldest]
+        """Solve the final fit at the waiting temperatures hotter than `coldest`, and validate the folds as they lie."""
+        waves = self._waves([own for own in self.waiting if own > coldest])
+        self.waiting = [own for own in self.waiting if own <= coldest]
         size = self.solver.filled_together
         for wave in waves:
             for first in range(0, len(wave), size):
                 self._fill_together(wave[first : first + size])
 
-    def _fill_together(self, ready):
+    def _fill_together(self, temperatures):
         began = perf_counter()
-        temperatures = np.array([temperature for temperature, _ in ready])
         points = [self._between(temperature) for temperature in temperatures]
-        found = self.solver.fill(self.problem, stacked([own[0, ...] for own in points]), temperatures, **self.options)
-        solving = (perf_counter() - began) / len(ready)
-        for number, (temperature, is_wanted) in enumerate(ready):
-            if is_wanted or found.n_iter[number]:
-                began = perf_counter() - solving
-                points[number][0, ...] = found.parameters[number, ...]
-                judgement = self.judge.judge(self.problem, points[number], temperature)
-                own = self._record(temperature, found.only(number), judgement, began, is_node=False)
-                self.fillings.append(own)
+        starts = stacked([own[0, ...] for own in points])
+        found = self.solver.fill(self.problem, starts, np.array(temperatures), **self.options)
+        solving = (perf_counter() - began) / len(temperatures)
+        for number, temperature in enumerate(temperatures):
+            began = perf_counter() - solving
+            points[number][0, ...] = found.parameters[number, ...]
+            judgement = self.judge.judge(self.problem, points[number], temperature)
+            self.fillings.append(self._record(temperature, found.only(number), judgement, began, is_node=False))
 
     def _waves(self, ready):
         """What lies nearest to the middle of each gap between nodes, and then the rest."""
         nodes = -np.log([node.temperature for node in self.nodes])
         gaps: dict[int, list] = {}
         for own in ready:
-            gaps.setdefault(int(np.searchsorted(nodes, -np.log(own[0]))), []).append(own)
+            gaps.setdefault(int(np.searchsorted(nodes, -np.log(own))), []).append(own)
         middles = []
         for gap, inside in gaps.items():
-            from_middle = np.abs(-np.log([own[0] for own in inside]) - 0.5 * (nodes[gap - 1] + nodes[gap]))
+            from_middle = np.abs(-np.log(inside) - 0.5 * (nodes[gap - 1] + nodes[gap]))
             middles.append(inside[int(np.argmin(from_middle))])
         return middles, [own for own in ready if own not in middles]
 

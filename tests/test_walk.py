@@ -40,13 +40,13 @@ def walk_of(spacing, n_nodes=8):
 
 
 def waiting(*places):
-    return [(float(np.exp(place)), True) for place in places]
+    return [float(np.exp(place)) for place in places]
 
 
 def test_the_middle_of_each_gap_is_filled_before_what_lies_beside_it():
     places = [-0.2, -0.44, -0.7, -1.1, -1.36, -1.6]
     middles, rest = walk_of(FAR)._waves(waiting(*places))
-    assert [temperature for temperature, _ in middles] == pytest.approx(np.exp([-0.44, -1.36]))
+    assert middles == pytest.approx(np.exp([-0.44, -1.36]))
     assert sorted([*middles, *rest]) == sorted(waiting(*places))
     assert walk_of(FAR)._waves([]) == ([], [])
 
@@ -66,6 +66,15 @@ def test_a_filling_that_was_certified_as_it_lay_adds_no_point():
     without = walk._between(np.exp(-0.7))
     walk.fillings = [step(-0.75, is_node=False, n_iter=0, n_fits=1)]
     np.testing.assert_array_equal(walk._between(np.exp(-0.7)), without)
+
+
+def test_the_middle_of_every_gap_is_a_temperature_of_the_path():
+    """Whether or not it was certified as it lay, which rounding may decide: the same temperatures are validated."""
+    table = gaussian()
+    path = InnerProductADA().fit(table.X, table.y).path_
+    assert path.is_node.tolist() == [number % 2 == 0 for number in range(len(path))]
+    assert (path.n_iter[~path.is_node] == 0).any()
+    np.testing.assert_allclose(np.diff(np.log(path.temperatures)), np.log(0.4) / 2)
 
 
 def test_most_temperatures_of_a_fine_ladder_are_certified_as_they_lie():

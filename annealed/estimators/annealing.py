@@ -172,7 +172,8 @@ class AnnealingMixin(ValidationMixin):
         return self._spoken_scores(walk.steps[best].judgement, walk.judge)
 
     def _schedule(self):
-        schedule = make_schedule(self.schedule, self._make_objective().cooling_rate)
+        family = self._make_objective()
+        schedule = make_schedule(self.schedule, cooling_rate=family.cooling_rate, learns_late=family.learns_late)
         return schedule if isinstance(self.selection, str) else UntilSchedule(schedule, self.selection)
 
     def _choose(self, steps, judge):

@@ -68,12 +68,14 @@ def _as_slice(numbers):
 class Objective(BaseEstimator, ABC):
     """A family of discriminant functions with its settings.
 
-    `cooling_rate` is that of the default schedule: how far apart temperatures may lie for the path to be known.
+    `cooling_rate` and `learns_late` are those of the default schedule: how far apart temperatures may lie for the path
+    to be known, and whether a path that has learned nothing yet may still do so.
     """
 
     accepts_sparse = True
     runs_on_devices = False  # whether rows may be arrays of a device
     cooling_rate = 0.7
+    learns_late = False
 
     @abstractmethod
     def prepare(self, design: Design, random_state) -> Problem:

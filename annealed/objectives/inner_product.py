@@ -21,6 +21,7 @@ class InnerProduct(Objective):
 
     runs_on_devices = True
     cooling_rate = 0.4  # what lies between is interpolated, to the tolerance
+    learns_late = True  # what varies least is let in last
 
     def __init__(self, *, l2_strength=1.0, metric="auto", fit_intercept=True):
         self.l2_strength = l2_strength

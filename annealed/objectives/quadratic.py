@@ -33,6 +33,7 @@ class Quadratic(Objective):
     accepts_sparse = False
 
     cooling_rate = 0.4  # what lies between is interpolated, to the tolerance
+    learns_late = True  # what varies least is let in last
 
     def __init__(self, *, l2_strength=1.0, metric="auto", fit_intercept=True):
         self.l2_strength = l2_strength

@@ -21,14 +21,14 @@ __all__ = [
 ]
 
 
-def make_schedule(schedule, cooling_rate=0.7) -> Schedule:
-    """A schedule from "auto", which cools at `cooling_rate`, an array of temperatures, or the schedule itself."""
+def make_schedule(schedule, **settings) -> Schedule:
+    """A schedule from "auto", adaptive with these settings, an array of temperatures, or the schedule itself."""
     if isinstance(schedule, Schedule):
         return schedule
     if isinstance(schedule, str):
         if schedule != "auto":
             raise ValueError(f'schedule must be "auto", temperatures or a Schedule. Got {schedule!r}.')
-        return AdaptiveSchedule(cooling_rate=cooling_rate)
+        return AdaptiveSchedule(**settings)
     if np.ndim(schedule) != 1:
         raise ValueError(f'schedule must be "auto", a list of temperatures or a Schedule. Got {schedule!r}.')
     return FixedSchedule(schedule)

@@ -79,9 +79,20 @@ def correlated_noise():
     """Classes apart along the least of the noise's directions: what a penalty in the covariance's units finds."""
     generator = np.random.default_rng(0)
     y = np.repeat([0, 1], 60)
-    noise = generator.normal(size=(120, 8)) * np.geomspace(30, 0.1, 8)
-    noise[:, -1] += 0.3 * y
-    return noise @ np.linalg.qr(generator.normal(size=(8, 8)))[0], y
+    noise = generator.normal(size=(120, 30)) * np.geomspace(30, 0.1, 30)
+    noise[:, -5:] += 0.15 * y[:, None]
+    return noise @ np.linalg.qr(generator.normal(size=(30, 30)))[0], y
+
+
+def test_what_varies_least_is_found_though_validation_does_not_improve_for_long():
+    """The penalty lets it in decades below the temperatures at which nothing was learned yet."""
+    X, y = correlated_noise()
+    path = InnerProductADA(metric="diagonal").fit(X, y).path_
+    scores = path.validation_score.mean(axis=1)
+    assert scores[path.temperatures > 1e-2 * path.temperatures[0]].max() < -0.69
+    assert scores[path.best_index] > -0.6
+    default = InnerProductADA().fit(X, y).path_
+    assert default.validation_score[default.best_index].mean() > -0.6
 
 
 def test_covariance_is_chosen_where_classes_are_apart_along_little_noise():

@@ -103,6 +103,7 @@ def test_until_hotter_than_the_schedule_is_one_temperature():
 
 def test_auto_is_adaptive():
     assert isinstance(make_schedule("auto"), AdaptiveSchedule)
+    assert make_schedule("auto", cooling_rate=0.4, learns_late=True).learns_late
 
 
 @pytest.mark.parametrize("temperatures", [[1.0, 0.5], (1.0, 0.5), np.array([1.0, 0.5])])
@@ -188,9 +189,9 @@ def should_stop(means, noise=0.0):
     return stops_after(scores, np.linspace(1, 0.1, len(means)))
 
 
-def stops_after(scores, values):
+def stops_after(scores, values, **settings):
     """Temperatures are a factor of 0.7 apart."""
-    return AdaptiveSchedule().should_stop(0.7 ** np.arange(len(scores)), scores, list(values))
+    return AdaptiveSchedule(**settings).should_stop(0.7 ** np.arange(len(scores)), scores, list(values))
 
 
 def rising(n):
@@ -242,6 +243,23 @@ def test_a_steep_fall_ends_it_sooner():
 
 def test_stops_when_validation_no_longer_moves():
     assert should_stop([*rising(10), *[-0.5] * 8])
+
+
+@pytest.mark.parametrize(
+    ("means", "values", "stops"),
+    [
+        (np.linspace(-0.69, -0.75, 20), np.linspace(0.69, 0.6, 20), False),  # worse than at the hot end, still fitting
+        (np.full(20, -0.69), np.linspace(0.69, 0.6, 20), False),
+        (np.linspace(-0.69, -0.75, 20), [*np.linspace(0.69, 0.6, 5), *[0.6] * 15], True),  # nothing left to fit
+        (np.linspace(-0.69, -0.9, 20), np.linspace(0.69, 0.6, 20), True),  # lost
+        ([-0.69, *np.linspace(-0.5, -0.6, 19)], np.linspace(0.69, 0.3, 20), True),  # learned, and passed
+    ],
+    ids=["falling", "flat", "saturated", "collapsed", "passed"],
+)
+def test_what_learns_late_goes_on_while_nothing_is_learned(means, values, stops):
+    scores = [np.full(5, mean) for mean in means]
+    assert stops_after(scores, values, learns_late=True) == stops
+    assert stops_after(scores, values)
 
 
 def test_slow_improvement_is_no_standstill():
