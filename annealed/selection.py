@@ -1,11 +1,8 @@
 """Choose a point of the path (table 1, steps 5 and 7): folds, a held-out part, a validation set, or none.
 
 Two temperatures: the one that fits best and the one at which the posterior is honest need not be the same. At
-every temperature the held-out logits are rescaled by one factor exp(s), minimizing
-
-    loss(exp(s) * logits) + 2 s^2 / n_rows
-
-and the best pair is taken.
+every temperature the held-out logits are rescaled by one factor exp(s) (`annealed/objectives/posterior_scale.py`), and
+the best pair is taken.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from sklearn.utils import check_random_state
 
 from annealed.interpolation import lagrange
 from annealed.objectives import NO_PICKS, Picks
-from annealed.objectives.posterior_scale import SCALE_PRIOR, deviations, rescaled, scaled_moments
+from annealed.objectives.posterior_scale import deviations, mean_lead, penalty, rescaled, scaled_moments
 from annealed.walk import Judgement
 
 DEFAULT_FOLDS = 5
@@ -68,9 +65,10 @@ class HeldOut:
     def judge(self, problem, parameters, temperature):
         deviation = deviations(self._logits(problem, parameters, temperature), self.labels)
         log_scale, losses = 0.0, None
+        lead = mean_lead(deviation, self.labels, self.weight)
         if self.calibrate:
             place = float(np.log(temperature))
-            log_scale, losses = rescaled(deviation, self.weight, self._likely_log_scale(place))
+            log_scale, losses = rescaled(deviation, self.weight, self._likely_log_scale(place), lead)
             self._log_scales[place] = log_scale
         scale = float(np.exp(log_scale))
         if self.score_point is not None:
@@ -78,7 +76,8 @@ class HeldOut:
             return Judgement(np.asarray(scores, dtype=float), scale, train_score)
         if losses is None:
             losses, _, _ = scaled_moments(scale, deviation)
-        return Judgement(-self._fold_means(losses), scale)
+        loss = self.weight @ losses / self.n_rows
+        return Judgement(-self._fold_means(losses), scale, penalty=penalty(log_scale, loss, lead, self.n_rows))
 
     def _likely_log_scale(self, place):
         """By the parabola through the nearest temperatures judged, held to the range around theirs."""
@@ -119,19 +118,15 @@ class LeaveOneOut(HeldOut):
         return logits
 
 
-def judged(steps) -> tuple[np.ndarray, np.ndarray]:
-    """Fold scores (n_temperatures, n_folds) and posterior scales of validated steps."""
-    return np.stack([step.judgement.scores for step in steps]), np.array([step.judgement.scale for step in steps])
+def compared(steps) -> np.ndarray:
+    """Fold scores (n_temperatures, n_folds) of validated steps, by which temperatures and whole paths are compared."""
+    return np.stack([step.judgement.compared for step in steps])
 
 
-def penalized_scores(scores: np.ndarray, scale: np.ndarray, n_rows: float, is_loss: bool) -> np.ndarray:
-    """What temperatures, and whole paths, are compared by: mean scores, less the posterior scale's prior if a loss.
-
-    One that is no number is the worst.
-    """
+def best_of(scores: np.ndarray) -> int:
+    """Index of the best mean of fold scores, the first of equals; one that is no number is the worst."""
     mean = scores.mean(axis=1)
-    mean = np.where(np.isnan(mean), -np.inf, mean)
-    return mean - SCALE_PRIOR * np.log(scale) ** 2 / n_rows if is_loss else mean
+    return int(np.argmax(np.where(np.isnan(mean), -np.inf, mean)))
 
 
 def clearly_exceeds(scores: np.ndarray, reference: np.ndarray) -> bool:
@@ -153,16 +148,16 @@ def rises(scores: np.ndarray, reference: np.ndarray) -> bool:
     return bool(difference.mean() > max(RISE_ERRORS * error, SMALLEST_RISE * abs(reference.mean())))
 
 
-def choose(scores: np.ndarray, scale: np.ndarray, n_rows: float, rule: str, is_loss: bool) -> int:
+def choose(scores: np.ndarray, rule: str) -> int:
     """Index of the chosen temperature from fold scores (n_temperatures, n_folds).
 
-    "best" takes the best mean (with the posterior scale's prior where the score is the log-loss itself), the
-    hottest of equals; "one_standard_error" the hottest whose mean is within one standard error of it.
+    "best" takes the best mean, the hottest of equals; "one_standard_error" the hottest whose mean is within one
+    standard error of it.
     """
-    mean = penalized_scores(scores, scale, n_rows, is_loss)
-    best = int(np.argmax(mean))
+    best = best_of(scores)
     if rule == "best":
         return best
+    mean = scores.mean(axis=1)
     error = scores[best].std(ddof=1) / np.sqrt(scores.shape[1])
     return int(np.flatnonzero(mean >= mean[best] - error)[0])
 

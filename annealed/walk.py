@@ -27,11 +27,19 @@ REACH = 0.95  # of log temperature, between nodes
 
 @dataclass(frozen=True)
 class Judgement:
-    """What validation says of one temperature: a score per fold, and the scale at which the posterior speaks."""
+    """What validation says of one temperature: a score per fold, and the scale at which the posterior speaks.
+
+    penalty : what a log-loss owes to its scale and its certainty, where temperatures are compared
+    """
 
     scores: np.ndarray | None = None
     scale: float = 1.0
     train_score: float | None = None
+    penalty: float = 0.0
+
+    @property
+    def compared(self) -> np.ndarray | None:
+        return None if self.scores is None else self.scores - self.penalty
 
 
 NOT_INSPECTED = Inspection(np.nan, np.nan)
@@ -98,7 +106,7 @@ def anneal(
             break
         if schedule.should_stop(
             [node.temperature for node in nodes],
-            [node.judgement.scores for node in nodes],
+            [node.judgement.compared for node in nodes],
             [node.value for node in nodes],
         ):
             break

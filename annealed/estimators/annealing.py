@@ -18,7 +18,7 @@ from annealed.estimators.on_device import device_design
 from annealed.estimators.validation import Rows, ValidationMixin
 from annealed.objectives.array_families import on_device
 from annealed.schedules import AdaptiveSchedule, UntilSchedule, make_schedule
-from annealed.selection import NoValidation, choose, clearly_exceeds, fold_weights, judged, penalized_scores, rises
+from annealed.selection import NoValidation, best_of, choose, clearly_exceeds, compared, fold_weights, rises
 from annealed.solvers import make_solver
 from annealed.walk import Step, anneal
 
@@ -94,25 +94,16 @@ class AnnealingMixin(ValidationMixin):
         Only these have their folds at hand. The folds are solved once more, from where they lie, a little on the way.
         """
         nodes = [step for step in walk.steps if step.is_node and step.parameters.shape[0] > 1]
-        scores = [self._spoken_scores(step.judgement, walk.judge) for step in nodes]
-        if not nodes or len(scores[0]) < 2:
+        if not nodes or len(nodes[0].judgement.compared) < 2:
             return False
-        best = int(np.argmax([own.mean() for own in scores]))
-        node = nodes[best]
+        node = nodes[best_of(compared(nodes))]
         tilted = walk.problem.tilted(node.parameters[0, ...], node.temperature, node.value)
         if tilted is None:
             return False
         options = {**walk.options, "tol": max(self.tol, TILTED_TOL)}
         found = walk.solver.minimize_folds(tilted, node.parameters, node.temperature, **options)
         judgement = walk.judge.judge(tilted, found.parameters, node.temperature)
-        return rises(self._spoken_scores(judgement, walk.judge), scores[best])
-
-    def _spoken_scores(self, judgement, judge):
-        """Of each fold, less the posterior scale's prior where they are log-losses."""
-        penalized = penalized_scores(
-            judgement.scores[None], np.array([judgement.scale]), judge.n_rows, self._is_log_loss()
-        )
-        return judgement.scores + (penalized[0] - judgement.scores.mean())
+        return rises(judgement.compared, node.judgement.compared)
 
     def _design(self, rows: Rows, splits):
         if rows.device is not None:
@@ -167,9 +158,8 @@ class AnnealingMixin(ValidationMixin):
 
     def _fold_scores(self, walk: Walk) -> np.ndarray:
         """Of each fold at the best temperature."""
-        scores, scale = judged(walk.steps)
-        best = np.argmax(penalized_scores(scores, scale, walk.judge.n_rows, self._is_log_loss()))
-        return self._spoken_scores(walk.steps[best].judgement, walk.judge)
+        scores = compared(walk.steps)
+        return scores[best_of(scores)]
 
     def _schedule(self):
         family = self._make_objective()
@@ -179,7 +169,7 @@ class AnnealingMixin(ValidationMixin):
     def _choose(self, steps, judge):
         if isinstance(judge, NoValidation):
             return len(steps) - 1
-        scores, scale = judged(steps)
+        scores = compared(steps)
         if self.rule != "best" and scores.shape[1] < 2:
             raise ValueError(f'rule={self.rule!r} needs several folds to measure an error. Set selection="cv".')
-        return choose(scores, scale, judge.n_rows, self.rule, self._is_log_loss())
+        return choose(scores, self.rule)

@@ -17,9 +17,9 @@ from sklearn.utils.validation import validate_data
 
 from annealed.arrays import PRECISIONS, Place, is_foreign, namespace_of, on_named_device, to_host
 from annealed.design import ArrayDesign
-from annealed.objectives.array_gibbs import deviations, scaled_losses, scaled_moments
+from annealed.objectives.array_gibbs import deviations, leads, scaled_losses, scaled_moments
 from annealed.objectives.array_linear import KEPT_BYTES, TEMPORARIES, HeldOutPart
-from annealed.objectives.posterior_scale import least_log_scale
+from annealed.objectives.posterior_scale import doubt, least_log_scale, penalty
 from annealed.selection import HeldOut
 from annealed.walk import Judgement
 
@@ -201,7 +201,7 @@ class DeviceHeldOut(HeldOut):
     def judge(self, problem, parameters, temperature):
         place = problem.place
         parts = self._kept(problem, lambda: self._parts(problem, parameters, temperature))
-        scale = 1.0
+        log_scale, lead = 0.0, self._mean_lead(place, parts)
         if self.calibrate:
             near = float(np.log(temperature))
 
@@ -209,16 +209,25 @@ class DeviceHeldOut(HeldOut):
                 sums = sum(scaled_moments(place, float(scale), part.deviation) @ part.weight for part in parts())
                 return place.host(sums)[0] / self.total
 
-            log_scale = least_log_scale(moments, self.total, self._likely_log_scale(near))
+            log_scale = least_log_scale(moments, self.total, self._likely_log_scale(near), lead)
             self._log_scales[near] = log_scale
-            scale = float(np.exp(log_scale))
+        scale = float(np.exp(log_scale))
         if self.score_point is not None:
             scores, train_score = self.score_point(problem, parameters, temperature, scale)
             return Judgement(np.asarray(scores, dtype=float), scale, train_score)
         losses = place.zeros((self.n_folds,))
         for number, part in enumerate(parts()):
             losses = losses + scaled_losses(place, scale, part.deviation) @ self._share(place, number, part)
-        return Judgement(-place.host(losses)[0] / self._fold_weights(place), scale)
+        sums = place.host(losses)[0]
+        owed = penalty(log_scale, sums.sum() / self.total, lead, self.total)
+        return Judgement(-sums / self._fold_weights(place), scale, penalty=owed)
+
+    def _mean_lead(self, place, parts) -> float:
+        """That of the true class over the next one; not asked for where rows are so many that it would not count."""
+        if not doubt(self.total):
+            return 0.0
+        (sums,) = place.host(sum(leads(place, part.deviation) @ part.weight for part in parts()))
+        return float(sums) / self.total
 
     def _share(self, place, number, part):
         """Weights of a part's rows in each fold, (n_rows, n_folds): the same at every temperature."""

@@ -1,9 +1,11 @@
 """The scale at which a posterior speaks: one factor exp(s) on held-out logits, minimizing
 
-    loss(exp(s) * logits) + 2 s^2 / n_rows
+    loss(exp(s) * logits) + 2 s^2 / n_rows + DOUBT / n_rows * (what one more row would cost that is wrong)
 
-By Newton's method, from the moments of the logits' deviations from the true class's own under the posterior. Shapes:
-logits and deviations (n_rows, n_classes).
+By Newton's method, from the moments of the logits' deviations from the true class's own under the posterior. Of rows
+that are all right the loss alone has no minimum but certainty, however few they are; the last term stands for the error
+that was not seen: a row as the others are, but of the class next to theirs. It costs the loss plus their mean lead over
+that class. Shapes: logits and deviations (n_rows, n_classes).
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from annealed.design.threads import map_in_order
 from annealed.objectives import gibbs
 
 SCALE_PRIOR = 2.0  # weight of s^2 / n_rows: how firmly the posterior scale is held to one
+DOUBT = 0.1  # errors that were not seen among the rows validated
+MOST_DOUBTED = 20_000  # rows, beyond which that is nothing
 SCALE_ROWS = 10_000  # rows of a part, in threads
 SCALE_STEP = 1e-3  # a Newton step shorter than this is the last: what is left is its square
 
@@ -26,8 +30,27 @@ def deviations(logits, labels):
     return logits
 
 
-def rescaled(deviation, weight, start=0.0) -> tuple[float, np.ndarray]:
-    """The s that minimizes `loss(exp(s) * logits) + 2 s^2 / n_rows`, and each row's loss there.
+def mean_lead(deviation, labels, weight) -> float:
+    """Weighted mean over rows of how far the true class's logit is ahead of the next one."""
+    rows = np.arange(len(labels))
+    deviation[rows, labels] = -np.inf
+    next_best = deviation.max(axis=1)
+    deviation[rows, labels] = 0
+    return float(-(weight @ next_best) / weight.sum())
+
+
+def doubt(n_rows: float) -> float:
+    """The share of rows that are wrong and were not seen."""
+    return DOUBT / n_rows if n_rows <= MOST_DOUBTED else 0.0
+
+
+def penalty(log_scale, loss, lead, n_rows: float) -> float:
+    """What is added to a validated mean loss at that scale, to be compared with others."""
+    return SCALE_PRIOR * log_scale**2 / n_rows + doubt(n_rows) * (loss + np.exp(log_scale) * lead)
+
+
+def rescaled(deviation, weight, start=0.0, lead=None) -> tuple[float, np.ndarray]:
+    """The best s, and each row's loss there; `lead` is as of `least_log_scale`.
 
     The last step is so short that moments before it tell the losses after it.
     """
@@ -39,21 +62,24 @@ def rescaled(deviation, weight, start=0.0) -> tuple[float, np.ndarray]:
         last.update(scale=scale, rows=scaled_moments(scale, deviation))
         return last["rows"] @ share
 
-    log_scale = least_log_scale(moments, n_rows, start)
+    log_scale = least_log_scale(moments, n_rows, start, lead)
     losses, mean, variance = last["rows"]
     change = np.exp(log_scale) - last["scale"]
     return log_scale, losses + change * mean + 0.5 * change**2 * variance
 
 
-def least_log_scale(moments: Callable, n_rows: float, start=0.0) -> float:
+def least_log_scale(moments: Callable, n_rows: float, start=0.0, lead=None) -> float:
     """That s from `moments(scale)`, mean loss and mean and variance of the deviations under the posterior: by Newton's
-    method, held to a falling value.
+    method, held to a falling value. `lead` is that of `mean_lead`; None is without the error that was not seen.
     """
+    unseen = 0.0 if lead is None else doubt(n_rows)
+    unseen_lead = unseen * (lead or 0.0)
 
     def terms(s):
         scale = np.exp(s)
-        loss, slope, variance = moments(scale)
-        value = loss + SCALE_PRIOR * s**2 / n_rows
+        loss, slope, variance = (1 + unseen) * np.asarray(moments(scale))
+        slope += unseen_lead
+        value = loss + unseen_lead * scale + SCALE_PRIOR * s**2 / n_rows
         first = scale * slope + 2 * SCALE_PRIOR * s / n_rows
         convex = scale**2 * variance + 2 * SCALE_PRIOR / n_rows
         return value, first, max(convex + scale * slope, 0.1 * convex)

@@ -13,7 +13,7 @@ from sklearn.model_selection import GroupKFold, RepeatedStratifiedKFold, Stratif
 from annealed import DistanceADA, ExponentialSchedule, InnerProductADA
 from annealed.datasets import make_gaussian_classes
 from annealed.objectives import gibbs
-from annealed.objectives.posterior_scale import SCALE_PRIOR, deviations, rescaled
+from annealed.objectives.posterior_scale import SCALE_PRIOR, deviations, mean_lead, penalty, rescaled
 from annealed.selection import choose, fold_picks, stratified_splits
 
 X, y = load_iris(return_X_y=True)
@@ -153,10 +153,10 @@ def test_leave_one_out_chooses_about_what_many_folds_choose():
 
 
 def test_leave_one_out_near_separability_warns_and_takes_folds():
-    table = separable()
+    table, schedule = separable(), [1.0, 1e-2, 1e-4, 1e-6]
     with pytest.warns(UserWarning, match="Leave-one-out is not to be trusted at temperature .* 5 folds are used"):
-        model = InnerProductADA(selection="loo").fit(table.X, table.y)
-    assert model.path_ == InnerProductADA().fit(table.X, table.y).path_
+        model = InnerProductADA(selection="loo", schedule=schedule).fit(table.X, table.y)
+    assert model.path_ == InnerProductADA(schedule=schedule).fit(table.X, table.y).path_
 
 
 def test_leave_one_out_has_nothing_for_a_scorer():
@@ -180,24 +180,46 @@ def test_folds_are_those_of_scikit_learn(n_rows, n_classes, n_folds):
 def test_a_score_that_is_no_number_is_never_chosen():
     scores = np.array([[-0.5, -0.6], [-0.3, -0.4], [np.nan, -0.1]])
     for rule in ("best", "one_standard_error"):
-        assert choose(scores, np.ones(3), 100.0, rule, is_loss=True) == 1
+        assert choose(scores, rule) == 1
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("start", [0.0, 1.5])
-def test_rescaled_losses_are_those_at_the_scale_that_is_found(dtype, start):
+@pytest.mark.parametrize("doubts", [False, True])
+def test_rescaled_losses_are_those_at_the_scale_that_is_found(dtype, start, doubts):
     generator = np.random.default_rng(3)
     labels, weight = generator.integers(0, 4, 500), generator.uniform(0.5, 2, 500)
     logits = (8 * generator.normal(size=(500, 4)) + 4 * np.eye(4)[labels]).astype(dtype)
-    log_scale, losses = rescaled(deviations(logits.copy(), labels), weight, start)
+    deviation = deviations(logits.copy(), labels)
+    lead = mean_lead(deviation, labels, weight)
+    assert lead == pytest.approx(weight @ lead_of(logits, labels) / weight.sum(), rel=1e-5)
+    log_scale, losses = rescaled(deviation, weight, start, lead if doubts else None)
     exact = gibbs.negative_log_likelihood(np.exp(log_scale) * logits.astype(float), labels)
     np.testing.assert_allclose(losses, exact, atol=2e-5, rtol=1e-5)
 
     def criterion(own):
-        loss = gibbs.negative_log_likelihood(np.exp(own) * logits.astype(float), labels)
-        return weight @ loss / weight.sum() + SCALE_PRIOR * own**2 / weight.sum()
+        loss = weight @ gibbs.negative_log_likelihood(np.exp(own) * logits.astype(float), labels) / weight.sum()
+        if doubts:
+            return loss + penalty(own, loss, lead, weight.sum())
+        return loss + SCALE_PRIOR * own**2 / weight.sum()
 
     assert criterion(log_scale) <= min(criterion(log_scale - 0.01), criterion(log_scale + 0.01))
+
+
+def lead_of(logits, labels):
+    return np.array([row[label] - np.delete(row, label).max() for row, label in zip(logits, labels, strict=True)])
+
+
+def test_rows_that_are_all_right_leave_a_doubt():
+    """The fewer they are the more of it: the path does not end in certainty, though every fold asks for it."""
+    generator, doubts = np.random.default_rng(0), []
+    for n_rows in (40, 400):
+        y = np.arange(n_rows) % 2
+        X = generator.normal(size=(n_rows, 2)) + 12 * y[:, None]
+        model = InnerProductADA(metric="diagonal").fit(X, y)
+        assert model.score(X, y) == 1
+        doubts.append(1 - model.predict_proba(X)[np.arange(n_rows), y].mean())
+    assert 1e-5 < doubts[1] < 0.5 * doubts[0] < 0.01
 
 
 def test_picks_come_fold_by_fold():
