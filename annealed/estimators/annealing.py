@@ -94,16 +94,19 @@ class AnnealingMixin(ValidationMixin):
         Only these have their folds at hand. The folds are solved once more, from where they lie, a little on the way.
         """
         nodes = [step for step in walk.steps if step.is_node and step.parameters.shape[0] > 1]
-        if not nodes or len(nodes[0].judgement.compared) < 2:
+        if not nodes:
             return False
-        node = nodes[best_of(compared(nodes))]
+        scores = compared(nodes)
+        node, before = nodes[best_of(scores)], scores[best_of(scores)]
+        if len(before) < 2:
+            return False
         tilted = walk.problem.tilted(node.parameters[0, ...], node.temperature, node.value)
         if tilted is None:
             return False
         options = {**walk.options, "tol": max(self.tol, TILTED_TOL)}
         found = walk.solver.minimize_folds(tilted, node.parameters, node.temperature, **options)
         judgement = walk.judge.judge(tilted, found.parameters, node.temperature)
-        return rises(judgement.compared, node.judgement.compared)
+        return rises(judgement.compared, before)
 
     def _design(self, rows: Rows, splits):
         if rows.device is not None:
