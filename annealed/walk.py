@@ -106,7 +106,7 @@ def anneal(
             break
         if schedule.should_stop(
             [node.temperature for node in nodes],
-            [node.judgement.compared for node in nodes],
+            [node.judgement.scores for node in nodes],
             [node.value for node in nodes],
         ):
             break

@@ -9,6 +9,7 @@ from annealed.schedules.base import Schedule, check_temperature
 PATIENCE = 1.8  # of log temperature past the best, before "clearly passed" is considered
 LONG_PATIENCE = 4.0  # past the best, after which it is taken for passed, however small the fall
 COLLAPSE = 0.25  # relative fall of the score by which a path that has learned nothing ends
+LEARNT_BY_HEART = 0.5  # share of the hot Q / T below which it ends, too
 FLAT = 1e-3  # relative change over PATIENCE that counts as none
 COLDEST = 1e-10  # share of the hot end below which no temperature is visited
 HARD = 1e-5  # share of the hot Q / T below which the posterior is hard and nothing is left to learn
@@ -30,8 +31,8 @@ class AdaptiveSchedule(Schedule):
         Ratio of one temperature to the one before.
     learns_late : bool, default=False
         Whether what matters may come late, as under a penalty, which lets directions in by how much they vary. While
-        validation is not clearly better than at the hot end, cooling then goes on until Q / T no longer moves or the
-        score has fallen by a quarter. The default schedule of the inner-product family does so.
+        validation is not clearly better than at the hot end, cooling then goes on until Q / T no longer moves or is
+        half of what it was, or the score has fallen by a quarter. The inner-product family's default does so.
     """
 
     fills_gaps = True
@@ -67,7 +68,8 @@ class AdaptiveSchedule(Schedule):
         best = int(np.argmax(np.where(np.isnan(mean), -np.inf, mean)))
         if self.learns_late and not _is_below(scores[0], scores[best], 1):
             is_saturated = _is_flat(np.asarray(value)[cooled >= cooled[-1] - LONG_PATIENCE])
-            return is_saturated or mean[best] - mean[-1] > COLLAPSE * np.abs(mean[best])
+            has_collapsed = mean[best] - mean[-1] > COLLAPSE * np.abs(mean[best])
+            return is_saturated or has_collapsed or value[-1] < LEARNT_BY_HEART * value[0]
         since_best = cooled[-1] - cooled[best]
         errors_wanted = 1 if since_best >= PATIENCE else 3
         is_passed = since_best >= PATIENCE / 2 and _is_below(scores[-1], scores[best], errors_wanted)

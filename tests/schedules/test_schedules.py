@@ -252,9 +252,10 @@ def test_stops_when_validation_no_longer_moves():
         (np.full(20, -0.69), np.linspace(0.69, 0.6, 20), False),
         (np.linspace(-0.69, -0.75, 20), [*np.linspace(0.69, 0.6, 5), *[0.6] * 15], True),  # nothing left to fit
         (np.linspace(-0.69, -0.9, 20), np.linspace(0.69, 0.6, 20), True),  # lost
+        (np.full(20, -0.69), np.linspace(0.69, 0.3, 20), True),  # the rows are known by heart, and nothing else
         ([-0.69, *np.linspace(-0.5, -0.6, 19)], np.linspace(0.69, 0.3, 20), True),  # learned, and passed
     ],
-    ids=["falling", "flat", "saturated", "collapsed", "passed"],
+    ids=["falling", "flat", "saturated", "collapsed", "by heart", "passed"],
 )
 def test_what_learns_late_goes_on_while_nothing_is_learned(means, values, stops):
     scores = [np.full(5, mean) for mean in means]
