@@ -102,6 +102,7 @@ def directions_of(moments: Moments) -> Directions:
     spread, axes = np.sqrt(spread[keep]), axes[:, keep]
     whitened_means = class_means @ axes / spread
     within, turn = linalg.eigh(np.eye(len(spread)) - (whitened_means.T * counts) @ whitened_means)
+    turn = _settled(turn, within < SMALLEST_WITHIN, spread)
     within = np.sqrt(np.clip(within, SMALLEST_WITHIN, 1.0))
     loadings = (axes * spread) @ turn * within
     strongest = np.argmax(np.abs(loadings).round(12), axis=0)
@@ -112,3 +113,13 @@ def directions_of(moments: Moments) -> Directions:
         score_mean=mean,
         information=-np.log(within),
     )
+
+
+def _settled(turn, is_nothing, spread):
+    """Axes along which nothing varies within classes are rounding alone: by their spread, the largest first."""
+    if is_nothing.sum() < 2:
+        return turn
+    group = turn[:, is_nothing]
+    _, inner = linalg.eigh((group.T * spread**2) @ group)
+    turn[:, is_nothing] = group @ inner[:, ::-1]
+    return turn
