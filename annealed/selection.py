@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 
 from annealed.interpolation import lagrange
 from annealed.objectives import NO_PICKS, Picks
-from annealed.objectives.posterior_scale import deviations, mean_lead, penalty, rescaled, scaled_moments
+from annealed.objectives.posterior_scale import deviations, doubt, mean_lead, penalty, rescaled, scaled_moments
 from annealed.walk import Judgement
 
 DEFAULT_FOLDS = 5
@@ -65,7 +65,7 @@ class HeldOut:
     def judge(self, problem, parameters, temperature):
         deviation = deviations(self._logits(problem, parameters, temperature), self.labels)
         log_scale, losses = 0.0, None
-        lead = mean_lead(deviation, self.labels, self.weight)
+        lead = mean_lead(deviation, self.labels, self.weight) if doubt(self.n_rows) else 0.0
         if self.calibrate:
             place = float(np.log(temperature))
             log_scale, losses = rescaled(deviation, self.weight, self._likely_log_scale(place), lead)

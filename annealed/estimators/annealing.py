@@ -97,16 +97,17 @@ class AnnealingMixin(ValidationMixin):
         if not nodes:
             return False
         scores = compared(nodes)
-        node, before = nodes[best_of(scores)], scores[best_of(scores)]
-        if len(before) < 2:
+        if scores.shape[1] < 2:
             return False
+        best = best_of(scores)
+        node = nodes[best]
         tilted = walk.problem.tilted(node.parameters[0, ...], node.temperature, node.value)
         if tilted is None:
             return False
         options = {**walk.options, "tol": max(self.tol, TILTED_TOL)}
         found = walk.solver.minimize_folds(tilted, node.parameters, node.temperature, **options)
         judgement = walk.judge.judge(tilted, found.parameters, node.temperature)
-        return rises(judgement.compared, before)
+        return rises(judgement.compared, scores[best])
 
     def _design(self, rows: Rows, splits):
         if rows.device is not None:

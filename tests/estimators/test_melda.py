@@ -16,7 +16,6 @@ from sklearn.pipeline import make_pipeline
 
 from annealed import MELDA, InnerProductADA, SecondOrderFeatures
 from annealed.datasets import make_gaussian_classes
-from annealed.estimators.discriminant_axes import directions_of, score_moments
 
 COORDINATES = pytest.mark.parametrize("coordinates", ["whitened", "paper", "orthonormal"])
 ORDERED = pytest.mark.parametrize("coordinates", ["whitened", "orthonormal"])
@@ -475,16 +474,3 @@ def test_before_fit(method):
 def test_inverse_transform_of_the_wrong_width(width):
     with pytest.raises(ValueError, match="4"):
         fit(FIVE).inverse_transform(np.zeros((2, width)))
-
-
-def test_axes_of_rows_that_are_their_class_mean_do_not_hang_on_rounding():
-    """Nothing varies within classes: all axes are alike there, and come by their spread."""
-    generator = np.random.default_rng(0)
-    labels = np.repeat([0, 1, 2, 3], 5)
-    scores = generator.normal(size=(4, 4))[labels] * [3.0, 2.0, 1.0, 0.5]
-    exact, rounded = (
-        directions_of(score_moments(scores + noise, labels, None, np.eye(4), np.arange(4)))
-        for noise in (0.0, 1e-13 * generator.normal(size=scores.shape))
-    )
-    np.testing.assert_allclose(rounded.of_scores, exact.of_scores, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(exact.information, -0.5 * np.log(1e-6))
