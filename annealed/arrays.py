@@ -65,6 +65,12 @@ def take_rows(array, rows):
     return place.xp.take(array, place.whole(rows), axis=0)
 
 
+def as_slice(numbers):
+    """Rising numbers, as a slice where they are consecutive."""
+    is_run = numbers[-1] - numbers[0] == len(numbers) - 1
+    return slice(int(numbers[0]), int(numbers[-1]) + 1) if is_run else numbers
+
+
 def copied(array):
     if isinstance(array, np.ndarray):
         return array.copy()
@@ -78,8 +84,6 @@ def stacked(arrays):
 
 def combined(weights, arrays):
     """Sum of weights times arrays of one shape, of the arrays' type."""
-    if all(isinstance(array, np.ndarray) for array in arrays):
-        return np.tensordot(weights, arrays, axes=1)
     total = float(weights[0]) * arrays[0]
     for weight, array in zip(weights[1:], arrays[1:], strict=True):
         if weight:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 N_POINTS = 6  # around a place; more gain nothing at the spacing of a path
@@ -10,11 +12,13 @@ WIDEST_STEP = 1.0  # of log temperature: beyond it a polynomial may swing, a str
 
 def lagrange(places, target) -> np.ndarray:
     """Weights of values at `places` in the polynomial through them, at `target`."""
-    places = np.asarray(places)
-    to_target, apart = np.broadcast_to(target - places, (len(places),) * 2).copy(), places[:, None] - places
-    np.fill_diagonal(to_target, 1)
-    np.fill_diagonal(apart, 1)
-    return np.prod(to_target / apart, axis=1)
+    known = [float(place) for place in places]  # a handful: numbers one by one take less time than arrays
+
+    def weight(number):
+        others = known[:number] + known[number + 1 :]
+        return prod((target - other) / (known[number] - other) for other in others)
+
+    return np.array([weight(number) for number in range(len(known))])
 
 
 def nearest_parabola(places, target) -> np.ndarray:

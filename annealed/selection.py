@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -85,7 +86,8 @@ class HeldOut:
         if place in known or not known:
             return self._log_scales.get(place, 0.0)
         near = [self._log_scales[other] for other in known]
-        return float(np.clip(lagrange(known, place) @ near, min(near) - WIDEST_GUESS, max(near) + WIDEST_GUESS))
+        guess = float(lagrange(known, place) @ near)
+        return min(max(guess, min(near) - WIDEST_GUESS), max(near) + WIDEST_GUESS)
 
     def _logits(self, problem, parameters, temperature):
         """Those of the picked rows, or of a validation set under the final fit."""
@@ -98,7 +100,7 @@ class HeldOut:
         total = np.bincount(self.folds, self.weight)
         return np.bincount(self.folds, self.weight * losses) / np.where(total > 0, total, 1)
 
-    @property
+    @cached_property
     def n_rows(self) -> float:
         return float(self.weight.sum())
 

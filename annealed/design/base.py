@@ -31,10 +31,11 @@ BLOCK_BYTES = 1 << 22
 
 def even_slices(first: int, last: int, most: int) -> list[slice]:
     """Consecutive pieces of a range, no longer than `most`, alike in length; one, or an even number of them."""
-    n_pieces = -(-(last - first) // most)
+    length = last - first
+    n_pieces = -(-length // most)
     n_pieces += n_pieces % 2 if n_pieces > 1 else 0
-    cuts = np.linspace(first, last, 1 + n_pieces).astype(int)
-    return [slice(*cut) for cut in pairwise(cuts.tolist())]
+    cuts = [first + length * piece // n_pieces for piece in range(n_pieces)]
+    return [slice(*cut) for cut in pairwise([*cuts, last])]
 
 
 class Block(ABC):
@@ -134,15 +135,15 @@ class Design(ABC):
         have the served fits along their first axis.
         """
         totals: list = []
-        n_fits = len(np.arange(self.n_fits)[fits])
         for served, terms in self.map_blocks(lambda block: (block.served, kernel(block)), fits):
-            if served is None:
-                served = ...
+            if not totals and served is None:
+                totals = [np.array(term, dtype=np.float64) for term in terms]
+                continue
             if not totals:
-                shapes = [np.shape(term) if served is ... else (n_fits, *term.shape[1:]) for term in terms]
-                totals = [np.zeros(shape) for shape in shapes]
+                n_fits = len(np.arange(self.n_fits)[fits])
+                totals = [np.zeros((n_fits, *term.shape[1:])) for term in terms]
             for total, term in zip(totals, terms, strict=True):
-                total[served] += term
+                total[... if served is None else served] += term
         return tuple(totals)
 
     @abstractmethod

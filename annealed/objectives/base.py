@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from annealed.arrays import as_slice
 from annealed.design import Block, Design
 from annealed.objectives import gibbs
 
@@ -57,12 +58,6 @@ class Inspection:
 def look_at(logits, labels, weight, scale):
     """An inspection's numbers over some rows: spoken loss and entropy, summed with their weights."""
     return weight @ gibbs.negative_log_likelihood(scale * logits, labels), weight @ gibbs.entropy(logits)
-
-
-def _as_slice(numbers):
-    """Rising numbers, as a slice where they are consecutive."""
-    is_run = numbers[-1] - numbers[0] == len(numbers) - 1
-    return slice(int(numbers[0]), int(numbers[-1]) + 1) if is_run else numbers
 
 
 class Objective(BaseEstimator, ABC):
@@ -118,7 +113,7 @@ class Problem(ABC):
     def watch(self, picks: Picks):
         """Name the held-out rows whose logits `held_out_logits` will be asked for."""
         self.picks = picks
-        self.own_picks = {fit: _as_slice(np.flatnonzero(picks.fits == fit)) for fit in np.unique(picks.fits)}
+        self.own_picks = {fit: as_slice(np.flatnonzero(picks.fits == fit)) for fit in np.unique(picks.fits)}
 
     @abstractmethod
     def held_out_logits(self, parameters, temperature) -> np.ndarray:

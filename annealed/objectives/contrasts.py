@@ -29,6 +29,8 @@ class Contrasts:
         self.pair_weight = 2 if self.is_single else 1  # of p_l p_r, in the curvature by scores
         self.pairs = np.triu_indices(self.n_differences)
         self.square = np.eye(self.n_differences) - (0 if self.is_single else 1 / n_classes)  # of |scores|^2
+        self._number = np.empty((self.n_differences, self.n_differences), dtype=int)  # of each pair
+        self._number[self.pairs] = self._number[self.pairs[::-1]] = np.arange(len(self.pairs[0]))
 
     def logits(self, scores):
         """Logits from scores, which may be overwritten; rows stay innermost in memory."""
@@ -84,8 +86,10 @@ class Contrasts:
 
     def others(self, reference=-1):
         """Scores that are not the reference; the only one of two classes."""
+        if reference in (-1, self.n_scores - 1):
+            return slice(self.n_differences)
         numbers = np.arange(self.n_differences)
-        return numbers if reference in (-1, self.n_scores - 1) else numbers + (numbers >= reference)
+        return numbers + (numbers >= reference)
 
     def by_differences(self, gradient, reference=-1):
         """Derivative by differences (..., n_differences, width) from that by scores, less its common shift."""
@@ -99,7 +103,7 @@ class Contrasts:
 
     def without_shift(self, values):
         """Values of scores, (..., n_scores, width), less their mean over scores where there are several."""
-        return values if self.is_single else values - values.mean(axis=-2, keepdims=True)
+        return values if self.is_single else values - values.sum(axis=-2, keepdims=True) / self.n_scores
 
     def variance(self, class_variance):
         """Variance of each score's derivative, from `posterior * (1 - posterior)` of each class."""
@@ -112,9 +116,7 @@ class Contrasts:
     def whole(self, blocks):
         """Square matrices from blocks (n_fits, n_pairs, width, width) of each pair in `pairs`, symmetric."""
         n_fits, _, width, _ = blocks.shape
-        number = np.empty((self.n_differences, self.n_differences), dtype=int)
-        number[self.pairs] = number[self.pairs[::-1]] = np.arange(len(self.pairs[0]))
-        return blocks[:, number].swapaxes(2, 3).reshape(n_fits, self.n_differences * width, -1)
+        return blocks[:, self._number].swapaxes(2, 3).reshape(n_fits, self.n_differences * width, -1)
 
     def covariance(self, posterior, left, right):
         """Entries (left, right) of the Hessian of one row's loss, by scores and so by differences too."""

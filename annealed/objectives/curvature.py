@@ -21,6 +21,7 @@ from itertools import combinations
 
 import numpy as np
 from scipy import linalg
+from scipy.linalg import blas, lapack
 
 from annealed.design.coordinates import SMALLEST_EIGENVALUE
 from annealed.design.threads import blas_threads, map_in_order
@@ -38,6 +39,7 @@ CHUNK_ROWS = 4096  # multiplied at a time
 APART = 101  # rows, by which the luck of one pair of classes is that of another
 DOUBLE_PARAMETERS = 200  # up to which the Hessian and its factor are in double precision
 RIDGES = {np.float64: (1e-12, 1e-9, 1e-6, 1.0), np.float32: (1e-6, 1e-4, 1e-2, 1.0)}  # the first that gives a factor
+SOLVERS = {np.float32: (blas.strsv, lapack.spotrs), np.float64: (blas.dtrsv, lapack.dpotrs)}
 SMALLEST_SPREAD = 1e-150  # whose square is a number still
 STALE = 0.3  # change of the smallest entry of the factored diagonal that asks for a new factor
 LARGE_FACTOR = 2000  # parameters, from which a factor costs as much as several passes, and
@@ -145,9 +147,9 @@ class _Lots:
         self.left, self.right = np.triu_indices(n_classes, 1)
         self.by_class = np.ascontiguousarray(posterior.T)
         self.weight = weight.astype(posterior.dtype)
-        self.n_drawn, self.luck = n_drawn, _luck(self.n_rows + APART * len(self.left)).astype(posterior.dtype)
-        self.bar = 0.0
+        self.n_drawn = n_drawn
         if n_drawn < self.n_rows:
+            self.luck = _luck(self.n_rows + APART * len(self.left)).astype(posterior.dtype)
             some = slice(None, None, max(1, self.n_rows * len(self.left) // SEEN_SHARES))
             shares = self.weight[some] * self.by_class[self.left, some] * self.by_class[self.right, some]
             self.bar = _sure_share(shares, n_drawn / self.n_rows)
@@ -185,6 +187,8 @@ class LearnedCurvature:
         # Differences from the score of most curvature: the others' own curvatures then keep their digits.
         self.reference = int(np.argmax(sample.weight @ (posterior * (1 - posterior))))
         self.hessian = sample.hessian(posterior, self.reference)
+        curvature = np.diag(self.hessian) * np.tile(sample.spread, sample.contrasts.n_differences) ** 2
+        self._flattest = curvature.min()
         self._factored: tuple[float, tuple] | None = None
 
     def improve(self, solved, vectors, strength):
@@ -214,11 +218,10 @@ class LearnedCurvature:
 
     def _is_stale(self, old, new):
         """Whether the penalty has changed by more than a share of the flattest direction's curvature."""
-        curvature = np.diag(self.hessian) * np.tile(self.sample.spread, self.sample.contrasts.n_differences) ** 2
         limit = STALE
-        if len(curvature) >= LARGE_FACTOR:
+        if len(self.hessian) >= LARGE_FACTOR:
             limit = WARMER_STALE if new > old else COLDER_STALE
-        return abs(new - old) > limit * (old + curvature.min())
+        return abs(new - old) > limit * (old + self._flattest)
 
     def _factor(self, strength):
         """Factors of the sum with the penalty, balanced to a unit diagonal, and what balances."""
@@ -253,10 +256,11 @@ class LearnedCurvature:
 
 def _solved(factor, vectors):
     """(L L')^-1 vectors, from the lower factor; one vector is much faster by itself than as a matrix of one column."""
+    solve_one, solve_all = SOLVERS[factor.dtype.type]
     if vectors.shape[1] > 1:
-        return linalg.cho_solve((factor, True), vectors, check_finite=False)
-    half = linalg.solve_triangular(factor, vectors[:, 0], lower=True, check_finite=False)
-    return linalg.solve_triangular(factor, half, lower=True, trans=1, check_finite=False)[:, None]
+        return solve_all(factor, vectors, lower=1)[0]
+    half = solve_one(factor, vectors[:, 0], lower=1)
+    return solve_one(factor, half, lower=1, trans=1)[:, None]
 
 
 def _stratified(design, size):

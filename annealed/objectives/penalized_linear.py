@@ -216,9 +216,8 @@ class PenalizedLinearProblem(MetricChoices, LinearProblem):
         pull = strength * parameters
         hessian = self.contrasts.whole(blocks)
         squares = hessian.reshape(len(hessian), self.contrasts.n_differences, self._width, -1, self._width)
-        penalized = np.arange(self.coordinates.rank)
-        own = np.atleast_2d(strength)[:, penalized].T
-        squares[:, :, penalized, :, penalized] += own[..., None, None] * self.contrasts.square
+        own = strength[..., None, None, : self._width]  # alike for all scores
+        np.einsum("faibi->fabi", squares)[...] += own * self.contrasts.square[..., None]
         return loss + 0.5 * np.sum(pull * parameters, axis=1), gradient + pull, hessian
 
     def without_shift(self, parameters):
@@ -245,9 +244,12 @@ class PenalizedLinearProblem(MetricChoices, LinearProblem):
         return np.multiply.outer(self.l2_strength * np.asarray(temperature), self._is_penalized), np.zeros(1)
 
     def curvature(self, temperature, fits):
-        variance = self.contrasts.variance(np.maximum(self.class_variance[fits] + self.missing[fits], 1e-12))
-        coef = variance[..., None] * self.coordinates.spectrum
-        return self._join(coef, variance)
+        variance = self._score_variance(fits)
+        return self._join(variance[..., None] * self.coordinates.spectrum, variance)
+
+    def _score_variance(self, fits):
+        """Mean curvature of the loss by each score, (n_fits, n_scores)."""
+        return self.contrasts.variance(np.maximum(self.class_variance[fits] + self.missing[fits], 1e-12))
 
     def learning_cost(self, level):
         """A Hessian and its factor against the stacked products of a pass, in multiplications."""
@@ -278,8 +280,9 @@ class PenalizedLinearProblem(MetricChoices, LinearProblem):
             learned.improve(solved, vectors.reshape(shape), strength)
         if self.n_scores > 1:
             rank = self.coordinates.rank
-            solved -= solved.mean(axis=1, keepdims=True)
-            solved[..., :rank] += vectors.reshape(shape)[..., :rank].mean(axis=1, keepdims=True) / strength
+            solved -= solved.sum(axis=1, keepdims=True) / self.n_scores
+            shift = vectors.reshape(shape)[..., :rank].sum(axis=1, keepdims=True)
+            solved[..., :rank] += shift / (self.n_scores * strength)
         return solved.reshape(len(vectors), -1)
 
     def leave_one_out(self, parameters, temperature):
@@ -325,12 +328,12 @@ class PenalizedLinearProblem(MetricChoices, LinearProblem):
         no more than the rows' root mean square length times it, and gains what the intercept's own curvature allows.
         """
         coef, intercept = self._split(gradient)
-        length = np.sqrt(np.sum(coef**2, axis=(1, 2)))
+        length = np.sqrt(np.einsum("fsk,fsk->f", coef, coef))
         own = 0.0
         if self.fit_intercept:
-            length = length + np.sqrt(self.coordinates.spectrum.sum() * np.sum(intercept**2, axis=1))
-            curvature = self.curvature(temperature, fits)[:, self._width - 1 :: self._width]
-            own = np.sum(intercept**2 / (2 * curvature), axis=1)
+            squares = intercept**2
+            length = length + np.sqrt(self.coordinates.spectrum.sum() * squares.sum(axis=1))
+            own = (squares / (2 * self._score_variance(fits))).sum(axis=1)
         return (length**2 / (2 * self.l2_strength * temperature) + own) / np.maximum(value, np.finfo(float).tiny)
 
     def hot_temperature(self):

@@ -87,7 +87,7 @@ def least_log_scale(moments: Callable, n_rows: float, start=0.0, lead=None) -> f
     s = start
     value, first, second = terms(s)
     for _ in range(50):
-        move = np.clip(-first / second, -1.0, 1.0)
+        move = min(max(-first / second, -1.0), 1.0)
         if abs(move) < SCALE_STEP:
             return float(s + move)
         new = terms(s + move)

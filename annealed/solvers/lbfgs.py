@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 
+from annealed.arrays import as_slice
 from annealed.solvers.base import (
     ROUNDING,
     SINGLE_PRECISION_TOL,
@@ -139,7 +140,7 @@ class _Search:
         self.x[last] += self.direction[last]
         self.value[last] += 0.5 * self.slope[last]
         self.solution.converged[fits[solved]] = True
-        self.active = self.active[~np.isin(self.active, fits[solved])] if solved.any() else self.active
+        self.active = self.active[~self.solution.converged[self.active]]
         return fits[~solved]
 
     def step(self):
@@ -180,6 +181,8 @@ class _Search:
 
     def _shorten(self, fits, value):
         """Minimum of the parabola through both values and the slope, kept within [0.1, 0.5] of the step."""
+        if not len(fits):
+            return
         length, slope = self.length[fits], self.slope[fits]
         rise = value - self.value[fits] - length * slope
         with np.errstate(all="ignore"):
@@ -236,7 +239,7 @@ class _Pairs:
         """Keep the pairs whose curvature is clearly positive: convex losses give no others."""
         if not self.steps.size:
             self.steps = np.zeros((self.n_fits, self.size, step.shape[1]))
-            self.changes = np.zeros_like(self.steps)
+            self.changes, self._penalized = np.zeros_like(self.steps), np.empty_like(self.steps)
         curvature = np.einsum("sp,sp->s", step, change)
         bound = 1e-12 * np.linalg.norm(step, axis=1) * np.linalg.norm(change, axis=1)
         keep = curvature > bound
@@ -247,24 +250,33 @@ class _Pairs:
     def apply(self, fits, gradient, strength, precondition):
         """The two-loop recursion on `changes + strength * steps`, started from the family's preconditioner.
 
-        Each loop is a triangular system in the inner products of steps and changes, newest first; the second's is the
-        transpose of the first's.
+        Each loop is a system in the inner products of steps and changes, triangular if the newest were first; the
+        second's is the transpose of the first's.
         """
-        n_known = min(self.size, int(self.count[fits].max(initial=0)))
-        if not n_known:
+        count = self.count[fits, None]
+        if not count.any():
             return precondition(gradient)
-        ages = np.arange(1, n_known + 1)
-        slots = (self.count[fits, None] - ages) % self.size
-        steps = self.steps[fits[:, None], slots]
-        changes = self.changes[fits[:, None], slots] + np.atleast_2d(strength)[:, None] * steps
-        is_known = ages <= self.count[fits, None]
-        triangle = np.tril(steps @ changes.swapaxes(1, 2)) * is_known[:, :, None] * is_known[:, None, :]
-        curvature = np.where(is_known, np.einsum("sii->si", triangle), 1.0)
-        triangle[:, ages - 1, ages - 1] = curvature
-        weight = _solved(triangle, _along(steps, gradient) * is_known)
+        own = as_slice(fits)
+        steps, changes = self.steps[own], self._changes_with(strength, own, len(fits))
+        age = (count - 1 - np.arange(self.size)) % self.size
+        is_known = age < count
+        is_later = (age[:, :, None] >= age[:, None]) & is_known[:, :, None] & is_known[:, None]
+        triangle = np.where(is_later, steps @ changes.swapaxes(1, 2), 0.0)
+        curvature = np.einsum("sii->si", triangle)
+        curvature += ~is_known
+        curvature, inverse = curvature.copy(), np.linalg.inv(triangle)
+        weight = _along(inverse, _along(steps, gradient) * is_known)
         vector = precondition(gradient - _combined(weight, changes))
         back = _along(changes, vector) * is_known
-        return vector + _combined(_solved(triangle.swapaxes(1, 2), curvature * weight - back), steps)
+        return vector + _combined(_combined(curvature * weight - back, inverse), steps)
+
+    def _changes_with(self, strength, own, n_fits):
+        """Changes of the gradient with its penalty, in an array that is kept: a new one of this size takes longer to
+        get than to fill.
+        """
+        changes = np.multiply(self.steps[own], np.atleast_2d(strength)[:, None], out=self._penalized[:n_fits])
+        changes += self.changes[own]
+        return changes
 
 
 def _along(pairs, vectors):
@@ -274,7 +286,3 @@ def _along(pairs, vectors):
 
 def _combined(weights, pairs):
     return (weights[:, None] @ pairs)[:, 0]
-
-
-def _solved(matrices, vectors):
-    return np.linalg.solve(matrices, vectors[..., None])[..., 0]
