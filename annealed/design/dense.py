@@ -16,7 +16,7 @@ from annealed.design.base import BLOCK_BYTES, Block, Design, even_slices
 from annealed.design.coordinates import Coordinates
 from annealed.design.threads import map_in_order
 
-FARTHEST_CENTER = 2.0  # mean distances of a column from it: products of rows as they lie then lose a bit or two
+FARTHEST_CENTER = 100.0  # mean distances of a column from it: products of rows as they lie then lose two digits
 FEW_VALUES = 500_000  # of X, of which a centred copy is kept: some megabytes
 SMALLEST_GROUP = 200  # mean number of rows that the same fits leave out, from which they get blocks of their own
 MOST_GROUPED = 60  # fits, whose sets are told apart by the bits of a number

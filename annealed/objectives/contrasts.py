@@ -7,7 +7,7 @@ A common shift of more scores moves no posterior. Hessians are therefore kept by
 `reference` (the last, if nothing is said); with D the differences of scores of mean zero,
 |scores|^2 = D' (I - 1 / n_classes) D.
 
-Shapes: scores (n_rows, n_fits, n_scores), logits and residual (n_rows, n_fits, n_classes).
+Shapes: scores (n_rows, n_fits, n_scores) or (n_rows, n_scores), logits and residual (n_rows, n_fits, n_classes).
 """
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ class Contrasts:
         if not self.is_single:
             return scores
         both = np.empty((*scores.shape[1:-1], 2, len(scores)), dtype=scores.dtype)
-        single = np.moveaxis(scores[..., 0], 0, -1)
-        np.multiply(single, HALF, out=both[..., 1, :])
+        np.multiply(scores[..., 0].T, HALF, out=both[..., 1, :])
         np.negative(both[..., 1, :], out=both[..., 0, :])
-        return np.moveaxis(both, -1, 0)
+        return both.transpose(-1, *range(both.ndim - 1))
 
     def loss_and_posterior(self, scores, labels):
         """Loss (..., n_rows) and posterior (..., n_rows, n_classes); scores (..., n_rows, n_scores) are overwritten."""

@@ -42,7 +42,7 @@ RIDGES = {np.float64: (1e-12, 1e-9, 1e-6, 1.0), np.float32: (1e-6, 1e-4, 1e-2, 1
 SOLVERS = {np.float32: (blas.strsv, lapack.spotrs), np.float64: (blas.dtrsv, lapack.dpotrs)}
 SMALLEST_SPREAD = 1e-150  # whose square is a number still
 STALE = 0.3  # change of the smallest entry of the factored diagonal that asks for a new factor
-LARGE_FACTOR = 2000  # parameters, from which a factor costs as much as several passes, and
+LARGE_FACTOR = 1000  # parameters, from which a factor costs as much as several passes, and
 COLDER_STALE, WARMER_STALE = 0.7, 8.0  # the penalty may fall or rise by more before
 
 
