@@ -29,20 +29,16 @@ class RowProducts:
             self._rows = scaled[:, order].astype(self.dtype)
             self._rows.sort_indices()
             self._columns = self._rows.T.tocsr()
-            self._along_shift = scaled @ self.shift
+            self._aside = np.column_stack([scaled @ self.shift, np.ones(self.n_rows)])
+            self._between = np.array([[0.0, 1.0], [1.0, -self.shift @ self.shift]])
 
     def image(self, vectors):
         if not sparse.issparse(self.design.X):
             combined = self.combine(vectors) / self.scale[:, None]
             return self.design.X @ combined - self.design.center @ combined
         product = self._rows @ (self._columns @ vectors.astype(self.dtype, copy=False))
-        return product - self._of_center(vectors)
-
-    def _of_center(self, vectors):
-        """What an image of rows that are not centred has too much: numbers of rows alone, in double precision."""
-        sums = vectors.sum(axis=0)
-        along = self._along_shift
-        return np.outer(along, sums) + (along @ vectors - self.shift @ self.shift * sums)
+        # What the image of rows that are not centred has too much: numbers of rows alone, in double precision.
+        return product - self._aside @ (self._between @ (self._aside.T @ vectors))
 
     def combine(self, vectors):
         """In double precision and the design's own column order: what certificates and reports are made of."""

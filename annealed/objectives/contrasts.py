@@ -50,10 +50,10 @@ class Contrasts:
             smaller = rest * larger
             is_second = logit > 0
             loss += np.where(is_second == labels, 0, np.abs(logit))
-            posterior = np.empty((*logit.shape, 2))
-            posterior[..., 0] = np.where(is_second, smaller, larger)
-            posterior[..., 1] = np.where(is_second, larger, smaller)
-            return loss, posterior
+            posterior = np.empty((2, *logit.shape))  # rows innermost in memory
+            posterior[0] = np.where(is_second, smaller, larger)
+            posterior[1] = np.where(is_second, larger, smaller)
+            return loss, np.moveaxis(posterior, 0, -1)
         scores -= scores.max(axis=-1, keepdims=True)
         true = scores[..., np.arange(len(labels)), labels]
         posterior = np.exp(scores, out=scores)
@@ -131,18 +131,23 @@ class Contrasts:
         return posterior, posterior
 
     def hessian_along(self, vectors, posterior, weight):
-        """Between vectors of scores (n_fits, n_vectors, n_rows, n_scores): the weighted sum of the rows' Hessians,
-        (n_fits, n_vectors, n_vectors); and its products with them, summed over rows, (n_fits, n_vectors, n_scores).
+        """The weighted sum of the rows' Hessians, between vectors of scores (n_fits, n_vectors, n_rows, n_scores); from
+        them to a shift of each score in all rows; and between such shifts.
         """
-        along, across = self.row_hessian(posterior)
-        weighted = vectors * (along * weight[..., None])[:, None]
+        if self.is_single:
+            share = 2 * weight * posterior[..., 0] * posterior[..., 1]
+            flat = vectors[..., 0]
+            weighted = flat * share[:, None]
+            summed, total = weighted.sum(axis=2), share.sum(axis=1)
+            return weighted @ np.swapaxes(flat, 1, 2), summed[..., None], total[:, None, None]
         n_rows, n_scores = vectors.shape[2:]
+        share = weight[..., None] * posterior
+        weighted = vectors * share[:, None]
         flat = (*vectors.shape[:2], n_rows * n_scores)
         square = weighted.reshape(flat) @ np.swapaxes(vectors.reshape(flat), 1, 2)
-        summed = np.ones(n_rows) @ weighted
-        if not self.is_single:
-            seen = weighted @ np.ones(n_scores)  # weight times the vector's mean under the posterior
-            inverse = np.divide(1, weight, out=np.zeros_like(weight), where=weight > 0)
-            square -= (seen * inverse[:, None]) @ np.swapaxes(seen, 1, 2)
-            summed -= seen @ across
-        return square, summed
+        seen = weighted @ np.ones(n_scores)  # weight times the vector's mean under the posterior
+        inverse = np.divide(1, weight, out=np.zeros_like(weight), where=weight > 0)
+        square -= (seen * inverse[:, None]) @ np.swapaxes(seen, 1, 2)
+        summed = np.ones(n_rows) @ weighted - seen @ posterior
+        total = share.sum(axis=1)[:, None] * np.eye(n_scores) - np.swapaxes(share, 1, 2) @ posterior
+        return square, summed, total

@@ -45,6 +45,11 @@ class RepresenterProblem(Problem):
             max(1, LARGEST_SYSTEM // self.contrasts.n_scores - self.fit_intercept),
         )
         self.eigenvalues, self.eigenvectors = self.products.leading(n_leading)
+        self.vectors, self.inverse_eigenvalues = self.eigenvectors, 1 / self.eigenvalues
+        if self.fit_intercept:  # one more of infinite eigenvalue
+            self.vectors = np.column_stack([self.eigenvectors, np.ones(primal.design.n_rows)])
+            self.inverse_eigenvalues = np.append(self.inverse_eigenvalues, 0.0)
+        self.overlap = self.vectors.T @ self.vectors
         captured = self.eigenvectors**2 @ self.eigenvalues
         squares = self.products.diagonal()
         self.row_length = float(np.sqrt(np.mean(squares)))
@@ -109,10 +114,7 @@ class RepresenterProblem(Problem):
         """Blocks (n_rows, n_scores, n_scores) of (kappa K^-1 + weight D)^-1, and its product with alpha."""
         diagonal = self.products.diagonal() - self.eigenvectors**2 @ self.eigenvalues
         rest = np.maximum(diagonal, 1e-3 * self.remainder)[:, None]
-        vectors, inverse_eigenvalues = self.eigenvectors, 1 / self.eigenvalues
-        if self.fit_intercept:
-            vectors = np.column_stack([vectors, np.ones(len(weight))])
-            inverse_eigenvalues = np.append(inverse_eigenvalues, 0.0)
+        vectors = self.vectors
         along, across = self.contrasts.row_hessian(posterior)
         spread = kappa / rest + weight[:, None] * along
         ratio = across / spread
@@ -121,7 +123,7 @@ class RepresenterProblem(Problem):
         rows = eye / spread[:, :, None] + factor[:, None, None] * ratio[:, :, None] * ratio[:, None, :]
         scaled = vectors / rest
         core = np.einsum("nv,nab,nw->vawb", -scaled, rows, scaled, optimize=True)
-        core += np.einsum("vw,ab->vawb", (np.diag(inverse_eigenvalues) + vectors.T @ scaled) / kappa, eye)
+        core += np.einsum("vw,ab->vawb", (np.diag(self.inverse_eigenvalues) + vectors.T @ scaled) / kappa, eye)
         if self.fit_intercept and len(eye) > 1:  # a common shift of all intercepts: any curvature will do
             core[-1, :, -1] += np.trace(core[-1, :, -1])
         size = core.shape[0] * core.shape[1]
@@ -135,54 +137,54 @@ class RepresenterProblem(Problem):
 class RowPreconditioner:
     """Approximate inverses of the Newton systems `kappa I + weight D K` of a stack of fits.
 
-    D_i = diag(a_i) - b_i b_i' is a row's Hessian by its scores. K is taken as `remainder I + U diag(eigenvalues) U'`;
-    the intercept is one more column of U, of ones and infinite eigenvalue. Row blocks are inverted in closed form, the
+    D_i = diag(a_i) - b_i b_i' is a row's Hessian by its scores, without b_i where there is a single one. K is taken as
+    `remainder I + U diag(eigenvalues) U'`; the intercept is one more column of U, of ones. Row blocks are inverted in closed form, the
     low-rank part by Woodbury's identity. Shapes: posterior (n_fits, n_rows, n_classes), weight (n_fits, n_rows).
     """
 
     def __init__(self, problem: RepresenterProblem, posterior, weight, kappa):
-        self.kappa, self.remainder = kappa, problem.remainder
+        self.kappa, self.remainder, self.vectors = kappa, problem.remainder, problem.vectors
         load = weight * problem.remainder
         along, across = problem.contrasts.row_hessian(posterior)
         self.spread = kappa + load[..., None] * along
-        self.ratio = across / self.spread
-        self.factor = load / (1 - load * np.sum(across * self.ratio, axis=-1))
-        self.vectors, inverse_eigenvalues = problem.eigenvectors, 1 / problem.eigenvalues
-        if problem.fit_intercept:
-            self.vectors = np.column_stack([self.vectors, np.ones(weight.shape[1])])
-            inverse_eigenvalues = np.append(inverse_eigenvalues, 0.0)
-        self.small_inverse = self._invert_small(inverse_eigenvalues)
+        self.has_across = across.shape[-1] > 1
+        if self.has_across:
+            self.ratio = across / self.spread
+            self.factor = load / (1 - load * np.sum(across * self.ratio, axis=-1))
+        self.small_inverse = self._invert_small(problem.overlap, problem.inverse_eigenvalues)
 
-    def _invert_small(self, inverse_eigenvalues):
+    def _invert_small(self, whole_overlap, inverse_eigenvalues):
         """Woodbury's small systems, (n_vectors * n_scores) square."""
-        n_fits, n_rows, n_scores = self.ratio.shape
+        n_fits, n_rows, n_scores = self.spread.shape
         n_vectors = self.vectors.shape[1]
         small = np.zeros((n_fits, n_vectors, n_scores, n_vectors, n_scores))
         each = np.arange(n_scores)
-        if n_scores > 1:
+        if self.has_across:
             weighted = self.ratio * np.sqrt(self.factor)[..., None]
             wide = (self.vectors[None, :, :, None] * weighted[:, :, None, :]).reshape(n_fits, n_rows, -1)
             small -= self.kappa * (np.swapaxes(wide, 1, 2) @ wide).reshape(small.shape)
         inverse_spread = np.moveaxis(1 / self.spread, 2, 0)
         overlap = (self.vectors.T * inverse_spread[:, :, None]) @ self.vectors
-        small[:, :, each, :, each] += self.vectors.T @ self.vectors - self.kappa * overlap
+        small[:, :, each, :, each] += whole_overlap - self.kappa * overlap
         small /= self.remainder
         small[:, :, each, :, each] += np.diag(inverse_eigenvalues)
-        if n_scores > 1 and not inverse_eigenvalues[-1]:  # a common shift of all intercepts: any curvature will do
+        if self.has_across and not inverse_eigenvalues[-1]:  # a common shift of all intercepts: any curvature will do
             own = np.trace(small[:, -1, :, -1], axis1=1, axis2=2) / n_scores
             small[:, -1, :, -1] += own[:, None, None]
         return np.linalg.inv(small.reshape(n_fits, n_vectors * n_scores, -1))
 
     def _solve_rows(self, vectors):
         """(kappa I + weight remainder D)^-1 by Sherman and Morrison's formula, row by row."""
-        along = self.factor * np.sum(self.ratio * vectors, axis=-1)
-        return vectors / self.spread + along[..., None] * self.ratio
+        solved = vectors / self.spread
+        if self.has_across:
+            solved += (self.factor * np.sum(self.ratio * vectors, axis=-1))[..., None] * self.ratio
+        return solved
 
     def apply(self, residual):
         rows = self._solve_rows(residual)
         inner = (self.vectors.T @ rows).reshape(len(rows), -1, 1)
         shared = self.vectors @ (self.small_inverse @ inner).reshape(len(rows), self.vectors.shape[1], -1)
         solved = rows - (shared - self.kappa * self._solve_rows(shared)) / self.remainder
-        if solved.shape[-1] > 1:  # a common shift of all classes moves no posterior: it meets the penalty alone
+        if self.has_across:  # a common shift of all classes moves no posterior: it meets the penalty alone
             solved += np.mean(residual / self.kappa - solved, axis=-1, keepdims=True)
         return solved

@@ -263,10 +263,10 @@ class _Span:
         flat_residual = residual.reshape(len(residual), -1, 1)
         inner = self.linear + np.einsum("fmk,fk->fm", self.square, scalars)
         gradient = (self.flat @ flat_residual)[..., 0] + search.kappa * inner
-        hessian, cross = self.contrasts.hessian_along(self.images, posterior, search.weight)
+        hessian, cross, shifts = self.contrasts.hessian_along(self.images, posterior, search.weight)
         hessian += search.kappa * self.square
         if search.problem.fit_intercept:
-            intercept_gradient, intercept_hessian = self._intercept_terms(intercept, residual, posterior)
+            intercept_gradient, intercept_hessian = self._intercept_terms(intercept, residual.sum(axis=1), shifts)
             gradient = np.concatenate([gradient, intercept_gradient], axis=1)
             hessian = np.concatenate(
                 [
@@ -281,23 +281,17 @@ class _Span:
             step = np.concatenate([step, np.zeros_like(intercept)], axis=1)
         return step, decrement
 
-    def _intercept_terms(self, intercept, residual, posterior):
-        gradient = residual.sum(axis=1)
-        hessian = self._summed_hessian(posterior, self.search.weight)
-        if self.search.missing.any():
-            logits = self.contrasts.to_classes(intercept, axis=1)
-            p = np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
-            total = self.search.missing.sum(axis=1, keepdims=True)
-            gradient = gradient + self.contrasts.pull(total * p - self.search.missing)
-            hessian = hessian + self._summed_hessian(p[:, None], total)
-        return gradient, hessian
-
-    def _summed_hessian(self, posterior, weight):
-        """Sum over rows of weight times the row's Hessian by its scores."""
-        along, across = self.contrasts.row_hessian(posterior)
-        summed = np.einsum("fn,fns->fs", weight, along)
-        outer = np.swapaxes(weight[..., None] * across, 1, 2) @ across
-        return summed[:, None] * np.eye(summed.shape[1]) - outer
+    def _intercept_terms(self, intercept, gradient, hessian):
+        """Derivatives by the intercepts from those of the rows: with the imaginary rows of missing classes."""
+        missing = self.search.missing
+        if not missing.any():
+            return gradient, hessian
+        logits = self.contrasts.to_classes(intercept, axis=1)
+        p = np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
+        total = missing.sum(axis=1, keepdims=True)
+        along, across = self.contrasts.row_hessian(p)
+        own = along[:, None] * np.eye(along.shape[1]) - across[:, :, None] * across[:, None]
+        return gradient + self.contrasts.pull(total * p - missing), hessian + total[..., None] * own
 
 
 def _balanced_solve(hessian, gradient):

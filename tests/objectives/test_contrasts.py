@@ -121,10 +121,12 @@ def test_hessian_along_vectors_is_that_of_all_rows_between_them(made, n_vectors)
     posterior, weight = posteriors(contrasts.n_classes, 4, 5), np.abs(drawn(4, 5))
     weight[:, 1] = 0  # a row that a fit leaves out
     vectors = drawn(4, n_vectors, 5, contrasts.n_scores)
-    products = np.einsum("fn,fnst,fmnt->fmns", weight, hessians(posterior, basis), vectors)
-    square, summed = contrasts.hessian_along(vectors, posterior, weight)
+    by_row = weight[..., None, None] * hessians(posterior, basis)
+    products = np.einsum("fnst,fmnt->fmns", by_row, vectors)
+    square, to_shifts, of_shifts = contrasts.hessian_along(vectors, posterior, weight)
     np.testing.assert_allclose(square, np.einsum("fmns,fkns->fmk", products, vectors), atol=1e-13)
-    np.testing.assert_allclose(summed, products.sum(axis=2), atol=1e-13)
+    np.testing.assert_allclose(to_shifts, products.sum(axis=2), atol=1e-13)
+    np.testing.assert_allclose(of_shifts, by_row.sum(axis=1), atol=1e-13)
 
 
 # --- loss and posterior -----------------------------------------------------------------------------
