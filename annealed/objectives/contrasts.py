@@ -53,7 +53,7 @@ class Contrasts:
             posterior = np.empty((2, *logit.shape))  # rows innermost in memory
             posterior[0] = np.where(is_second, smaller, larger)
             posterior[1] = np.where(is_second, larger, smaller)
-            return loss, np.moveaxis(posterior, 0, -1)
+            return loss, posterior.transpose(*range(1, posterior.ndim), 0)
         scores -= scores.max(axis=-1, keepdims=True)
         true = scores[..., np.arange(len(labels)), labels]
         posterior = np.exp(scores, out=scores)

@@ -72,9 +72,9 @@ class RepresenterProblem(Problem):
 
     def image(self, vectors):
         """K times each of a stack (n_fits, n_rows, n_columns) of row combinations, in one product."""
-        wide = np.moveaxis(vectors, 0, 1).reshape(vectors.shape[1], -1)
+        wide = vectors.swapaxes(0, 1).reshape(vectors.shape[1], -1)
         image = self.products.image(wide)
-        return np.moveaxis(image.reshape(len(image), len(vectors), -1), 1, 0)
+        return image.reshape(len(image), len(vectors), -1).swapaxes(0, 1)
 
     def _logits(self, parameters):
         """Logits (n_rows, n_classes) of one fit."""
@@ -163,7 +163,7 @@ class RowPreconditioner:
             weighted = self.ratio * np.sqrt(self.factor)[..., None]
             wide = (self.vectors[None, :, :, None] * weighted[:, :, None, :]).reshape(n_fits, n_rows, -1)
             small -= self.kappa * (np.swapaxes(wide, 1, 2) @ wide).reshape(small.shape)
-        inverse_spread = np.moveaxis(1 / self.spread, 2, 0)
+        inverse_spread = (1 / self.spread).transpose(2, 0, 1)
         overlap = (self.vectors.T * inverse_spread[:, :, None]) @ self.vectors
         small[:, :, each, :, each] += whole_overlap - self.kappa * overlap
         small /= self.remainder
