@@ -6,14 +6,15 @@ scalars whose scores are known, so the inner Newton steps touch no X. The first 
 minimum over the span of earlier solutions, most often already good to a few parts in a million.
 
 The final fit is solved to the tolerance and certified in double precision; folds, whose only use is the choice of the
-temperature, to a relative suboptimality of FOLD_SUBOPTIMALITY. Folds of a small problem run as one stack, which saves
-calls; those of a large one in threads, each by itself.
+temperature, to a relative suboptimality of FOLD_SUBOPTIMALITY. All fits of a small problem run as one stack until the
+folds are there, which saves calls; those of a large one in threads, each by itself.
 
 Shapes: directions and their images (n_fits, n_directions, n_rows, n_scores).
 """
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,8 +30,9 @@ N_STEPS = 3  # last steps kept in the subspace
 PRECONDITIONER_LIFE = 12  # iterations after which it is made anew at the current posterior
 LONGEST_STEP = 2.0  # beside the one it aims at: a longer one says that it is out of date
 MOST_NEWTON = 20  # inner steps to a minimum over a span
+FIRST_PRECISION, PRECISION = 1e-6, 1e-10  # relative falls that an inner step is taken for, over earlier solutions and then
 RIDGE = 1e-12
-STACKED_VALUES = 100_000  # scores of all folds up to which they are solved as one stack
+STACKED_VALUES = 120_000  # scores of all fits up to which they are solved as one stack
 
 
 class Subspace(Solver):
@@ -45,16 +47,18 @@ class Subspace(Solver):
 
     def minimize(self, problem, start, temperature, *, tol, max_iter, memory, final_only=False):
         solution = unsolved(start)
-        groups = [np.array([0])] if final_only else [np.array([0]), *_fold_groups(problem)]
+        groups = [np.array([0])] if final_only else _groups(problem)
 
         def solve(fits):
             ways = None if final_only else memory.directions(problem, fits, start)
             search = _Search(problem, fits, start[fits], temperature, ways)
-            if fits[0] == 0:
-                search.solve_certified(tol, max_iter)
-            else:
+            if len(fits) > 1 or fits[0] > 0:
                 search.solve(FOLD_SUBOPTIMALITY, max_iter)
-            search.write(solution)
+                search.write(solution)
+            if fits[0] == 0:
+                final = search.of_final()
+                final.solve_certified(tol, max_iter)
+                final.write(solution)
 
         list(map_in_order(solve, groups))
         if not final_only:
@@ -62,12 +66,11 @@ class Subspace(Solver):
         return solution
 
 
-def _fold_groups(problem):
-    folds = np.arange(1, problem.n_fits)
-    if not len(folds):
-        return []
-    n_values = len(folds) * problem.design.n_rows * problem.contrasts.n_scores
-    return [folds] if n_values <= STACKED_VALUES else [folds[[own]] for own in range(len(folds))]
+def _groups(problem):
+    """Fits that go in step: all of a small problem, each by itself of a large one."""
+    fits = np.arange(problem.n_fits)
+    n_values = len(fits) * problem.design.n_rows * problem.contrasts.n_scores
+    return [fits] if n_values <= STACKED_VALUES else [fits[[own]] for own in range(len(fits))]
 
 
 @dataclass
@@ -100,7 +103,7 @@ class _Search:
         self.missing = problem.missing[fits]
         self.alpha, self.image, self.intercept = (part.copy() for part in problem.split(start))
         self.n_iter, self.converged, self.gradient_norm = 0, False, np.nan
-        self.precision = 1e-10
+        self.precision = FIRST_PRECISION
         self.steps: list = []
         self.value: Any = None
         self.posterior: Any = None
@@ -109,12 +112,23 @@ class _Search:
         nothing = np.zeros((len(fits), 0, *self.alpha.shape[1:]))
         alphas, images = (nothing, nothing) if ways is None else ways
         self.minimize_over(alphas, images, thoroughly=True)
-        self.steps = []
+        self.steps, self.precision = [], PRECISION
 
     def write(self, solution):
         solution.parameters[self.fits] = self.problem.join(self.alpha, self.image, self.intercept)
         solution.value[self.fits], solution.gradient_norm[self.fits] = self.value, self.gradient_norm
         solution.n_iter[self.fits], solution.converged[self.fits] = self.n_iter, self.converged
+
+    def of_final(self):
+        """The final fit, the first of these, from here on by itself."""
+        if len(self.fits) == 1:
+            return self
+        other = copy(self)
+        for name in ("fits", "weight", "missing", "alpha", "image", "intercept", "value", "posterior"):
+            setattr(other, name, getattr(self, name)[:1])
+        other.steps = [(step[:1], image[:1]) for step, image in self.steps]
+        other._known, other._age = None, PRECONDITIONER_LIFE
+        return other
 
     def solve(self, suboptimality, max_iter):
         """Iterate until the decrement, an estimate of the relative suboptimality, is small."""
