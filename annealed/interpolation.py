@@ -21,6 +21,17 @@ def lagrange(places, target) -> np.ndarray:
     return np.array([weight(number) for number in range(len(known))])
 
 
+def hermite(places, target) -> tuple[np.ndarray, np.ndarray]:
+    """Weights of values and of slopes at one or two `places`, in the polynomial that has them all, at `target`."""
+    if len(places) == 1:
+        return np.ones(1), np.array([target - places[0]])
+    length = places[1] - places[0]
+    share = (target - places[0]) / length
+    left = 1 - share
+    values = np.array([left**2 * (1 + 2 * share), share**2 * (1 + 2 * left)])
+    return values, length * share * left * np.array([left, -share])
+
+
 def nearest_parabola(places, target) -> np.ndarray:
     """Weights of values at `places` in the parabola nearest to them, at `target`; later places count for more."""
     offset = np.asarray(places) - target

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from annealed.arrays import combined, copied, stacked
-from annealed.interpolation import N_POINTS, between, lagrange, nearest_parabola
+from annealed.interpolation import N_POINTS, WIDEST_STEP, between, hermite, lagrange, nearest_parabola
 from annealed.objectives import Inspection, Picks, Problem
 from annealed.solvers import Solution, Solver
 
@@ -67,6 +67,7 @@ class Step:
     """One temperature of the walk: what is kept of it. Numbers are those of fit 0, the final fit.
 
     parameters : of all fits where they may yet predict others, else of the final one alone
+    tangent : how they move with the logarithm of the temperature, where the solver says so
     """
 
     temperature: float
@@ -80,6 +81,7 @@ class Step:
     seconds: float
     inspection: Inspection = NOT_INSPECTED
     certificate: float = np.nan
+    tangent: np.ndarray | None = None
 
 
 def anneal(
@@ -217,6 +219,7 @@ class _Walk:
             parameters=solution.parameters,
             seconds=perf_counter() - began,
             certificate=np.nan if solution.certificate is None else float(solution.certificate[0]),
+            tangent=solution.tangent,
         )
 
 
@@ -230,12 +233,15 @@ def _without_folds(step: Step) -> Step:
 
 
 def _predict(problem: Problem, nodes: list[Step], temperature):
-    """Where the next minimum should lie: the last three carried along a parabola in log temperature.
+    """Where the next minimum should lie: the last three carried along a parabola in log temperature, or the last two by
+    their tangents where these are known.
 
     Where nodes lie close, the parabola nearest to several of them: their own errors are then not magnified.
     """
     if not nodes:
         return problem.start(temperature)
+    if nodes[-1].tangent is not None and np.log(nodes[-1].temperature / temperature) <= WIDEST_STEP:
+        return _along_tangents(nodes, temperature)
     if problem.visits_all and problem.temperature_free and len(nodes) > 3:
         known = nodes[-N_SMOOTHED:]
         places = np.log([node.temperature for node in known])
@@ -247,3 +253,12 @@ def _predict(problem: Problem, nodes: list[Step], temperature):
     if len(known) < 3 or places[-1] - target > 2 * (places[-2] - places[-1]):
         return carried[-1]
     return combined(lagrange(places, target), carried)
+
+
+def _along_tangents(nodes: list[Step], temperature):
+    """By the last two, or the last alone where these lie so close that what they say of far away is noise."""
+    places, target = [float(np.log(node.temperature)) for node in nodes[-2:]], float(np.log(temperature))
+    n_known = 2 if len(places) > 1 and places[-1] - target <= 2 * (places[0] - places[1]) else 1
+    known, places = nodes[-n_known:], places[-n_known:]
+    weights = np.concatenate(hermite(places, target))
+    return combined(weights, [*(node.parameters for node in known), *(node.tangent for node in known)])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from annealed.interpolation import N_POINTS, WIDEST_STEP, between, lagrange
+from annealed.interpolation import N_POINTS, WIDEST_STEP, between, hermite, lagrange
 
 FINE = 4.0 * 0.7 ** np.arange(12)
 PLACES = [1.3, 0.7, -0.2, -1.0, -2.5, -2.6]
@@ -26,6 +26,16 @@ def test_lagrange_weights_stop_at_their_degree():
 @pytest.mark.parametrize("place", range(6))
 def test_lagrange_weights_at_a_place_are_one_and_zeros(place):
     np.testing.assert_array_equal(lagrange(np.array(PLACES), PLACES[place]), np.eye(6)[place])
+
+
+@pytest.mark.parametrize("target", [1.3, 0.9, -1.1, -4.0])
+@pytest.mark.parametrize("n_places", [1, 2])
+def test_hermite_weights_reproduce_polynomials_from_values_and_slopes(n_places, target):
+    places = PLACES[:n_places]
+    polynomial = np.polynomial.Polynomial(np.linspace(1, 2, 2 * n_places))
+    values, slopes = hermite(places, target)
+    found = values @ polynomial(np.array(places)) + slopes @ polynomial.deriv()(np.array(places))
+    np.testing.assert_allclose(found, polynomial(target), rtol=1e-12)
 
 
 @pytest.mark.parametrize("temperature", [3.9, 1.0, 0.3, 0.08])

@@ -1,5 +1,6 @@
 """The nodes of a walk and what is filled between them: in which order, from which points, and how well."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from annealed import AnnealedClassifier, InnerProductADA
 from annealed.objectives import Distance, InnerProduct
 from annealed.solvers import LBFGS
-from annealed.walk import REACH, Judgement, Step, _Walk
+from annealed.walk import REACH, Judgement, Step, _predict, _Walk
 from benchmarks.quality import PenalizedLikelihood
 
 LADDER = 4.0 * 0.7 ** np.arange(12)
@@ -22,6 +23,11 @@ class FewFits:
     """As much of a problem as a walk needs to be made."""
 
     n_fits = 3
+    extrapolates = temperature_free = True
+    visits_all = False
+
+    def carry(self, parameters, temperature, new_temperature):
+        return parameters
 
 
 def course(place):
@@ -41,6 +47,33 @@ def walk_of(spacing, n_nodes=8):
 
 def waiting(*places):
     return [float(np.exp(place)) for place in places]
+
+
+def with_tangent(place):
+    return replace(step(place), tangent=course(place) * np.multiply.outer([2.0, 1.5, 1.0], [1, -1]))
+
+
+def worst_prediction(nodes, place):
+    """The largest relative error of what is predicted for a place."""
+    return np.abs(_predict(FewFits(), nodes, np.exp(place)) / course(place) - 1).max()
+
+
+@pytest.mark.parametrize("n_nodes", [1, 2, 5])
+def test_tangents_predict_better_than_points_alone(n_nodes):
+    places = -0.3 * np.arange(n_nodes)
+    by_points = worst_prediction([step(own) for own in places], places[-1] - 0.3)
+    assert worst_prediction([with_tangent(own) for own in places], places[-1] - 0.3) < 0.5 * by_points
+
+
+def test_tangents_of_nodes_that_lie_close_do_not_swing_far_away():
+    near = [with_tangent(own) for own in (0.0, -1e-3)]
+    alone = [with_tangent(-1e-3)]
+    np.testing.assert_array_equal(*(_predict(FewFits(), nodes, np.exp(-0.5)) for nodes in (near, alone)))
+
+
+def test_far_away_the_last_point_is_taken_rather_than_its_tangent():
+    nodes = [with_tangent(own) for own in (0.0, -0.5)]
+    np.testing.assert_array_equal(_predict(FewFits(), nodes, np.exp(-5.0)), nodes[-1].parameters)
 
 
 def test_the_middle_of_each_gap_is_filled_before_what_lies_beside_it():
@@ -173,7 +206,7 @@ def test_a_scorer_of_ones_own_sees_the_folds_between_nodes_as_log_loss_does():
         for scoring in (minus_log_loss, None)
     )
     assert not own.is_node.all()
-    np.testing.assert_allclose(own.validation_score, usual.validation_score, rtol=1e-9)
+    np.testing.assert_allclose(own.validation_score, usual.validation_score, rtol=1e-6)
     np.testing.assert_allclose(own.train_score, usual.train_score, rtol=1e-9)
 
 

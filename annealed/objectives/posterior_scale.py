@@ -21,7 +21,7 @@ SCALE_PRIOR = 2.0  # weight of s^2 / n_rows: how firmly the posterior scale is h
 DOUBT = 0.1  # errors that were not seen among the rows validated
 MOST_DOUBTED = 20_000  # rows, beyond which that is nothing
 SCALE_ROWS = 10_000  # rows of a part, in threads
-SCALE_STEP = 1e-3  # a Newton step shorter than this is the last: what is left is its square
+SCALE_STEP = 1e-2  # a Newton step shorter than this is the last: what is left is its square
 
 
 def deviations(logits, labels):

@@ -138,8 +138,9 @@ class RowPreconditioner:
     """Approximate inverses of the Newton systems `kappa I + weight D K` of a stack of fits.
 
     D_i = diag(a_i) - b_i b_i' is a row's Hessian by its scores, without b_i where there is a single one. K is taken as
-    `remainder I + U diag(eigenvalues) U'`; the intercept is one more column of U, of ones. Row blocks are inverted in closed form, the
-    low-rank part by Woodbury's identity. Shapes: posterior (n_fits, n_rows, n_classes), weight (n_fits, n_rows).
+    `remainder I + U diag(eigenvalues) U'`; the intercept is one more column of U, of ones. Row blocks are inverted in
+    closed form, the low-rank part by Woodbury's identity. Shapes: posterior (n_fits, n_rows, n_classes), weight
+    (n_fits, n_rows).
     """
 
     def __init__(self, problem: RepresenterProblem, posterior, weight, kappa):

@@ -22,7 +22,8 @@ class Solution:
     """Minima of a stack of fits at one temperature; every array has a leading axis of fits.
 
     Fits that were not asked for stay where they started and count as converged. `certificate` bounds the relative
-    suboptimality, where a solver says so.
+    suboptimality, and `tangent` is the derivative of the parameters by the logarithm of the temperature, where a solver
+    says so.
     """
 
     parameters: np.ndarray
@@ -31,6 +32,7 @@ class Solution:
     n_iter: np.ndarray
     converged: np.ndarray
     certificate: np.ndarray | None = None
+    tangent: np.ndarray | None = None
 
     def only(self, fit: int) -> Solution:
         """One fit of the stack, alone."""

@@ -30,7 +30,7 @@ N_STEPS = 3  # last steps kept in the subspace
 PRECONDITIONER_LIFE = 12  # iterations after which it is made anew at the current posterior
 LONGEST_STEP = 2.0  # beside the one it aims at: a longer one says that it is out of date
 MOST_NEWTON = 20  # inner steps to a minimum over a span
-FIRST_PRECISION, PRECISION = 1e-6, 1e-10  # relative falls that an inner step is taken for, over earlier solutions and then
+FIRST_PRECISION, PRECISION = 1e-6, 1e-10  # relative falls worth an inner step: over earlier solutions, and later
 RIDGE = 1e-12
 STACKED_VALUES = 120_000  # scores of all fits up to which they are solved as one stack
 
