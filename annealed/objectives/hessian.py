@@ -19,7 +19,7 @@ import numpy as np
 from annealed.design import CsrDesign, DenseDesign
 from annealed.objectives import gibbs
 
-MOST_PRODUCTS = 2_000_000  # entries of z z' over all rows, up to which one half of them is kept
+MOST_PRODUCTS = 5_000_000  # entries of z z' over all rows, up to which one half of them is kept
 
 
 class Terms(NamedTuple):

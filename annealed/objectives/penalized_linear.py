@@ -140,6 +140,11 @@ class PenalizedLinearProblem(MetricChoices, LinearProblem):
         """Of the Hessian by differences: its rows."""
         return self.contrasts.n_differences * self._width
 
+    @property
+    def hessian_work(self):
+        """Multiplications a score for the Hessians of all fits."""
+        return self.n_fits * self.design.n_rows * self.contrasts.n_pairs * self._width**2 / (2 * self.n_scores)
+
     def _split(self, parameters):
         table = parameters.reshape(len(parameters), self.n_scores, self._width)
         if self.fit_intercept:

@@ -14,7 +14,7 @@ from annealed.solvers.scaled_conjugate_gradient import ScaledConjugateGradient
 from annealed.solvers.subspace import Subspace
 
 SOLVERS = {"lbfgs": LBFGS, "newton": Newton, "scg": ScaledConjugateGradient, "subspace": Subspace}
-MOST_NEWTON_WORK = 1e7  # multiplications for the Hessians of one pass; beyond it a learned one is cheaper
+MOST_NEWTON_WORK = 8.5e6  # multiplications a score for the Hessians of one pass; beyond it a learned one is cheaper
 MOST_NEWTON_SIZE = 128  # of a Hessian, beyond which factors of every fold's own cost more than they save
 
 __all__ = [
@@ -65,5 +65,4 @@ def _has_row_form(problem):
 def _has_cheap_hessian(problem):
     if not getattr(problem, "has_hessian", False):
         return False
-    work = problem.n_fits * problem.design.n_rows * problem.hessian_size**2
-    return problem.hessian_size <= MOST_NEWTON_SIZE and work <= MOST_NEWTON_WORK
+    return problem.hessian_size <= MOST_NEWTON_SIZE and problem.hessian_work <= MOST_NEWTON_WORK
