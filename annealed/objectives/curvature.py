@@ -39,10 +39,10 @@ CHUNK_ROWS = 4096  # multiplied at a time
 APART = 101  # rows, by which the luck of one pair of classes is that of another
 DOUBLE_PARAMETERS = 200  # up to which the Hessian and its factor are in double precision
 RIDGES = {np.float64: (1e-12, 1e-9, 1e-6, 1.0), np.float32: (1e-6, 1e-4, 1e-2, 1.0)}  # the first that gives a factor
-SOLVERS = {np.float32: (blas.strsv, lapack.spotrs), np.float64: (blas.dtrsv, lapack.dpotrs)}
+BY_FACTOR = {np.float32: (blas.strsv, lapack.spotrs), np.float64: (blas.dtrsv, lapack.dpotrs)}  # of one vector, of more
 SMALLEST_SPREAD = 1e-150  # whose square is a number still
 STALE = 0.3  # change of the smallest entry of the factored diagonal that asks for a new factor
-LARGE_FACTOR = 1000  # parameters, from which a factor costs as much as several passes, and
+LARGE_FACTOR, DEAR_FACTOR = 1000, 8.0  # parameters, and passes of a fit that its factor is worth, from which
 COLDER_STALE, WARMER_STALE = 0.7, 8.0  # the penalty may fall or rise by more before
 
 
@@ -218,8 +218,9 @@ class LearnedCurvature:
 
     def _is_stale(self, old, new):
         """Whether the penalty has changed by more than a share of the flattest direction's curvature."""
-        limit = STALE
-        if len(self.hessian) >= LARGE_FACTOR:
+        limit, size = STALE, len(self.hessian)
+        n_passes = size**2 / (12 * len(self.sample.rows))  # size^3 / 6 multiplications, by two products of rows each
+        if size >= LARGE_FACTOR and n_passes >= DEAR_FACTOR:
             limit = WARMER_STALE if new > old else COLDER_STALE
         return abs(new - old) > limit * (old + self._flattest)
 
@@ -256,7 +257,7 @@ class LearnedCurvature:
 
 def _solved(factor, vectors):
     """(L L')^-1 vectors, from the lower factor; one vector is much faster by itself than as a matrix of one column."""
-    solve_one, solve_all = SOLVERS[factor.dtype.type]
+    solve_one, solve_all = BY_FACTOR[factor.dtype.type]
     if vectors.shape[1] > 1:
         return solve_all(factor, vectors, lower=1)[0]
     half = solve_one(factor, vectors[:, 0], lower=1)
