@@ -48,6 +48,10 @@ class ArrayBlock(Block):
         flat = self.xp.reshape(self.place.row(residual), (n_rows, -1))
         return self.xp.reshape(self.pulled(flat), (n_fits, n_classes, -1))
 
+    def exact_sums(self, weight):
+        n_rows, n_fits, n_classes = weight.shape
+        return self.xp.reshape(self.xp.reshape(weight, (n_rows, -1)).T @ self.values, (n_fits, n_classes, -1))
+
     def scores(self, flat, level):
         """`rows @ flat.T + level`, (n_rows, n_columns); what the centre takes off is part of the level."""
         if self.center is not None:
@@ -236,8 +240,8 @@ class ArrayDesign(Design):
 
     def class_sums(self):
         def kernel(block):
-            targets = self.place.row(self.targets(block.labels))
-            return (block.transposed_product(targets[:, None, :] * self.place.row(block.weight)[:, :, None]),)
+            targets = self.place.wide(self.targets(block.labels))
+            return (block.exact_sums(targets[:, None, :] * self.place.wide(block.weight)[:, :, None]),)
 
         return self.sum_rows(kernel)[0]
 

@@ -60,6 +60,10 @@ class Block(ABC):
     def transposed_product(self, residual):
         """Sums over rows (n_fits, n_classes, n_features) of residual times the centred row."""
 
+    def exact_sums(self, weight):
+        """As `transposed_product`, with no digit lost to a centre that is far away."""
+        return self.transposed_product(weight)
+
     @abstractmethod
     def rows_as_array(self):
         """The centred rows, dense."""
@@ -182,7 +186,7 @@ class Design(ABC):
         def kernel(block):
             targets = np.zeros((*block.weight.shape, self.n_classes))
             np.put_along_axis(targets, block.labels[:, None, None], block.weight[..., None], axis=2)
-            return (block.transposed_product(targets),)
+            return (block.exact_sums(targets),)
 
         return self.sum_rows(kernel)[0]
 

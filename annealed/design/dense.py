@@ -51,6 +51,9 @@ class DenseBlock(Block):
             sums -= flat.sum(axis=1)[:, None] * self.center
         return sums.reshape(n_fits, n_classes, -1)
 
+    def exact_sums(self, weight):
+        return DenseBlock(self.values, self.rows, self.labels, self.weight).transposed_product(weight)
+
     def rows_as_array(self):
         return self.values
 

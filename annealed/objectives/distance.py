@@ -190,7 +190,7 @@ def _whitening(design, fit, means, shares, covariance, shrinkage, in_span, n_col
     moment = design.covariance(fit)
     mean = shares @ means
     total = moment - np.outer(mean, mean)
-    scale = np.ones(len(total)) if in_span else _spread(np.diag(total), np.diag(moment))
+    scale = np.ones(len(total)) if in_span else _spread(np.diag(total), np.diag(moment), design.n_rows)
     inner_means = means if covariance == "pooled" else np.broadcast_to(mean, means.shape)
     matrix = (moment - (inner_means.T * shares) @ inner_means) / np.outer(scale, scale)
     amount = shrinkage
@@ -208,9 +208,10 @@ def _whitening(design, fit, means, shares, covariance, shrinkage, in_span, n_col
     return whitener @ rotation, inverse, np.maximum(spectrum, 0)
 
 
-def _spread(variance, moment):
-    """Standard deviations; one where a column is constant up to rounding."""
-    return np.sqrt(np.where(variance > 1e-13 * moment, variance, 1.0))
+def _spread(variance, moment, n_rows):
+    """Standard deviations; one where a column is constant up to the rounding of sums of so many rows."""
+    rounding = 4 * n_rows * np.finfo(float).eps
+    return np.sqrt(np.where(variance > rounding * moment, variance, 1.0))
 
 
 def _oas(covariance, n_rows, n_columns):

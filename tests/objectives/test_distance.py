@@ -304,6 +304,20 @@ def test_covariance_of_a_fold_comes_from_its_own_rows(covariance, shrinkage):
         np.testing.assert_allclose(posterior(table, stacked, fit), posterior(table, alone), rtol=1e-6, atol=1e-10)
 
 
+@pytest.mark.parametrize("n_rows", [1001, 30_001])
+@pytest.mark.parametrize("usual", [0.0, 1.0])
+def test_a_column_that_is_constant_in_a_fold_is_not_magnified_there(usual, n_rows):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(n_rows, 2)), rng.integers(0, 3, n_rows)
+    rare = slice(0, n_rows // 60)
+    X[:, 0] = usual
+    X[rare, 0] = 1 - usual
+    weight = np.ones((n_rows, 2))
+    weight[rare, 1] = 0
+    problem = prepared(replace(gaussian(), X=X, y=y), weight)
+    assert np.abs(problem.coordinates.basis).max() < 1000
+
+
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_rows_left_out_of_a_fold_do_not_reach_it(covariance):
     table = gaussian(n_samples=40)
