@@ -81,13 +81,13 @@ def loss_and_gradient(rows: LabelledRows, point: PrototypePosterior) -> tuple[fl
         np.exp(scores, out=scores)
         total, agreed = scores.sum(axis=0), np.empty(len(X), dtype=scores.dtype)
         for own, label in block.runs:
-            agreed[own] = narrow_labels[:, label] @ scores[:, own]
+            agreed[own] = np.dot(narrow_labels[:, label], scores[:, own])
         np.maximum(agreed, np.finfo(scores.dtype).tiny, out=agreed)
         loss = (np.log(total) - np.log(agreed)) @ weight
         by_total, by_agreed = (weight / total).astype(scores.dtype), (weight / agreed).astype(scores.dtype)
-        prior, posterior = scores @ by_total, np.zeros(labels.shape)
+        prior, posterior = np.dot(scores, by_total), np.zeros(labels.shape)  # `@` warns of lanes left empty
         for own, label in block.runs:
-            posterior[:, label] = labels[:, label] * (scores[:, own] @ by_agreed[own])
+            posterior[:, label] = labels[:, label] * np.dot(scores[:, own], by_agreed[own])
             scores[:, own] *= by_total[own] - narrow_labels[:, label, None] * by_agreed[own]
         return loss, scores @ X, prior, posterior
 
