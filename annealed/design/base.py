@@ -140,14 +140,14 @@ class Design(ABC):
         """
         totals: list = []
         for served, terms in self.map_blocks(lambda block: (block.served, kernel(block)), fits):
-            if not totals and served is None:
-                totals = [np.array(term, dtype=np.float64) for term in terms]
-                continue
+            if served is None:
+                served = ...
             if not totals:
                 n_fits = len(np.arange(self.n_fits)[fits])
-                totals = [np.zeros((n_fits, *term.shape[1:])) for term in terms]
+                shapes = [np.shape(term) if served is ... else (n_fits, *term.shape[1:]) for term in terms]
+                totals = [np.zeros(shape) for shape in shapes]
             for total, term in zip(totals, terms, strict=True):
-                total[... if served is None else served] += term
+                total[served] += term
         return tuple(totals)
 
     @abstractmethod

@@ -29,8 +29,8 @@ class RowProducts:
             self._rows = scaled[:, order].astype(self.dtype)
             self._rows.sort_indices()
             self._columns = self._rows.T.tocsr()
-            self._aside = np.column_stack([scaled @ self.shift, np.ones(self.n_rows)])
-            self._between = np.array([[0.0, 1.0], [1.0, -self.shift @ self.shift]])
+            self._center_basis = np.column_stack([scaled @ self.shift, np.ones(self.n_rows)])
+            self._center_form = np.array([[0.0, 1.0], [1.0, -self.shift @ self.shift]])
 
     def image(self, vectors):
         if not sparse.issparse(self.design.X):
@@ -38,7 +38,7 @@ class RowProducts:
             return self.design.X @ combined - self.design.center @ combined
         product = self._rows @ (self._columns @ vectors.astype(self.dtype, copy=False))
         # What the image of rows that are not centred has too much: numbers of rows alone, in double precision.
-        return product - self._aside @ (self._between @ (self._aside.T @ vectors))
+        return product - self._center_basis @ (self._center_form @ (self._center_basis.T @ vectors))
 
     def combine(self, vectors):
         """In double precision and the design's own column order: what certificates and reports are made of."""

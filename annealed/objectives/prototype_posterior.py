@@ -85,7 +85,7 @@ def loss_and_gradient(rows: LabelledRows, point: PrototypePosterior) -> tuple[fl
         np.maximum(agreed, np.finfo(scores.dtype).tiny, out=agreed)
         loss = (np.log(total) - np.log(agreed)) @ weight
         by_total, by_agreed = (weight / total).astype(scores.dtype), (weight / agreed).astype(scores.dtype)
-        prior, posterior = np.dot(scores, by_total), np.zeros(labels.shape)  # `@` warns of lanes left empty
+        prior, posterior = np.dot(scores, by_total), np.zeros(labels.shape)  # `@` would read BLAS's flags
         for own, label in block.runs:
             posterior[:, label] = labels[:, label] * np.dot(scores[:, own], by_agreed[own])
             scores[:, own] *= by_total[own] - narrow_labels[:, label, None] * by_agreed[own]

@@ -264,7 +264,7 @@ class _Pairs:
         triangle = np.where(is_later, steps @ changes.swapaxes(1, 2), 0.0)
         curvature = np.einsum("sii->si", triangle)
         curvature += ~is_known
-        curvature, inverse = curvature.copy(), np.linalg.inv(triangle)
+        inverse = np.linalg.inv(triangle)
         weight = _along(inverse, _along(steps, gradient) * is_known)
         vector = precondition(gradient - _combined(weight, changes))
         back = _along(changes, vector) * is_known

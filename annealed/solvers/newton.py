@@ -60,8 +60,8 @@ def _solve(problem, solution, fits, temperatures, tol, max_iter):
         good = active[accepted]
         length[active[~accepted]] /= 2
         x[good], value[good], gradient[good] = trial[accepted], new_value[accepted], new_gradient[accepted]
-        pull, _ = problem.penalty(temperatures[good], fits[good])
-        aims = np.stack([gradient[good], pull * x[good]])
+        strength, _ = problem.penalty(temperatures[good], fits[good])
+        aims = np.stack([gradient[good], strength * x[good]])
         direction[good], tangent[good] = _aim(problem, aims, new_hessian[accepted])
         slope[good] = np.einsum("sp,sp->s", gradient[good], direction[good])
         length[good] = 1.0

@@ -52,7 +52,7 @@ class Subspace(Solver):
         def solve(fits):
             ways = None if final_only else memory.directions(problem, fits, start)
             search = _Search(problem, fits, start[fits], temperature, ways)
-            if len(fits) > 1 or fits[0] > 0:
+            if fits[-1] > 0:  # folds are among them
                 search.solve(FOLD_SUBOPTIMALITY, max_iter)
                 search.write(solution)
             if fits[0] == 0:

@@ -407,18 +407,3 @@ def test_without_a_penalty_no_step_is_taken_without_a_look():
         np.testing.assert_allclose(value, solution.value, rtol=1e-9, atol=1e-300)
         assert np.abs(solution.parameters).max() < 1e12
         start = problem.carry(solution.parameters, temperature, 0.6 * temperature)
-
-
-@pytest.mark.parametrize("temperature", [3.0, 0.05])
-@pytest.mark.parametrize("make", CONVEX, ids=lambda make: make.__name__)
-def test_newton_says_how_minima_move_with_the_temperature(make, temperature):
-    table = make()
-    problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
-    change = 1e-3
-    points = {}
-    for shift in (-change, 0.0, change):
-        own = temperature * np.exp(shift)
-        points[shift] = SOLVERS["newton"]().minimize(problem, problem.start(own), own, tol=1e-10, max_iter=100)
-    by_difference = (points[change].parameters - points[-change].parameters) / (2 * change)
-    size = np.abs(by_difference).max()
-    np.testing.assert_allclose(points[0.0].tangent, by_difference, rtol=1e-4, atol=1e-5 * size)
