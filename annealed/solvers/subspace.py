@@ -30,7 +30,8 @@ N_STEPS = 3  # last steps kept in the subspace
 PRECONDITIONER_LIFE = 12  # iterations after which it is made anew at the current posterior
 LONGEST_STEP = 2.0  # beside the one it aims at: a longer one says that it is out of date
 MOST_NEWTON = 20  # inner steps to a minimum over a span
-FIRST_PRECISION, PRECISION = 1e-6, 1e-10  # relative falls worth an inner step: over earlier solutions, and later
+PRECISION = 1e-10  # relative fall worth an inner step
+NODE_SHARE = 0.5  # of the tolerance, for points that others are interpolated from
 RIDGE = 1e-12
 STACKED_VALUES = 120_000  # scores of all fits up to which they are solved as one stack
 
@@ -57,7 +58,7 @@ class Subspace(Solver):
                 search.write(solution)
             if fits[0] == 0:
                 final = search.of_final()
-                final.solve_certified(tol, max_iter)
+                final.solve_certified(tol if final_only else NODE_SHARE * tol, max_iter)
                 final.write(solution)
 
         list(map_in_order(solve, groups))
@@ -103,7 +104,7 @@ class _Search:
         self.missing = problem.missing[fits]
         self.alpha, self.image, self.intercept = (part.copy() for part in problem.split(start))
         self.n_iter, self.converged, self.gradient_norm = 0, False, np.nan
-        self.precision = FIRST_PRECISION
+        self.precision = PRECISION
         self.steps: list = []
         self.value: Any = None
         self.posterior: Any = None
@@ -112,7 +113,7 @@ class _Search:
         nothing = np.zeros((len(fits), 0, *self.alpha.shape[1:]))
         alphas, images = (nothing, nothing) if ways is None else ways
         self.minimize_over(alphas, images, thoroughly=True)
-        self.steps, self.precision = [], PRECISION
+        self.steps = []
 
     def write(self, solution):
         solution.parameters[self.fits] = self.problem.join(self.alpha, self.image, self.intercept)
