@@ -36,6 +36,7 @@ class NoValidation:
     """Nothing is held out: the path alone."""
 
     picks = NO_PICKS
+    sees_final = False
 
     def judge(self, problem, parameters, temperature):
         return Judgement()
@@ -62,6 +63,10 @@ class HeldOut:
     X: object = None
     score_point: Callable | None = None
     _log_scales: dict[float, float] = field(default_factory=dict, init=False)  # found so far, by log temperature
+
+    @property
+    def sees_final(self) -> bool:
+        return self.X is not None or self.score_point is not None
 
     def judge(self, problem, parameters, temperature):
         deviation = deviations(self._logits(problem, parameters, temperature), self.labels)
@@ -108,6 +113,8 @@ class HeldOut:
 @dataclass
 class LeaveOneOut(HeldOut):
     """Every row judged by the final fit without it, approximately; `folds` only group the scores."""
+
+    sees_final = True
 
     def _logits(self, problem, parameters, temperature):
         logits, leverage = problem.leave_one_out(parameters, temperature)

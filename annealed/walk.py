@@ -46,9 +46,10 @@ NOT_INSPECTED = Inspection(np.nan, np.nan)
 
 
 class Judge(Protocol):
-    """Validates every temperature (step 5)."""
+    """Validates every temperature (step 5). `sees_final`: by the final fit too, not by folds alone."""
 
     picks: Picks
+    sees_final: bool
 
     def judge(self, problem: Problem, parameters, temperature) -> Judgement: ...
 
@@ -112,6 +113,8 @@ def anneal(
             [node.value for node in nodes],
         ):
             break
+    if walk.settles_last:
+        walk.settle()
     walk.fill(walk.nodes[-1].temperature)
     return walk.inspected()
 
@@ -135,6 +138,7 @@ class _Walk:
 
     def __init__(self, problem: Problem, solver: Solver, judge: Judge, options: dict):
         self.problem, self.solver, self.judge, self.options = problem, solver, judge, options
+        self.settles_last = solver.settles_last and not judge.sees_final
         self.nodes: list[Step] = []
         self.fillings: list[Step] = []
         self.waiting: list[float] = []  # temperatures to fill
@@ -154,7 +158,8 @@ class _Walk:
         """Solve and validate every fit; fill what now has nodes enough around it."""
         began = perf_counter()
         start = _predict(self.problem, self.nodes, temperature)
-        solution = self.solver.minimize(self.problem, start, temperature, **self.options)
+        solve = self.solver.approach if self.settles_last else self.solver.minimize
+        solution = solve(self.problem, start, temperature, **self.options)
         judgement = self.judge.judge(self.problem, solution.parameters, temperature)
         self.nodes.append(self._record(temperature, solution, judgement, began, is_node=True))
         if fills_gaps and len(self.nodes) > 1:
@@ -165,6 +170,24 @@ class _Walk:
             self.fill(self.nodes[-COLDER_NODES].temperature)
         if len(self.nodes) > NODES_AT_HAND:
             self.nodes[-NODES_AT_HAND - 1] = _without_folds(self.nodes[-NODES_AT_HAND - 1])
+
+    def settle(self):
+        """Solve the final fit to the tolerance at every node."""
+        began = perf_counter()
+        temperatures = np.array([node.temperature for node in self.nodes])
+        starts = stacked([node.parameters[0, ...] for node in self.nodes])
+        found = self.solver.settle(self.problem, starts, temperatures, **self.options)
+        seconds = (perf_counter() - began) / len(self.nodes)
+        for number, node in enumerate(self.nodes):
+            node.parameters[0, ...] = found.parameters[number, ...]
+            self.nodes[number] = replace(
+                node,
+                value=float(found.value[number]),
+                gradient_norm=float(found.gradient_norm[number]),
+                n_iter=node.n_iter + int(found.n_iter[number]),
+                converged=node.converged and bool(found.converged[number]),
+                seconds=node.seconds + seconds,
+            )
 
     def fill(self, coldest):
         """Solve the final fit at the waiting temperatures hotter than `coldest`, and validate the folds as they lie."""

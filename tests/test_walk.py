@@ -207,7 +207,7 @@ def test_a_scorer_of_ones_own_sees_the_folds_between_nodes_as_log_loss_does():
     )
     assert not own.is_node.all()
     np.testing.assert_allclose(own.validation_score, usual.validation_score, rtol=1e-6)
-    np.testing.assert_allclose(own.train_score, usual.train_score, rtol=1e-9)
+    np.testing.assert_allclose(own.train_score, usual.train_score, rtol=1e-6)  # as far as either is solved
 
 
 @pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer], ids=lambda load: load.__name__)

@@ -130,6 +130,11 @@ class Contrasts:
             return along, np.zeros_like(along)
         return posterior, posterior
 
+    def curved(self, posterior, scores):
+        """The rows' Hessians times their scores."""
+        along, across = self.row_hessian(posterior)
+        return along * scores - across * np.sum(across * scores, axis=-1, keepdims=True)
+
     def hessian_along(self, vectors, posterior, weight):
         """The weighted sum of the rows' Hessians, between vectors of scores (n_fits, n_vectors, n_rows, n_scores); from
         them to a shift of each score in all rows; and between such shifts.

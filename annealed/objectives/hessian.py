@@ -5,9 +5,10 @@ With points z (a one last for the intercept) the Hessian of a fit's loss by diff
 
     sum over rows of weight * covariance of the two scores * z z'
 
-Both classes here give `Terms` of a stack of fits. `BlockRows` adds them up over blocks of any design. `SmallRows` keeps
-the points and one half of their products z z' of all rows: a Hessian is then a single product of matrices.
-Shapes: table (n_fits, n_scores, width); pairs are those of `Contrasts.pairs`.
+Both classes here give `Terms` of a stack of fits, and at a fraction of the price `TermsAlong`, with the Hessian times a
+vector in its place. `BlockRows` adds them up over blocks of any design. `SmallRows` keeps the points and one half of
+their products z z' of all rows: a Hessian is then a single product of matrices.
+Shapes: table and along (n_fits, n_scores, width); pairs are those of `Contrasts.pairs`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,14 @@ class Terms(NamedTuple):
     blocks: np.ndarray
 
 
+class TermsAlong(NamedTuple):
+    """loss (n_fits,), gradient (n_fits, n_scores, width), and the Hessian of the loss times vectors of that shape."""
+
+    loss: np.ndarray
+    gradient: np.ndarray
+    product: np.ndarray
+
+
 def hessian_rows(design, coordinates, contrasts, fit_intercept):
     """The rows as whichever class suits them."""
     is_small = design.n_rows * (coordinates.rank + fit_intercept) ** 2 <= MOST_PRODUCTS
@@ -50,21 +59,33 @@ class SmallRows:
         self._number[left, right] = self._number[right, left] = np.arange(len(left))
 
     def terms(self, table, fits) -> Terms:
-        n_fits, n_scores, width = table.shape
         weight = self.weight[:, fits, None]
-        scores = table.reshape(-1, width) @ self.points.T
-        logits = self.contrasts.logits(scores.reshape(n_fits, n_scores, -1).transpose(2, 0, 1))
-        losses, residual = gibbs.loss_and_residual(logits, self.labels)
-        pulled = self.contrasts.pull(residual * weight).transpose(1, 2, 0)
-        gradient = pulled.reshape(n_fits * n_scores, -1) @ self.points
-        residual[np.arange(len(self.labels)), :, self.labels] += 1  # the posterior
-        shares = (self.contrasts.pair_covariance(residual) * weight).transpose(1, 2, 0)
+        losses, residual = gibbs.loss_and_residual(self.contrasts.logits(self._scores(table)), self.labels)
+        gradient = self._pulled_back(self.contrasts.pull(residual * weight))
+        posterior = _posterior(residual, self.labels)
+        shares = (self.contrasts.pair_covariance(posterior) * weight).transpose(1, 2, 0)
         products = shares.reshape(-1, len(self.labels)) @ self._products
-        return Terms(
-            np.einsum("ns,ns->s", weight[..., 0], losses),
-            gradient.reshape(table.shape),
-            products[:, self._number].reshape(n_fits, -1, width, width),
-        )
+        blocks = products[:, self._number].reshape(*shares.shape[:2], *self._number.shape)
+        return Terms(np.einsum("ns,ns->s", weight[..., 0], losses), gradient, blocks)
+
+    def terms_along(self, table, along, fits) -> TermsAlong:
+        weight, n_fits = self.weight[:, fits, None], len(table)
+        scores = self._scores(np.concatenate([table, along]))
+        losses, residual = gibbs.loss_and_residual(self.contrasts.logits(scores[:, :n_fits]), self.labels)
+        pulled = self.contrasts.pull(residual * weight)
+        curved = self.contrasts.curved(_posterior(residual, self.labels), scores[:, n_fits:]) * weight
+        both = self._pulled_back(np.concatenate([pulled, curved], axis=1))
+        return TermsAlong(np.einsum("ns,ns->s", weight[..., 0], losses), both[:n_fits], both[n_fits:])
+
+    def _scores(self, table):
+        """(n_rows, n_fits, n_scores), rows innermost in memory."""
+        scores = table.reshape(-1, table.shape[2]) @ self.points.T
+        return scores.reshape(*table.shape[:2], -1).transpose(2, 0, 1)
+
+    def _pulled_back(self, values):
+        """Sums over rows of (n_rows, n_fits, n_scores) times their points."""
+        n_rows, n_fits, n_scores = values.shape
+        return (values.transpose(1, 2, 0).reshape(-1, n_rows) @ self.points).reshape(n_fits, n_scores, -1)
 
 
 class BlockRows:
@@ -73,26 +94,59 @@ class BlockRows:
         self.contrasts, self.fit_intercept = contrasts, fit_intercept
 
     def terms(self, table, fits) -> Terms:
-        rank = self.coordinates.rank
-        coef, intercept = self.coordinates.to_features(table[..., :rank]), table[..., rank:].sum(axis=-1)
+        coef, intercept = self._to_features(table)
 
         def kernel(block):
-            logits = self.contrasts.logits(block.product(coef) + intercept)
-            losses, residual = gibbs.loss_and_residual(logits, block.labels)
-            loss = np.einsum("ns,ns->s", block.weight, losses)
-            pulled = self.contrasts.pull(residual * block.weight[..., None])
-            gradient = block.transposed_product(pulled), pulled.sum(axis=0)
-            residual[np.arange(len(residual)), :, block.labels] += 1  # the posterior
-            shares = self.contrasts.pair_covariance(residual) * block.weight[..., None]
+            loss, residual = self._loss_and_residual(block, block.product(coef) + intercept)
+            gradient = _pulled_back(block, self.contrasts.pull(residual * block.weight[..., None]))
+            posterior = _posterior(residual, block.labels)
+            shares = self.contrasts.pair_covariance(posterior) * block.weight[..., None]
             return (loss, *gradient, *block.moments(shares))
 
-        loss, coef_gradient, intercept_gradient, squares, sums, counts = self.design.sum_rows(kernel, fits)
-        turn = self.coordinates.from_features
-        gradient, blocks = np.empty_like(table), np.empty((*counts.shape, *[table.shape[2]] * 2))
-        gradient[..., :rank] = turn(coef_gradient)
+        loss, *gradient, squares, sums, counts = self.design.sum_rows(kernel, fits)
+        turn, rank = self.coordinates.from_features, self.coordinates.rank
+        blocks = np.empty((*counts.shape, *[table.shape[2]] * 2))
         blocks[..., :rank, :rank] = turn(np.swapaxes(turn(squares), -1, -2))
         if self.fit_intercept:
-            gradient[..., rank] = intercept_gradient
             blocks[..., :rank, rank] = blocks[..., rank, :rank] = turn(sums)
             blocks[..., rank, rank] = counts
-        return Terms(loss, gradient, blocks)
+        return Terms(loss, self._from_features(*gradient), blocks)
+
+    def terms_along(self, table, along, fits) -> TermsAlong:
+        coef, intercept = self._to_features(table)
+        coef_along, intercept_along = self._to_features(along)
+
+        def kernel(block):
+            weight = block.weight[..., None]
+            loss, residual = self._loss_and_residual(block, block.product(coef) + intercept)
+            gradient = _pulled_back(block, self.contrasts.pull(residual * weight))
+            scores = block.product(coef_along) + intercept_along
+            curved = self.contrasts.curved(_posterior(residual, block.labels), scores)
+            return (loss, *gradient, *_pulled_back(block, curved * weight))
+
+        loss, *sums = self.design.sum_rows(kernel, fits)
+        return TermsAlong(loss, self._from_features(*sums[:2]), self._from_features(*sums[2:]))
+
+    def _to_features(self, table):
+        """Coefficients and intercepts."""
+        rank = self.coordinates.rank
+        return self.coordinates.to_features(table[..., :rank]), table[..., rank:].sum(axis=-1)
+
+    def _from_features(self, coef, intercept):
+        """A table, from derivatives by coefficients and intercepts."""
+        coef = self.coordinates.from_features(coef)
+        return np.concatenate([coef, intercept[..., None]], axis=2) if self.fit_intercept else coef
+
+    def _loss_and_residual(self, block, scores):
+        losses, residual = gibbs.loss_and_residual(self.contrasts.logits(scores), block.labels)
+        return np.einsum("ns,ns->s", block.weight, losses), residual
+
+
+def _pulled_back(block, values):
+    return block.transposed_product(values), values.sum(axis=0)
+
+
+def _posterior(residual, labels):
+    """From `posterior - targets`, which it overwrites."""
+    residual[np.arange(len(labels)), :, labels] += 1
+    return residual

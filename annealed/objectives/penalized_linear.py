@@ -146,7 +146,7 @@ class PenalizedLinearProblem(MetricChoices, LinearProblem):
         return self.n_fits * self.design.n_rows * self.contrasts.n_pairs * self._width**2 / (2 * self.n_scores)
 
     def _split(self, parameters):
-        table = parameters.reshape(len(parameters), self.n_scores, self._width)
+        table = self._table(parameters)
         if self.fit_intercept:
             return table[..., :-1], table[..., -1]
         return table, np.zeros(table.shape[:2])
@@ -209,11 +209,8 @@ class PenalizedLinearProblem(MetricChoices, LinearProblem):
 
     def objective_and_hessian(self, parameters, temperature, fits):
         """Q_new / T (n_fits,), its gradient, and its Hessian by differences, (n_fits, hessian_size, hessian_size)."""
-        if self._hessian_rows is None:
-            self._hessian_rows = hessian_rows(self.design, self.coordinates, self.contrasts, self.fit_intercept)
-        table = parameters.reshape(-1, self.n_scores, self._width)
         with np.errstate(over="ignore", invalid="ignore"):  # a trial point out of bounds is refused by its value
-            loss, gradient, blocks = self._hessian_rows.terms(table, fits)
+            loss, gradient, blocks = self._rows_of_hessians().terms(self._table(parameters), fits)
         loss, gradient = self._with_missing(loss, gradient.reshape(parameters.shape), parameters, fits)
         if self.fit_intercept and self.missing[fits].any():
             blocks[..., -1, -1] += self._missing_covariance(parameters, fits)
@@ -225,15 +222,33 @@ class PenalizedLinearProblem(MetricChoices, LinearProblem):
         np.einsum("faibi->fabi", squares)[...] += own * self.contrasts.square[..., None]
         return loss + 0.5 * np.sum(pull * parameters, axis=1), gradient + pull, hessian
 
+    def objective_along(self, parameters, along, temperature, fits):
+        """Q_new / T (n_fits,), its gradient, and its Hessian times `along`, shaped as parameters are."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            terms = self._rows_of_hessians().terms_along(self._table(parameters), self._table(along), fits)
+        loss, gradient, product = terms.loss, *(part.reshape(parameters.shape) for part in terms[1:])
+        loss, gradient = self._with_missing(loss, gradient, parameters, fits)
+        if self.fit_intercept and self.missing[fits].any():
+            self._table(product)[..., -1] += self._missing_product(parameters, along, fits)
+        strength, _ = self.penalty(temperature, fits)
+        pull = strength * parameters
+        return loss + 0.5 * np.sum(pull * parameters, axis=1), gradient + pull, product + strength * along
+
+    def _rows_of_hessians(self):
+        if self._hessian_rows is None:
+            self._hessian_rows = hessian_rows(self.design, self.coordinates, self.contrasts, self.fit_intercept)
+        return self._hessian_rows
+
+    def _table(self, parameters):
+        return parameters.reshape(-1, self.n_scores, self._width)
+
     def without_shift(self, parameters):
         """The same posterior by parameters of mean zero over scores."""
-        table = parameters.reshape(len(parameters), self.n_scores, self._width)
-        return self.contrasts.without_shift(table).reshape(parameters.shape)
+        return self.contrasts.without_shift(self._table(parameters)).reshape(parameters.shape)
 
     def by_differences(self, gradient):
         """Derivative by the parameters of differences of scores, flat."""
-        table = gradient.reshape(len(gradient), self.n_scores, self._width)
-        return self.contrasts.by_differences(table).reshape(len(gradient), self.hessian_size)
+        return self.contrasts.by_differences(self._table(gradient)).reshape(len(gradient), self.hessian_size)
 
     def from_differences(self, differences):
         """Parameters of scores, of mean zero, from those of their differences, flat."""
@@ -244,6 +259,11 @@ class PenalizedLinearProblem(MetricChoices, LinearProblem):
         """Hessian in the intercepts of the imaginary rows of missing classes."""
         covariance = self.contrasts.pair_covariance(gibbs.posterior(self._class_intercept(parameters)))
         return self.missing[fits].sum(axis=1)[:, None] * covariance
+
+    def _missing_product(self, parameters, along, fits):
+        """That Hessian times the intercepts of `along`."""
+        curved = self.contrasts.curved(gibbs.posterior(self._class_intercept(parameters)), self._split(along)[1])
+        return self.missing[fits].sum(axis=1)[:, None] * curved
 
     def penalty(self, temperature, fits):
         return np.multiply.outer(self.l2_strength * np.asarray(temperature), self._is_penalized), np.zeros(1)

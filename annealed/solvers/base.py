@@ -38,6 +38,11 @@ class Solution:
         """One fit of the stack, alone."""
         return Solution(*(_only(getattr(self, own.name), fit) for own in fields(self)))
 
+    def put(self, places, other: Solution):
+        """Another solution's fits in these places of the arrays that both have."""
+        for name in ("parameters", "value", "gradient_norm", "n_iter", "converged"):
+            getattr(self, name)[places] = getattr(other, name)
+
     @classmethod
     def joined(cls, solutions: list[Solution]) -> Solution:
         """The fits of several solutions in one stack."""
@@ -67,6 +72,16 @@ class Solver(BaseEstimator, ABC):
     def minimize_folds(self, problem: Problem, start, temperature, *, tol, max_iter, memory) -> Solution:
         """The folds, and the final fit too unless a solver can leave it alone."""
         return self.minimize(problem, start, temperature, tol=tol, max_iter=max_iter, memory=memory)
+
+    settles_last = False  # whether a path may be walked by `approach`, and `settle` come when it has ended
+
+    def approach(self, problem: Problem, start, temperature, *, tol, max_iter, memory) -> Solution:
+        """All fits, the final one no further than the folds."""
+        raise NotImplementedError
+
+    def settle(self, problem: Problem, starts, temperatures, *, tol, max_iter, memory) -> Solution:
+        """The final fit solved to the tolerance at several temperatures, from where `approach` has left it."""
+        raise NotImplementedError
 
     filled_together = 1  # temperatures that `fill` is best given at a time
     fills_last = False  # whether a path is filled when it has ended, with every fold at hand until then
@@ -100,6 +115,14 @@ class Solver(BaseEstimator, ABC):
 
 def largest_entry(gradient):
     return np.abs(gradient).max(axis=1)
+
+
+def look(problem: SmoothProblem, starts, temperatures, tol) -> Solution:
+    """One look at the final fit at several temperatures: which starts are solved as they lie."""
+    fits = np.zeros(len(starts), dtype=int)
+    value, gradient, _ = problem.objective(starts, temperatures, fits)
+    solved = is_solved(problem, value, gradient, temperatures, fits, tol, np.full(len(starts), np.inf))
+    return Solution(starts, value, largest_entry(gradient), fits, solved)
 
 
 def is_solved(problem: SmoothProblem, value, gradient, temperature, fits, tol, decrement, has_last_step=False):

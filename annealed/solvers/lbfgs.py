@@ -17,10 +17,10 @@ from annealed.arrays import as_slice
 from annealed.solvers.base import (
     ROUNDING,
     SINGLE_PRECISION_TOL,
-    Solution,
     Solver,
     is_solved,
     largest_entry,
+    look,
     unsolved,
 )
 
@@ -54,11 +54,8 @@ class LBFGS(Solver):
         return _Pairs(self.memory_size, problem.n_fits)
 
     def look(self, problem, starts, temperatures, tol):
-        fits = np.zeros(len(starts), dtype=int)
-        value, gradient, _ = problem.objective(starts, temperatures, fits)
-        solved = is_solved(problem, value, gradient, temperatures, fits, tol, np.full(len(starts), np.inf))
-        seen = Solution(starts, value, largest_entry(gradient), np.zeros_like(fits), solved)
-        return [seen.only(number) if solved[number] else None for number in range(len(starts))]
+        seen = look(problem, starts, temperatures, tol)
+        return [seen.only(number) if seen.converged[number] else None for number in range(len(starts))]
 
     def minimize(self, problem, start, temperature, *, tol, max_iter, memory, final_only=False):
         if not problem.temperature_free:

@@ -1,9 +1,12 @@
-"""Newton's method on a stack of fits, for problems small enough that the exact Hessian costs next to nothing.
+"""Newton's method on a stack of points, for problems small enough that exact Hessians cost next to nothing.
 
-One pass gives value, gradient and Hessian of every unfinished fit at its trial point; a fit whose value does not
-fall tries half the step in the next pass. A solved fit takes one more step without a look: near the minimum it squares
-the error. The same factor tells how the minimum moves with the temperature. Steps are sought by differences of scores,
-from a point without a common shift of all scores.
+Looks with a Hessian and looks without take turns: the second step goes by the factor of the first, with a new gradient,
+and most points need no more. A point whose value does not fall tries half the step at the next look. A solved one takes
+one more step without a look: near the minimum it squares the error. The same factor tells how the minimum moves with
+the temperature. Steps are sought by differences of scores, from a point without a common shift of all scores.
+
+Along a path, the final fit is solved as far as the folds at first. When the path has ended, it is solved to the
+tolerance at all its temperatures in one stack.
 """
 
 from __future__ import annotations
@@ -13,11 +16,15 @@ from dataclasses import replace
 import numpy as np
 from scipy.linalg import lapack
 
-from annealed.solvers.base import ROUNDING, Solution, Solver, is_solved, largest_entry, unsolved
+from annealed.arrays import as_slice
+from annealed.solvers.base import ROUNDING, Solution, Solver, is_solved, largest_entry, look, unsolved
 
 ARMIJO = 1e-4
-SHORTEST_STEP = 1e-10
-RIDGE = 1e-13
+SHORTEST_STEP = 1e-20
+RIDGES = (1e-13, 1e-10, 1e-7, 1.0)  # beside a unit diagonal: the first that gives a factor
+LAST_STEP_SHARE = 0.1  # of `tol`: a fold whose next step promises a smaller relative fall takes it without a look
+CLEAR_FALL = 0.01  # of what a step promised, promised by the next: an old factor still tells how the minimum moves
+POOR_FALL = 0.25  # likewise, from which the next is not taken: a new factor is needed
 
 
 class Newton(Solver):
@@ -25,88 +32,158 @@ class Newton(Solver):
 
     filled_together = 20
     fills_last = True
+    settles_last = True
 
     def minimize(self, problem, start, temperature, *, tol, max_iter, memory=None, final_only=False):
-        solution = unsolved(start)
         fits = np.arange(1 if final_only else problem.n_fits)
-        tangent = _solve(problem, solution, fits, np.full(len(fits), float(temperature)), tol, max_iter)
-        return replace(solution, tangent=tangent)
+        return self._minimize(problem, start, temperature, tol, max_iter, fits)
+
+    def approach(self, problem, start, temperature, *, tol, max_iter, memory=None):
+        return self._minimize(problem, start, temperature, tol, max_iter, np.arange(problem.n_fits), is_rough=True)
+
+    def _minimize(self, problem, start, temperature, tol, max_iter, fits, is_rough=False):
+        solution = unsolved(start)
+        search = _Search(problem, solution, fits, np.full(len(fits), float(temperature)), tol, is_rough)
+        return replace(solution, tangent=search.run(max_iter))
 
     def minimize_folds(self, problem, start, temperature, *, tol, max_iter, memory=None):
         """The last step squares what is left: a looser tolerance than others need leaves no more."""
         folds = np.arange(1, problem.n_fits)
         solution = unsolved(start[1:])
-        _solve(problem, solution, folds, np.full(len(folds), float(temperature)), 10 * tol, max_iter)
+        _Search(problem, solution, folds, np.full(len(folds), float(temperature)), 10 * tol).run(max_iter)
         return Solution.joined([unsolved(start[:1]), solution])
 
     def fill(self, problem, starts, temperatures, *, tol, max_iter, memory=None):
         """All of them in one stack."""
         solution = unsolved(starts)
-        _solve(problem, solution, np.zeros(len(starts), dtype=int), temperatures, tol, max_iter)
+        _Search(problem, solution, np.zeros(len(starts), dtype=int), temperatures, tol).run(max_iter)
         return solution
 
-
-def _solve(problem, solution, fits, temperatures, tol, max_iter):
-    """Minimize at the first points of a solution, point i being of fit `fits[i]` at `temperatures[i]`; the tangents."""
-    x, value, n_iter, converged = solution.parameters, solution.value, solution.n_iter, solution.converged
-    active = np.arange(len(fits))
-    direction, slope, length, tangent = np.zeros_like(x), np.zeros(len(x)), np.ones(len(x)), np.zeros_like(x)
-    trial, gradient = problem.without_shift(x[active]), np.zeros_like(x)
-    converged[active] = False
-    for iteration in range(max_iter + 1):
-        at = temperatures[active], fits[active]
-        new_value, new_gradient, new_hessian = problem.objective_and_hessian(trial, *at)
-        accepted, stalled = _judge(new_value, new_gradient, value, gradient, length, slope, active, iteration)
-        good = active[accepted]
-        length[active[~accepted]] /= 2
-        x[good], value[good], gradient[good] = trial[accepted], new_value[accepted], new_gradient[accepted]
-        strength, _ = problem.penalty(temperatures[good], fits[good])
-        aims = np.stack([gradient[good], strength * x[good]])
-        direction[good], tangent[good] = _aim(problem, aims, new_hessian[accepted])
-        slope[good] = np.einsum("sp,sp->s", gradient[good], direction[good])
-        length[good] = 1.0
-        decrement = -0.5 * slope[active]
-        solved = accepted & is_solved(problem, value[active], gradient[active], *at, tol, decrement)
-        done = active[solved]
-        converged[done] = True
-        x[done] += direction[done]
-        value[done] -= decrement[solved]
-        active = active[~solved & ~stalled & (length[active] > SHORTEST_STEP)]
-        if not len(active) or iteration == max_iter:
-            break
-        trial = x[active] + length[active, None] * direction[active]
-        n_iter[active] += 1
-    solution.gradient_norm[:] = largest_entry(gradient)
-    return tangent
+    def settle(self, problem, starts, temperatures, *, tol, max_iter, memory=None):
+        """One look, and steps for those that it does not find solved."""
+        seen = look(problem, starts, temperatures, tol)
+        rest = np.flatnonzero(~seen.converged)
+        if len(rest):
+            seen.put(rest, self.fill(problem, starts[rest], temperatures[rest], tol=tol, max_iter=max_iter))
+        return seen
 
 
-def _judge(new_value, new_gradient, value, gradient, length, slope, active, iteration):
-    """Which trial points are accepted, and which fits have nothing left to gain."""
-    if not iteration:
-        return np.ones(len(active), dtype=bool), np.zeros(len(active), dtype=bool)
-    slack = ROUNDING * np.abs(value[active])
-    accepted = new_value <= value[active] + ARMIJO * length[active] * slope[active] + slack
-    is_level = np.abs(new_value - value[active]) <= slack
-    return accepted, is_level & (largest_entry(new_gradient) > 0.5 * largest_entry(gradient[active]))
+class _Search:
+    """The state of a stack of steps, point i being of fit `fits[i]` at `temperatures[i]`; arrays are per point."""
+
+    def __init__(self, problem, solution, fits, temperatures, tol, is_rough=False):
+        self.problem, self.solution, self.fits, self.temperatures = problem, solution, fits, temperatures
+        self.tol, self.is_rough = tol, is_rough
+        self.x, self.value = solution.parameters, solution.value  # which is NaN until a first look
+        self.x[: len(fits)] = problem.without_shift(self.x[: len(fits)])
+        self.strength, _ = problem.penalty(temperatures, fits)
+        self.direction, self.tangent = np.zeros_like(self.x), np.zeros_like(self.x)
+        self.slope, self.length = np.zeros(len(self.x)), np.ones(len(self.x))
+        self.balance = np.ones((len(fits), problem.hessian_size))
+        self.factors: list = [None] * len(fits)
+        self.is_fresh = np.zeros(len(fits), dtype=bool)  # whether the factor was made where the point is
+        self.active = np.arange(len(fits))
+
+    def run(self, max_iter):
+        """Solve, and say how the minima move with the logarithm of the temperature."""
+        self.solution.converged[self.active] = False
+        for iteration in range(max_iter + 1):
+            own = as_slice(self.active)
+            is_whole_step = self.is_fresh[own] & (self.length[own] == 1)
+            (self._look_again if is_whole_step.all() else self._look)(own)
+            if not len(self.active) or iteration == max_iter:
+                break
+            self.solution.n_iter[self.active] += 1
+        return self.tangent
+
+    def _look(self, own):
+        """At the trial points of active points, which are `own`, with their Hessians."""
+        trial = self.x[own] + self.length[own, None] * self.direction[own]
+        seen = self.problem.objective_and_hessian(trial, self.temperatures[own], self.fits[own])
+        good, (gradient, hessian), fate = self._accepted(own, trial, *seen)
+        self._factor(good, hessian)
+        self.is_fresh[good] = True
+        self.direction[good], self.tangent[good] = self._aim(good, gradient, self.strength[good] * self.x[good])
+        self._retire(good, gradient, fate, self._promise(good, gradient))
+
+    def _look_again(self, own):
+        """A whole step away from where factors were made, without a Hessian."""
+        trial = self.x[own] + self.direction[own]
+        seen = self.problem.objective_along(trial, self.tangent[own], self.temperatures[own], self.fits[own])
+        good, (gradient, product), fate = self._accepted(own, trial, *seen)
+        self.is_fresh[good] = False
+        self.direction[good], turn = self._aim(good, gradient, product + self.strength[good] * self.x[good])
+        self.tangent[good] += turn
+        before = -0.5 * self.slope[good]
+        promised = self._promise(good, gradient)
+        self.length[good] = promised < POOR_FALL * before  # else a new factor is made right here
+        self._retire(good, gradient, fate, np.where(promised > CLEAR_FALL * before, np.inf, promised))
+
+    def _accepted(self, own, trial, value, *seen):
+        """Points whose trial points are accepted, what was seen there, and for all (accepted, nothing left to gain)."""
+        old, length = self.value[own], self.length[own]
+        slack = ROUNDING * np.abs(old)
+        is_good = (value <= old + ARMIJO * length * self.slope[own] + slack) | np.isnan(old)
+        is_level = (np.abs(value - old) <= slack) & (length > 0)
+        if is_level.any():
+            is_level &= largest_entry(seen[0]) > 0.5 * self.solution.gradient_norm[own]
+        fate = is_good, is_level
+        good, chosen = (own, slice(None)) if is_good.all() else (self.active[is_good], is_good)
+        shorter = self.active[~is_good]
+        self.length[shorter] *= 0.5 * self.is_fresh[shorter]  # no step where the factor is old: a new one comes first
+        self.x[good], self.value[good] = trial[chosen], value[chosen]
+        return good, [part[chosen] for part in seen], fate
+
+    def _promise(self, good, gradient):
+        """The fall of the value that the next step of these points promises."""
+        slope = self.slope[good] = np.einsum("sp,sp->s", gradient, self.direction[good])
+        self.length[good] = 1.0
+        self.solution.gradient_norm[good] = largest_entry(gradient)
+        return -0.5 * slope
+
+    def _retire(self, good, gradient, fate, promised):
+        """Leave out solved points, which take their last step, and those with nothing left to gain."""
+        accepted, stalled = fate
+        solved = promised <= LAST_STEP_SHARE * self.tol * np.abs(self.value[good])
+        is_final = self.fits[good] == 0
+        if is_final.any() and not self.is_rough:
+            at = self.value[good], gradient, self.temperatures[good], self.fits[good]
+            solved = np.where(is_final, is_solved(self.problem, *at, self.tol, promised), solved)
+        stays = ~stalled & ((self.length[self.active] > SHORTEST_STEP) | ~self.is_fresh[self.active])
+        stays[accepted] &= ~solved
+        done = self.active[accepted][solved]
+        self.solution.converged[done] = True
+        self.x[done] += self.direction[done]
+        self.value[done] += 0.5 * self.slope[done]
+        self.active = self.active[stays]
+
+    def _factor(self, points, hessians):
+        """Cholesky's factors of Hessians that are balanced to a unit diagonal."""
+        balance = 1 / np.sqrt(np.maximum(np.einsum("sii->si", hessians), np.finfo(float).tiny))
+        balanced = hessians * (balance[:, :, None] * balance[:, None, :])
+        self.balance[points] = balance
+        for number, matrix in zip(self._numbers(points), balanced, strict=True):
+            self.factors[number] = _factored(matrix)
+
+    def _aim(self, points, *vectors):
+        """Minus the inverse Hessian times each of several stacks of vectors, (n_points, n_parameters)."""
+        balance, shape = self.balance[points], (len(vectors), *vectors[0].shape)
+        pulls = self.problem.by_differences(np.concatenate(vectors)).reshape(len(vectors), *balance.shape)
+        pulls *= balance
+        for own, number in enumerate(self._numbers(points)):
+            pulls[:, own] = lapack.dpotrs(self.factors[number], pulls[:, own].T)[0].T
+        pulls *= -balance
+        return self.problem.from_differences(pulls.reshape(-1, balance.shape[1])).reshape(shape)
+
+    def _numbers(self, points):
+        return np.arange(len(self.factors))[points].tolist()
 
 
-def _aim(problem, vectors, hessian):
-    """Minus the inverse Hessian times each of several stacks of vectors, (n, n_fits, n_parameters); it is balanced to a
-    unit diagonal.
-    """
-    each = np.arange(hessian.shape[1])
-    balance = 1 / np.sqrt(np.maximum(hessian[:, each, each], np.finfo(float).tiny))
-    balanced = hessian * (balance[:, :, None] * balance[:, None, :])
-    balanced[:, each, each] += RIDGE
-    flat = problem.by_differences(vectors.reshape(-1, vectors.shape[2])).reshape(len(vectors), *balance.shape)
-    solved = balance * _solved(balanced, balance * flat)
-    return -problem.from_differences(solved.reshape(-1, balance.shape[1])).reshape(vectors.shape)
-
-
-def _solved(matrices, vectors):
-    """Each symmetric matrix's systems, by Cholesky's factor where rounding has left it one."""
-    solved = np.empty_like(vectors)
-    for own, matrix in enumerate(matrices):
-        _, found, failed = lapack.dposv(matrix, vectors[:, own].T)
-        solved[:, own] = (np.linalg.solve(matrix, vectors[:, own].T) if failed else found).T
-    return solved
+def _factored(matrix):
+    """The upper factor, with as small a ridge as rounding allows."""
+    for ridge in RIDGES:
+        np.fill_diagonal(matrix, 1 + ridge)
+        factor, failed = lapack.dpotrf(matrix)
+        if not failed:
+            return factor
+    raise AssertionError("a matrix of positive curvatures with a whole ridge has a factor")

@@ -28,6 +28,33 @@ def test_kept_points_and_blocks_of_rows_agree(make, fit_intercept, monkeypatch):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("is_small", [True, False])
+@pytest.mark.parametrize("make", [gaussian, badly_scaled, two_classes, rare_class, wide, text])
+def test_a_look_without_a_hessian_sees_what_one_with_it_sees(make, is_small, fit_intercept, monkeypatch):
+    if not is_small:
+        monkeypatch.setattr(hessian, "MOST_PRODUCTS", 0)
+    problem = prepared(make(), fit_intercept=fit_intercept)
+    rng = np.random.default_rng(0)
+    point = problem.without_shift(problem.start(1.0) + 0.1 * rng.normal(size=(problem.n_fits, problem.n_parameters)))
+    along = problem.without_shift(rng.normal(size=point.shape))
+    fits = np.array([2, 0])
+    value, gradient, matrix = problem.objective_and_hessian(point[fits], 0.3, fits)
+    seen_value, seen_gradient, product = problem.objective_along(point[fits], along[fits], 0.3, fits)
+    np.testing.assert_allclose(seen_value, value, rtol=1e-12)
+    np.testing.assert_allclose(seen_gradient, gradient, rtol=1e-9, atol=1e-12)
+    step = 1e-5
+    _, ahead, _ = problem.objective_along(point[fits] + step * along[fits], along[fits], 0.3, fits)
+    _, behind, _ = problem.objective_along(point[fits] - step * along[fits], along[fits], 0.3, fits)
+    size = np.abs(product).max()
+    np.testing.assert_allclose(product, (ahead - behind) / (2 * step), rtol=1e-5, atol=1e-7 * size)
+    # Differences of scores of mean zero: the last score is the reference.
+    table = along[fits].reshape(len(fits), problem.n_scores, -1)
+    differences = table if problem.n_scores == 1 else table[:, :-1] - table[:, -1:]
+    by_matrix = np.einsum("fpq,fq->fp", matrix, differences.reshape(len(fits), -1))
+    np.testing.assert_allclose(problem.by_differences(product), by_matrix, rtol=1e-8, atol=1e-10 * size)
+
+
 def test_a_stack_of_temperatures_is_solved_as_each_alone():
     problem = prepared(gaussian())
     start = problem.start(1.0)
