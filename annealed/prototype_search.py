@@ -182,7 +182,7 @@ def _held_out(ladder, posteriors) -> tuple[float, float]:
     labels = np.concatenate([fold.test.labels for fold in ladder])
     weight = np.concatenate([fold.test.weight for fold in ladder])
     log_scale, losses = rescaled(deviations(logits, labels), weight)
-    return float(weight @ losses / weight.sum()), log_scale
+    return float(weight @ losses / weight.sum()), float(log_scale)
 
 
 def _refinements(rows, state: PottsState, strengths) -> Iterator[Spoken]:

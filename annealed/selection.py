@@ -23,6 +23,7 @@ from annealed.objectives.posterior_scale import deviations, doubt, mean_lead, pe
 from annealed.walk import Judgement
 
 DEFAULT_FOLDS = 5
+JUDGED_TOGETHER = 100_000  # logits of several temperatures, up to which they are judged in one go
 WIDEST_GUESS = 0.5  # beyond the logarithms of scales found at other temperatures, where a next search may begin
 HIGH_LEVERAGE = 0.5  # of a row on its own scores, above which one Newton step does not stand for leaving it out
 MOST_HIGH_LEVERAGE = 0.05  # share of such rows up to which leave-one-out is trusted
@@ -40,6 +41,9 @@ class NoValidation:
 
     def judge(self, problem, parameters, temperature):
         return Judgement()
+
+    def judge_all(self, problem, points, temperatures):
+        return [Judgement() for _ in points]
 
 
 class NotTrusted(Exception):
@@ -69,21 +73,41 @@ class HeldOut:
         return self.X is not None or self.score_point is not None
 
     def judge(self, problem, parameters, temperature):
-        deviation = deviations(self._logits(problem, parameters, temperature), self.labels)
-        log_scale, losses = 0.0, None
-        lead = mean_lead(deviation, self.labels, self.weight) if doubt(self.n_rows) else 0.0
+        logits = self._logits(problem, parameters, temperature)
+        return self._judge_logits(problem, logits[None], [parameters], [temperature])[0]
+
+    def judge_all(self, problem, points, temperatures):
+        """All of them together, where they are few numbers."""
+        n_values = len(points) * len(self.labels) * problem.n_classes
+        if n_values > JUDGED_TOGETHER:
+            return [self.judge(problem, *point) for point in zip(points, temperatures, strict=True)]
+        seen = [self._logits(problem, *point).T for point in zip(points, temperatures, strict=True)]
+        return self._judge_logits(problem, np.stack(seen).swapaxes(1, 2), points, temperatures)
+
+    def _judge_logits(self, problem, logits, points, temperatures):
+        deviation = deviations(logits, self.labels)
+        log_scales, losses = np.zeros(len(points)), None
+        lead = mean_lead(deviation, self.labels, self.weight) if doubt(self.n_rows) else np.zeros(len(points))
         if self.calibrate:
-            place = float(np.log(temperature))
-            log_scale, losses = rescaled(deviation, self.weight, self._likely_log_scale(place), lead)
-            self._log_scales[place] = log_scale
-        scale = float(np.exp(log_scale))
+            places = [float(np.log(temperature)) for temperature in temperatures]
+            log_scales, losses = rescaled(deviation, self.weight, [self._likely_log_scale(own) for own in places], lead)
+            self._log_scales.update(zip(places, log_scales.tolist(), strict=True))
+        scales = np.exp(log_scales)
         if self.score_point is not None:
-            scores, train_score = self.score_point(problem, parameters, temperature, scale)
-            return Judgement(np.asarray(scores, dtype=float), scale, train_score)
+            seen = [
+                self.score_point(problem, *point) for point in zip(points, temperatures, scales.tolist(), strict=True)
+            ]
+            return [
+                Judgement(np.asarray(scores, dtype=float), scale, train_score)
+                for (scores, train_score), scale in zip(seen, scales.tolist(), strict=True)
+            ]
         if losses is None:
-            losses, _, _ = scaled_moments(scale, deviation)
-        loss = self.weight @ losses / self.n_rows
-        return Judgement(-self._fold_means(losses), scale, penalty=penalty(log_scale, loss, lead, self.n_rows))
+            losses, _, _ = scaled_moments(scales, deviation)
+        owed = penalty(log_scales, losses @ self.weight / self.n_rows, lead, self.n_rows)
+        return [
+            Judgement(-self._fold_means(own), scale, penalty=extra)
+            for own, scale, extra in zip(losses, scales.tolist(), owed.tolist(), strict=True)
+        ]
 
     def _likely_log_scale(self, place):
         """By the parabola through the nearest temperatures judged, held to the range around theirs."""
@@ -102,8 +126,12 @@ class HeldOut:
         return problem.form.logits(self.X, arrays, temperature)
 
     def _fold_means(self, losses):
+        return np.bincount(self.folds, self.weight * losses) / self._fold_weight
+
+    @cached_property
+    def _fold_weight(self):
         total = np.bincount(self.folds, self.weight)
-        return np.bincount(self.folds, self.weight * losses) / np.where(total > 0, total, 1)
+        return np.where(total > 0, total, 1)
 
     @cached_property
     def n_rows(self) -> float:

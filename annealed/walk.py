@@ -53,6 +53,8 @@ class Judge(Protocol):
 
     def judge(self, problem: Problem, parameters, temperature) -> Judgement: ...
 
+    def judge_all(self, problem: Problem, points, temperatures) -> list[Judgement]: ...
+
 
 class Watch(Protocol):
     """Follows a walk from temperature to temperature, and may end it."""
@@ -161,7 +163,7 @@ class _Walk:
         solve = self.solver.approach if self.settles_last else self.solver.minimize
         solution = solve(self.problem, start, temperature, **self.options)
         judgement = self.judge.judge(self.problem, solution.parameters, temperature)
-        self.nodes.append(self._record(temperature, solution, judgement, began, is_node=True))
+        self.nodes.append(self._record(temperature, solution, judgement, perf_counter() - began, is_node=True))
         if fills_gaps and len(self.nodes) > 1:
             self.waiting.append(float(np.sqrt(self.nodes[-2].temperature * temperature)))
         if self.solver.fills_last:  # small enough to keep every fold
@@ -203,12 +205,14 @@ class _Walk:
         points = [self._between(temperature) for temperature in temperatures]
         starts = stacked([own[0, ...] for own in points])
         found = self.solver.fill(self.problem, starts, np.array(temperatures), **self.options)
-        solving = (perf_counter() - began) / len(temperatures)
-        for number, temperature in enumerate(temperatures):
-            began = perf_counter() - solving
-            points[number][0, ...] = found.parameters[number, ...]
-            judgement = self.judge.judge(self.problem, points[number], temperature)
-            self.fillings.append(self._record(temperature, found.only(number), judgement, began, is_node=False))
+        for point, own in zip(points, found.parameters, strict=True):
+            point[0, ...] = own
+        judged = self.judge.judge_all(self.problem, points, temperatures)
+        seconds = (perf_counter() - began) / len(temperatures)
+        self.fillings += [
+            self._record(temperature, found.only(number), judged[number], seconds, is_node=False)
+            for number, temperature in enumerate(temperatures)
+        ]
 
     def _waves(self, ready):
         """What lies nearest to the middle of each gap between nodes, and then the rest."""
@@ -230,7 +234,7 @@ class _Walk:
             point[0, ...] = _interpolated(solved, [step.parameters[0, ...] for step in solved], temperature)
         return point
 
-    def _record(self, temperature, solution: Solution, judgement: Judgement, began, is_node) -> Step:
+    def _record(self, temperature, solution: Solution, judgement: Judgement, seconds, is_node) -> Step:
         return Step(
             temperature=temperature,
             value=float(solution.value[0]),
@@ -240,7 +244,7 @@ class _Walk:
             is_node=is_node,
             judgement=judgement,
             parameters=solution.parameters,
-            seconds=perf_counter() - began,
+            seconds=seconds,
             certificate=np.nan if solution.certificate is None else float(solution.certificate[0]),
             tangent=solution.tangent,
         )

@@ -179,9 +179,13 @@ def test_chosen_temperature_has_the_best_penalized_validation_score(model, path)
 
 class NoJudge:
     picks = NO_PICKS
+    sees_final = False
 
     def judge(self, problem, parameters, temperature):
         return Judgement()
+
+    def judge_all(self, problem, points, temperatures):
+        return [Judgement() for _ in points]
 
 
 @pytest.mark.parametrize("family", [InnerProduct(), Distance()], ids=["inner_product", "distance"])

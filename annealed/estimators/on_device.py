@@ -209,7 +209,7 @@ class DeviceHeldOut(HeldOut):
                 sums = sum(scaled_moments(place, float(scale), part.deviation) @ part.weight for part in parts())
                 return place.host(sums)[0] / self.total
 
-            log_scale = least_log_scale(moments, self.total, self._likely_log_scale(near), lead)
+            log_scale = float(least_log_scale(moments, self.total, self._likely_log_scale(near), lead))
             self._log_scales[near] = log_scale
         scale = float(np.exp(log_scale))
         if self.score_point is not None:
@@ -221,6 +221,10 @@ class DeviceHeldOut(HeldOut):
         sums = place.host(losses)[0]
         owed = penalty(log_scale, sums.sum() / self.total, lead, self.total)
         return Judgement(-sums / self._fold_weights(place), scale, penalty=owed)
+
+    def judge_all(self, problem, points, temperatures):
+        """One by one: each is large, or its kernels many."""
+        return [self.judge(problem, *point) for point in zip(points, temperatures, strict=True)]
 
     def _mean_lead(self, place, parts) -> float:
         """That of the true class over the next one; not asked for where rows are so many that it would not count."""

@@ -5,7 +5,7 @@
 By Newton's method, from the moments of the logits' deviations from the true class's own under the posterior. Of rows
 that are all right the loss alone has no minimum but certainty, however few they are; the last term stands for the error
 that was not seen: a row as the others are, but of the class next to theirs. It costs the loss plus their mean lead over
-that class. Shapes: logits and deviations (n_rows, n_classes).
+that class. Shapes: logits and deviations (..., n_rows, n_classes), one scale for each table of them.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ SCALE_STEP = 1e-2  # a Newton step shorter than this is the last: what is left i
 
 def deviations(logits, labels):
     """Logits less the true class's own, overwriting them."""
-    logits -= logits[np.arange(len(labels)), labels][:, None]
+    logits -= logits[..., np.arange(len(labels)), labels][..., None]
     return logits
 
 
-def mean_lead(deviation, labels, weight) -> float:
+def mean_lead(deviation, labels, weight):
     """Weighted mean over rows of how far the true class's logit is ahead of the next one."""
     rows = np.arange(len(labels))
-    deviation[rows, labels] = -np.inf
-    next_best = deviation.max(axis=1)
-    deviation[rows, labels] = 0
-    return float(-(weight @ next_best) / weight.sum())
+    deviation[..., rows, labels] = -np.inf
+    next_best = deviation.max(axis=-1)
+    deviation[..., rows, labels] = 0
+    return -(next_best @ weight) / weight.sum()
 
 
 def doubt(n_rows: float) -> float:
@@ -49,7 +49,7 @@ def penalty(log_scale, loss, lead, n_rows: float) -> float:
     return SCALE_PRIOR * log_scale**2 / n_rows + doubt(n_rows) * (loss + np.exp(log_scale) * lead)
 
 
-def rescaled(deviation, weight, start=0.0, lead=None) -> tuple[float, np.ndarray]:
+def rescaled(deviation, weight, start=0.0, lead=None) -> tuple[np.ndarray, np.ndarray]:
     """The best s, and each row's loss there; `lead` is as of `least_log_scale`.
 
     The last step is so short that moments before it tell the losses after it.
@@ -62,18 +62,18 @@ def rescaled(deviation, weight, start=0.0, lead=None) -> tuple[float, np.ndarray
         last.update(scale=scale, rows=scaled_moments(scale, deviation))
         return last["rows"] @ share
 
-    log_scale = least_log_scale(moments, n_rows, start, lead)
+    log_scale = least_log_scale(moments, n_rows, np.broadcast_to(start, deviation.shape[:-2]), lead)
     losses, mean, variance = last["rows"]
-    change = np.exp(log_scale) - last["scale"]
+    change = (np.exp(log_scale) - last["scale"])[..., None]
     return log_scale, losses + change * mean + 0.5 * change**2 * variance
 
 
-def least_log_scale(moments: Callable, n_rows: float, start=0.0, lead=None) -> float:
+def least_log_scale(moments: Callable, n_rows: float, start=0.0, lead=None) -> np.ndarray:
     """That s from `moments(scale)`, mean loss and mean and variance of the deviations under the posterior: by Newton's
     method, held to a falling value. `lead` is that of `mean_lead`; None is without the error that was not seen.
     """
     unseen = 0.0 if lead is None else doubt(n_rows)
-    unseen_lead = unseen * (lead or 0.0)
+    unseen_lead = 0.0 if lead is None else unseen * lead
 
     def terms(s):
         scale = np.exp(s)
@@ -82,36 +82,39 @@ def least_log_scale(moments: Callable, n_rows: float, start=0.0, lead=None) -> f
         value = loss + unseen_lead * scale + SCALE_PRIOR * s**2 / n_rows
         first = scale * slope + 2 * SCALE_PRIOR * s / n_rows
         convex = scale**2 * variance + 2 * SCALE_PRIOR / n_rows
-        return value, first, max(convex + scale * slope, 0.1 * convex)
+        return value, first, np.maximum(convex + scale * slope, 0.1 * convex)
 
-    s = start
+    s = np.asarray(start, dtype=float)
     value, first, second = terms(s)
     for _ in range(50):
-        move = min(max(-first / second, -1.0), 1.0)
-        if abs(move) < SCALE_STEP:
-            return float(s + move)
+        move = np.minimum(np.maximum(-first / second, -1.0), 1.0)
+        if (np.abs(move) < SCALE_STEP).all():
+            return s + move
         new = terms(s + move)
-        while new[0] > value + 1e-12 * abs(value) and abs(move) > 1e-6:
-            move /= 2
+        highest = value + 1e-12 * np.abs(value)
+        while ((new[0] > highest) & (np.abs(move) > 1e-6)).any():
+            move = np.where(new[0] > highest, move / 2, move)
             new = terms(s + move)
         s, (value, first, second) = s + move, new
-    return float(s)
+    return s
 
 
 def scaled_moments(scale, deviation):
-    """Of each row (3, n_rows): loss, and mean and variance of the deviations under the posterior, at that scale."""
-    parts = [deviation[first : first + SCALE_ROWS] for first in range(0, len(deviation), SCALE_ROWS)]
-    return np.concatenate(list(map_in_order(lambda part: _moments_of_rows(scale, part), parts)), axis=1)
+    """Of each row (3, ..., n_rows): loss, and mean and variance of the deviations under the posterior, at that scale."""
+    n_rows = deviation.shape[-2]
+    parts = [deviation[..., first : first + SCALE_ROWS, :] for first in range(0, n_rows, SCALE_ROWS)]
+    seen = list(map_in_order(lambda part: _moments_of_rows(np.asarray(scale)[..., None, None], part), parts))
+    return seen[0] if len(seen) == 1 else np.concatenate(seen, axis=-1)
 
 
 def _moments_of_rows(scale, deviation):
-    shifted = scale * deviation
-    top = shifted.max(axis=1) if shifted.max(initial=0) > gibbs.LARGEST_EXPONENT[shifted.dtype.type] else 0.0
+    shifted = scale.astype(deviation.dtype) * deviation
+    top = shifted.max(axis=-1) if shifted.max(initial=0) > gibbs.LARGEST_EXPONENT[shifted.dtype.type] else 0.0
     shifted -= np.asarray(top)[..., None]
     weights = np.exp(shifted, out=shifted)
-    total = weights.sum(axis=1)
+    total = weights.sum(axis=-1)
     weights *= deviation
-    mean = weights.sum(axis=1) / total
+    mean = weights.sum(axis=-1) / total
     weights *= deviation
-    square = weights.sum(axis=1) / total
+    square = weights.sum(axis=-1) / total
     return np.stack([np.log(total) + top, mean, square - mean**2])

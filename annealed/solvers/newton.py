@@ -25,6 +25,7 @@ RIDGES = (1e-13, 1e-10, 1e-7, 1.0)  # beside a unit diagonal: the first that giv
 LAST_STEP_SHARE = 0.1  # of `tol`: a fold whose next step promises a smaller relative fall takes it without a look
 CLEAR_FALL = 0.01  # of what a step promised, promised by the next: an old factor still tells how the minimum moves
 POOR_FALL = 0.25  # likewise, from which the next is not taken: a new factor is needed
+NODE_SHARE = 0.1  # of the tolerance, for points that others are interpolated from
 
 
 class Newton(Solver):
@@ -61,7 +62,7 @@ class Newton(Solver):
 
     def settle(self, problem, starts, temperatures, *, tol, max_iter, memory=None):
         """One look, and steps for those that it does not find solved."""
-        seen = look(problem, starts, temperatures, tol)
+        seen = look(problem, starts, temperatures, NODE_SHARE * tol)
         rest = np.flatnonzero(~seen.converged)
         if len(rest):
             seen.put(rest, self.fill(problem, starts[rest], temperatures[rest], tol=tol, max_iter=max_iter))
