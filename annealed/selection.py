@@ -94,13 +94,8 @@ class HeldOut:
             self._log_scales.update(zip(places, log_scales.tolist(), strict=True))
         scales = np.exp(log_scales)
         if self.score_point is not None:
-            seen = [
-                self.score_point(problem, *point) for point in zip(points, temperatures, scales.tolist(), strict=True)
-            ]
-            return [
-                Judgement(np.asarray(scores, dtype=float), scale, train_score)
-                for (scores, train_score), scale in zip(seen, scales.tolist(), strict=True)
-            ]
+            judged = zip(points, temperatures, scales.tolist(), strict=True)
+            return [self._by_scorer(self.score_point, problem, *point) for point in judged]
         if losses is None:
             losses, _, _ = scaled_moments(scales, deviation)
         owed = penalty(log_scales, losses @ self.weight / self.n_rows, lead, self.n_rows)
@@ -108,6 +103,11 @@ class HeldOut:
             Judgement(-self._fold_means(own), scale, penalty=extra)
             for own, scale, extra in zip(losses, scales.tolist(), owed.tolist(), strict=True)
         ]
+
+    @staticmethod
+    def _by_scorer(score_point, problem, parameters, temperature, scale):
+        scores, train_score = score_point(problem, parameters, temperature, scale)
+        return Judgement(np.asarray(scores, dtype=float), scale, train_score)
 
     def _likely_log_scale(self, place):
         """By the parabola through the nearest temperatures judged, held to the range around theirs."""

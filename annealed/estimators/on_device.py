@@ -213,8 +213,7 @@ class DeviceHeldOut(HeldOut):
             self._log_scales[near] = log_scale
         scale = float(np.exp(log_scale))
         if self.score_point is not None:
-            scores, train_score = self.score_point(problem, parameters, temperature, scale)
-            return Judgement(np.asarray(scores, dtype=float), scale, train_score)
+            return self._by_scorer(self.score_point, problem, parameters, temperature, scale)
         losses = place.zeros((self.n_folds,))
         for number, part in enumerate(parts()):
             losses = losses + scaled_losses(place, scale, part.deviation) @ self._share(place, number, part)

@@ -44,7 +44,7 @@ def doubt(n_rows: float) -> float:
     return DOUBT / n_rows if n_rows <= MOST_DOUBTED else 0.0
 
 
-def penalty(log_scale, loss, lead, n_rows: float) -> float:
+def penalty(log_scale, loss, lead, n_rows: float):
     """What is added to a validated mean loss at that scale, to be compared with others."""
     return SCALE_PRIOR * log_scale**2 / n_rows + doubt(n_rows) * (loss + np.exp(log_scale) * lead)
 
@@ -100,7 +100,7 @@ def least_log_scale(moments: Callable, n_rows: float, start=0.0, lead=None) -> n
 
 
 def scaled_moments(scale, deviation):
-    """Of each row (3, ..., n_rows): loss, and mean and variance of the deviations under the posterior, at that scale."""
+    """Of each row (3, ..., n_rows) at that scale: loss, and mean and variance of deviations under the posterior."""
     n_rows = deviation.shape[-2]
     parts = [deviation[..., first : first + SCALE_ROWS, :] for first in range(0, n_rows, SCALE_ROWS)]
     seen = list(map_in_order(lambda part: _moments_of_rows(np.asarray(scale)[..., None, None], part), parts))
