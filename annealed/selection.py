@@ -23,7 +23,8 @@ from annealed.objectives.posterior_scale import deviations, doubt, mean_lead, pe
 from annealed.walk import Judgement
 
 DEFAULT_FOLDS = 5
-JUDGED_TOGETHER = 100_000  # logits of several temperatures, up to which they are judged in one go
+LOGITS_TOGETHER = 4_000_000  # of several temperatures, made in one product
+JUDGED_TOGETHER = 100_000  # likewise, judged in one go
 WIDEST_GUESS = 0.5  # beyond the logarithms of scales found at other temperatures, where a next search may begin
 HIGH_LEVERAGE = 0.5  # of a row on its own scores, above which one Newton step does not stand for leaving it out
 MOST_HIGH_LEVERAGE = 0.05  # share of such rows up to which leave-one-out is trusted
@@ -77,12 +78,18 @@ class HeldOut:
         return self._judge_logits(problem, logits[None], [parameters], [temperature])[0]
 
     def judge_all(self, problem, points, temperatures):
-        """All of them together, where they are few numbers."""
+        """Logits of several in one product, and what comes after in one go too, where they are few."""
         n_values = len(points) * len(self.labels) * problem.n_classes
-        if n_values > JUDGED_TOGETHER:
-            return [self.judge(problem, *point) for point in zip(points, temperatures, strict=True)]
-        seen = [self._logits(problem, *point).T for point in zip(points, temperatures, strict=True)]
-        return self._judge_logits(problem, np.stack(seen).swapaxes(1, 2), points, temperatures)
+        if self.X is not None or n_values > LOGITS_TOGETHER:
+            return self._judge_each(problem, points, temperatures)
+        logits = problem.held_out_logits_of(points, temperatures)
+        step = len(points) if n_values <= JUDGED_TOGETHER else 1
+        parts = [slice(first, first + step) for first in range(0, len(points), step)]
+        judged = [self._judge_logits(problem, logits[own], points[own], temperatures[own]) for own in parts]
+        return [own for part in judged for own in part]
+
+    def _judge_each(self, problem, points, temperatures):
+        return [self.judge(problem, *point) for point in zip(points, temperatures, strict=True)]
 
     def _judge_logits(self, problem, logits, points, temperatures):
         deviation = deviations(logits, self.labels)
@@ -143,6 +150,7 @@ class LeaveOneOut(HeldOut):
     """Every row judged by the final fit without it, approximately; `folds` only group the scores."""
 
     sees_final = True
+    judge_all = HeldOut._judge_each
 
     def _logits(self, problem, parameters, temperature):
         logits, leverage = problem.leave_one_out(parameters, temperature)

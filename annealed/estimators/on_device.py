@@ -221,9 +221,7 @@ class DeviceHeldOut(HeldOut):
         owed = penalty(log_scale, sums.sum() / self.total, lead, self.total)
         return Judgement(-sums / self._fold_weights(place), scale, penalty=owed)
 
-    def judge_all(self, problem, points, temperatures):
-        """One by one: each is large, or its kernels many."""
-        return [self.judge(problem, *point) for point in zip(points, temperatures, strict=True)]
+    judge_all = HeldOut._judge_each
 
     def _mean_lead(self, place, parts) -> float:
         """That of the true class over the next one; not asked for where rows are so many that it would not count."""

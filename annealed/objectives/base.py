@@ -27,6 +27,7 @@ from annealed.design import Block, Design
 from annealed.objectives import gibbs
 
 ROUNDING = 256 * np.finfo(np.float64).eps
+INSPECTED_TOGETHER = 8  # points, in one product
 FEW_LOGITS = 20_000
 LAST_STEP_SHARE = 0.03  # of `tol`: a fold whose next step promises a smaller relative fall takes it without a look
 HOT_LOGIT = 0.1  # root mean square logit at the hot end of an automatic schedule
@@ -56,7 +57,9 @@ class Inspection:
 
 
 def look_at(logits, labels, weight, scale):
-    """An inspection's numbers over some rows: spoken loss and entropy, summed with their weights."""
+    """An inspection's numbers over some rows: spoken loss and entropy, summed with their weights. Of logits
+    (n_rows, n_points, n_classes) and scales (n_points, 1), those of every point.
+    """
     return weight @ gibbs.negative_log_likelihood(scale * logits, labels), weight @ gibbs.entropy(logits)
 
 
@@ -118,6 +121,11 @@ class Problem(ABC):
     @abstractmethod
     def held_out_logits(self, parameters, temperature) -> np.ndarray:
         """Logits (n_picks, n_classes) of the watched rows."""
+
+    def held_out_logits_of(self, points, temperatures) -> np.ndarray:
+        """Those of several temperatures, (n_temperatures, n_picks, n_classes)."""
+        seen = [self.held_out_logits(*point).T for point in zip(points, temperatures, strict=True)]
+        return np.stack(seen).swapaxes(1, 2)
 
     @abstractmethod
     def inspect(self, points) -> list[Inspection]:
@@ -302,17 +310,20 @@ class SmoothProblem(Problem):
     def inspect(self, points):
         """One reading of the rows for all points."""
         design, forward = self.rows_and_forward(quick=True)
-        states = [forward(own[None], temperature, [0]) for own, temperature, _ in points]
-        scales = [scale for _, _, scale in points]
+        size = INSPECTED_TOGETHER if self.temperature_free else 1
+        groups = []
+        for first in range(0, len(points), size):
+            own, temperatures, scales = zip(*points[first : first + size], strict=True)
+            state = forward(np.stack(own), temperatures[0], np.zeros(len(own), dtype=int))
+            groups.append((state, np.array(scales)[:, None]))
 
         def kernel(block):
-            weight = block.weight[:, 0]
-            seen = [self.block_logits(block, state)[:, 0] for state in states]
-            numbers = [look_at(logits, block.labels, weight, scale) for logits, scale in zip(seen, scales, strict=True)]
-            return (np.array(numbers),)
+            seen = ((self.block_logits(block, state), scales) for state, scales in groups)
+            numbers = [look_at(logits, block.labels, block.weight[:, 0], scales) for logits, scales in seen]
+            return (np.concatenate(numbers, axis=1),)
 
         (numbers,) = design.sum_rows(kernel, slice(0, 1))
-        return [Inspection(*own) for own in numbers.tolist()]
+        return [Inspection(*own) for own in numbers.T.tolist()]
 
     def hot_temperature(self) -> float:
         """A temperature at which every posterior is near the prior: the fit's first response gives tiny logits."""

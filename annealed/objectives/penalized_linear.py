@@ -234,6 +234,15 @@ class PenalizedLinearProblem(MetricChoices, LinearProblem):
         pull = strength * parameters
         return loss + 0.5 * np.sum(pull * parameters, axis=1), gradient + pull, product + strength * along
 
+    def held_out_logits_of(self, points, temperatures):
+        """A fit's held-out rows by its parameters at all temperatures, in one product."""
+        picks, stack = self.picks, np.stack(points)
+        picked = np.empty((len(points), self.n_classes, len(picks.rows)))  # rows innermost in memory
+        for fit, own in self.own_picks.items():
+            seen = self._logits_of(picks.rows[own], stack[:, fit], temperatures, np.full(len(points), fit))
+            picked[:, :, own] = seen.transpose(1, 2, 0)
+        return picked.swapaxes(1, 2)
+
     def _rows_of_hessians(self):
         if self._hessian_rows is None:
             self._hessian_rows = hessian_rows(self.design, self.coordinates, self.contrasts, self.fit_intercept)
