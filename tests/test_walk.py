@@ -125,11 +125,39 @@ def test_several_temperatures_are_looked_at_together_and_solved_where_they_need_
     alone = [solver.minimize(problem, problem.start(own), own, final_only=True, **options) for own in temperatures]
     points = np.stack([own.parameters[0] for own in alone])
     points[1, 0] += 0.1
+    before = points.copy()
     together = solver.fill(problem, points, temperatures, **options)
+    np.testing.assert_array_equal(points, before)
     assert together.converged.all()
     assert (together.n_iter > 0).tolist() == [False, True, False]
     np.testing.assert_allclose(together.value, [own.value[0] for own in alone], rtol=1e-6)
     np.testing.assert_array_equal(together.parameters[::2], points[::2])
+
+
+def test_starts_a_step_away_take_two_looks_together_and_far_ones_are_solved_alone(monkeypatch):
+    problem = InnerProduct().prepare(stack_of(gaussian()))
+    solver, temperatures = LBFGS(), np.array([1.0, 0.9, 0.8])
+    options = {"tol": 1e-3, "max_iter": 500, "memory": solver.new_memory(problem)}
+    alone = [solver.minimize(problem, problem.start(own), own, final_only=True, **options) for own in temperatures]
+    noise = np.random.default_rng(0).normal(size=(3, problem.n_parameters))
+    near = np.stack([own.parameters[0] for own in alone]) + 2e-3 * noise
+    looks, objective = [], problem.objective
+
+    def counted(parameters, *settings):
+        looks.append(len(parameters))
+        return objective(parameters, *settings)
+
+    monkeypatch.setattr(problem, "objective", counted)
+    stepped = solver.fill(problem, near, temperatures, **options)
+    assert looks == [3, 3]
+    assert stepped.n_iter.tolist() == [1, 1, 1]
+    far = near.copy()
+    far[1] *= -30
+    solved = solver.fill(problem, far, temperatures, **options)
+    assert solved.converged.all()
+    assert solved.n_iter[1] > 1
+    for found in (stepped, solved):
+        np.testing.assert_allclose(found.value, [own.value[0] for own in alone], rtol=1e-5)
 
 
 # --- through the estimator ----------------------------------------------------------------------------

@@ -38,10 +38,11 @@ class Solution:
         """One fit of the stack, alone."""
         return Solution(*(_only(getattr(self, own.name), fit) for own in fields(self)))
 
-    def put(self, places, other: Solution):
-        """Another solution's fits in these places of the arrays that both have."""
-        for name in ("parameters", "value", "gradient_norm", "n_iter", "converged"):
-            getattr(self, name)[places] = getattr(other, name)
+    def put(self, places, other: Solution, chosen=slice(None)):
+        """The chosen fits of another solution in these places, with the iterations that both have taken."""
+        for name in ("parameters", "value", "gradient_norm", "converged"):
+            getattr(self, name)[places] = getattr(other, name)[chosen]
+        self.n_iter[places] += other.n_iter[chosen]
 
     @classmethod
     def joined(cls, solutions: list[Solution]) -> Solution:
@@ -117,12 +118,12 @@ def largest_entry(gradient):
     return np.abs(gradient).max(axis=1)
 
 
-def look(problem: SmoothProblem, starts, temperatures, tol) -> Solution:
-    """One look at the final fit at several temperatures: which starts are solved as they lie."""
+def look(problem: SmoothProblem, starts, temperatures, tol) -> tuple[Solution, np.ndarray]:
+    """One look at the final fit at several temperatures: which starts are solved as they lie, and all gradients."""
     fits = np.zeros(len(starts), dtype=int)
     value, gradient, _ = problem.objective(starts, temperatures, fits)
     solved = is_solved(problem, value, gradient, temperatures, fits, tol, np.full(len(starts), np.inf))
-    return Solution(starts, value, largest_entry(gradient), fits, solved)
+    return Solution(starts.copy(), value, largest_entry(gradient), fits, solved), gradient
 
 
 def is_solved(problem: SmoothProblem, value, gradient, temperature, fits, tol, decrement, has_last_step=False):

@@ -53,9 +53,24 @@ class LBFGS(Solver):
     def new_memory(self, problem):
         return _Pairs(self.memory_size, problem.n_fits)
 
-    def look(self, problem, starts, temperatures, tol):
-        seen = look(problem, starts, temperatures, tol)
-        return [seen.only(number) if seen.converged[number] else None for number in range(len(starts))]
+    def fill(self, problem, starts, temperatures, *, tol, max_iter, memory):
+        """Two looks at all of them, with a step between. Most are solved then, and the others are, one by one."""
+        options = {"tol": tol, "max_iter": max_iter, "memory": memory, "final_only": True}
+        if len(starts) == 1:
+            return self.minimize(problem, starts, float(temperatures[0]), **options).only(0)
+        found, gradient = look(problem, starts, temperatures, tol)
+        rest = np.flatnonzero(~found.converged)
+        if len(rest):
+            final = np.zeros(1, dtype=int)
+            aims = [_aimed(problem, memory, gradient[[own]], float(temperatures[own]), final)[1] for own in rest]
+            seen, _ = look(problem, starts[rest] + np.concatenate(aims), temperatures[rest], tol)
+            seen.n_iter[:] += 1
+            falls = seen.value < found.value[rest]
+            found.put(rest[falls], seen, falls)
+        for own in np.flatnonzero(~found.converged):
+            point = found.parameters[[own]]
+            found.put([own], self.minimize(problem, point, float(temperatures[own]), **options).only(0))
+        return found
 
     def minimize(self, problem, start, temperature, *, tol, max_iter, memory, final_only=False):
         if not problem.temperature_free:
@@ -190,18 +205,21 @@ class _Search:
     def _new_directions(self, fits):
         if not len(fits):
             return
-        strength, _ = self.problem.penalty(self.temperature, fits)
         gradient = self.gradient[fits]
-        precondition = partial(
-            self.problem.precondition, temperature=self.temperature, fits=fits, learned=self.pairs.learned
-        )
-        direction = -self.pairs.apply(fits, gradient, strength, precondition)
+        precondition, direction = _aimed(self.problem, self.pairs, gradient, self.temperature, fits)
         slope = np.einsum("sp,sp->s", gradient, direction)
         uphill = ~(slope < 0)
         if uphill.any():
             direction[uphill] = -precondition(gradient)[uphill]
             slope = np.einsum("sp,sp->s", gradient, direction)
         self.direction[fits], self.slope[fits], self.length[fits] = direction, slope, 1.0
+
+
+def _aimed(problem, pairs, gradient, temperature, fits):
+    """The preconditioner there, and directions by it and by what steps have shown."""
+    strength, _ = problem.penalty(temperature, fits)
+    precondition = partial(problem.precondition, temperature=temperature, fits=fits, learned=pairs.learned)
+    return precondition, -pairs.apply(fits, gradient, strength, precondition)
 
 
 class _Pairs:

@@ -62,7 +62,7 @@ class Newton(Solver):
 
     def settle(self, problem, starts, temperatures, *, tol, max_iter, memory=None):
         """One look, and steps for those that it does not find solved."""
-        seen = look(problem, starts, temperatures, NODE_SHARE * tol)
+        seen, _ = look(problem, starts, temperatures, NODE_SHARE * tol)
         rest = np.flatnonzero(~seen.converged)
         if len(rest):
             seen.put(rest, self.fill(problem, starts[rest], temperatures[rest], tol=tol, max_iter=max_iter))
