@@ -91,7 +91,8 @@ class AnnealingMixin(ValidationMixin):
     def _leans(self, walk: Walk) -> bool:
         """Whether validation clearly rises towards another setting, at the best of the last nodes.
 
-        Only these have their folds at hand. The folds are solved once more, from where they lie, a little on the way.
+        Only these have their folds at hand. The folds are solved once more, a little on the way; and before that where
+        they are, if they may be some way from their minima: what further steps do must not be taken for the setting's.
         """
         nodes = [step for step in walk.steps if step.is_node and step.parameters.shape[0] > 1]
         if not nodes:
@@ -105,9 +106,12 @@ class AnnealingMixin(ValidationMixin):
         if tilted is None:
             return False
         options = {**walk.options, "tol": max(self.tol, TILTED_TOL)}
-        found = walk.solver.minimize_folds(tilted, node.parameters, node.temperature, **options)
-        judgement = walk.judge.judge(tilted, found.parameters, node.temperature)
-        return rises(judgement.compared, scores[best])
+        parameters, reference = node.parameters, scores[best]
+        if walk.solver.leaves_folds_rough:
+            parameters = walk.solver.minimize_folds(walk.problem, parameters, node.temperature, **options).parameters
+            reference = walk.judge.judge(walk.problem, parameters, node.temperature).compared
+        found = walk.solver.minimize_folds(tilted, parameters, node.temperature, **options)
+        return rises(walk.judge.judge(tilted, found.parameters, node.temperature).compared, reference)
 
     def _design(self, rows: Rows, splits):
         if rows.device is not None:

@@ -74,6 +74,7 @@ class Solver(BaseEstimator, ABC):
         """The folds, and the final fit too unless a solver can leave it alone."""
         return self.minimize(problem, start, temperature, tol=tol, max_iter=max_iter, memory=memory)
 
+    leaves_folds_rough = True  # so that further steps change their validation, if by little
     settles_last = False  # whether a path may be walked by `approach`, and `settle` come when it has ended
 
     def approach(self, problem: Problem, start, temperature, *, tol, max_iter, memory) -> Solution:

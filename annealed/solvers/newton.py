@@ -33,6 +33,7 @@ class Newton(Solver):
 
     filled_together = 20
     fills_last = True
+    leaves_folds_rough = False
     settles_last = True
 
     def minimize(self, problem, start, temperature, *, tol, max_iter, memory=None, final_only=False):

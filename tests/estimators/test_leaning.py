@@ -1,5 +1,7 @@
 """metric="auto": the diagonal one, unless folds a little on the way to "halfway" say that it leads somewhere."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from problems import fold_masks, gaussian, solve, stack_of, text, wide
@@ -7,9 +9,11 @@ from sklearn.datasets import load_iris, load_wine
 
 from annealed import InnerProductADA
 from annealed.estimators import annealing
+from annealed.estimators.annealing import Walk
 from annealed.objectives import InnerProduct, metrics
 from annealed.selection import rises
 from annealed.solvers import LBFGS, Newton
+from annealed.walk import Judgement, Step
 
 TEMPERATURE = 0.3
 
@@ -127,3 +131,26 @@ def test_a_rise_is_many_errors_and_a_share_of_the_score():
     assert not rises(reference - 0.01, reference)
     assert not rises(reference + np.array([0.1, -0.06, 0.1, -0.06, 0.02]), reference)  # not beyond its error
     assert not rises(reference + np.nan, reference)
+
+
+def test_what_further_steps_do_to_rough_folds_is_not_taken_for_the_metric():
+    """Folds that stopped early validate worse here; solved, they validate as well where they are as a little on."""
+
+    class Solved:
+        leaves_folds_rough = True
+
+        def minimize_folds(self, problem, start, temperature, **options):
+            return SimpleNamespace(parameters=start * 0 + problem.minimum)
+
+    class Scores:
+        def judge(self, problem, parameters, temperature):
+            return Judgement(-1 + 0.1 * parameters[:, 0] + 1e-6 * np.arange(len(parameters)))
+
+    problem, tilted = SimpleNamespace(minimum=1.0), SimpleNamespace(minimum=1.0)
+    problem.tilted = lambda *point: tilted
+    rough = np.zeros((5, 1))
+    node = Step(1.0, 1.0, 0.0, 1, True, True, Scores().judge(problem, rough, 1.0), rough, 0.0)
+    walk = Walk(problem, Scores(), [node], {}, Solved(), {})
+    assert not InnerProductADA()._leans(walk)
+    tilted.minimum = 2.0
+    assert InnerProductADA()._leans(walk)
