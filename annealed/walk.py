@@ -205,8 +205,8 @@ class _Walk:
         points = [self._between(temperature) for temperature in temperatures]
         starts = stacked([own[0, ...] for own in points])
         found = self.solver.fill(self.problem, starts, np.array(temperatures), **self.options)
-        for point, own in zip(points, found.parameters, strict=True):
-            point[0, ...] = own
+        for number, point in enumerate(points):
+            point[0, ...] = found.parameters[number, ...]
         judged = self.judge.judge_all(self.problem, points, temperatures)
         seconds = (perf_counter() - began) / len(temperatures)
         self.fillings += [
