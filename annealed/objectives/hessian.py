@@ -52,11 +52,7 @@ class SmallRows:
         rows = np.concatenate(list(design.map_blocks(lambda block: block.rows_as_array())))
         points = coordinates.from_features(rows)
         self.points = np.column_stack([points, np.ones(len(points))]) if fit_intercept else points
-        width = self.points.shape[1]
-        left, right = np.triu_indices(width)
-        self._products = self.points[:, left] * self.points[:, right]
-        self._number = np.empty((width, width), dtype=int)  # of each entry of z z' among the products
-        self._number[left, right] = self._number[right, left] = np.arange(len(left))
+        self._products, self._number = _half_products(self.points)
 
     def terms(self, table, fits) -> Terms:
         weight = self.weight[:, fits, None]
@@ -140,6 +136,17 @@ class BlockRows:
     def _loss_and_residual(self, block, scores):
         losses, residual = gibbs.loss_and_residual(self.contrasts.logits(scores), block.labels)
         return np.einsum("ns,ns->s", block.weight, losses), residual
+
+
+def _half_products(points):
+    """One half of z z' of each row, and the number of each entry of z z' in it."""
+    n_rows, width = points.shape
+    left, right = np.triu_indices(width)
+    products, number = np.empty((n_rows, len(left))), np.empty((width, width), dtype=int)
+    number[left, right] = number[right, left] = np.arange(len(left))
+    for own, first in enumerate(np.diagonal(number).tolist()):
+        np.multiply(points[:, own : own + 1], points[:, own:], out=products[:, first : first + width - own])
+    return products, number
 
 
 def _pulled_back(block, values):

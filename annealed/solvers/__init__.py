@@ -14,7 +14,7 @@ from annealed.solvers.scaled_conjugate_gradient import ScaledConjugateGradient
 from annealed.solvers.subspace import Subspace
 
 SOLVERS = {"lbfgs": LBFGS, "newton": Newton, "scg": ScaledConjugateGradient, "subspace": Subspace}
-MOST_NEWTON_WORK = 8.5e6  # multiplications a score for the Hessians of one pass; beyond it a learned one is cheaper
+MOST_NEWTON_WORK = 1.2e7  # multiplications a score for the Hessians of one pass; beyond it a learned one is cheaper
 MOST_NEWTON_SIZE = 128  # of a Hessian, beyond which factors of every fold's own cost more than they save
 
 __all__ = [
