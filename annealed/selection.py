@@ -23,7 +23,7 @@ from annealed.objectives.posterior_scale import deviations, doubt, mean_lead, pe
 from annealed.walk import Judgement
 
 DEFAULT_FOLDS = 5
-LOGITS_TOGETHER = 4_000_000  # of several temperatures, made in one product
+LOGITS_TOGETHER = 1_000_000  # of several temperatures, made in one product
 JUDGED_TOGETHER = 100_000  # likewise, judged in one go
 WIDEST_GUESS = 0.5  # beyond the logarithms of scales found at other temperatures, where a next search may begin
 HIGH_LEVERAGE = 0.5  # of a row on its own scores, above which one Newton step does not stand for leaving it out
@@ -79,14 +79,15 @@ class HeldOut:
 
     def judge_all(self, problem, points, temperatures):
         """Logits of several in one product, and what comes after in one go too, where they are few."""
-        n_values = len(points) * len(self.labels) * problem.n_classes
-        if self.X is not None or n_values > LOGITS_TOGETHER:
+        if self.X is not None:
             return self._judge_each(problem, points, temperatures)
-        logits = problem.held_out_logits_of(points, temperatures)
-        step = len(points) if n_values <= JUDGED_TOGETHER else 1
-        parts = [slice(first, first + step) for first in range(0, len(points), step)]
-        judged = [self._judge_logits(problem, logits[own], points[own], temperatures[own]) for own in parts]
-        return [own for part in judged for own in part]
+        judged, n_values = [], len(self.labels) * problem.n_classes
+        for part in _parts(len(points), LOGITS_TOGETHER // n_values):
+            some, own = points[part], temperatures[part]
+            logits = problem.held_out_logits_of(some, own)
+            for few in _parts(len(some), JUDGED_TOGETHER // n_values):
+                judged += self._judge_logits(problem, logits[few], some[few], own[few])
+        return judged
 
     def _judge_each(self, problem, points, temperatures):
         return [self.judge(problem, *point) for point in zip(points, temperatures, strict=True)]
@@ -161,6 +162,12 @@ class LeaveOneOut(HeldOut):
                 "decide their own fit, as near separability."
             )
         return logits
+
+
+def _parts(number, size) -> list[slice]:
+    """So many things, at most `size` at a time, one at least."""
+    size = max(1, size)
+    return [slice(first, first + size) for first in range(0, number, size)]
 
 
 def compared(steps) -> np.ndarray:

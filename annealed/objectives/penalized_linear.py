@@ -237,7 +237,8 @@ class PenalizedLinearProblem(MetricChoices, LinearProblem):
     def held_out_logits_of(self, points, temperatures):
         """A fit's held-out rows by its parameters at all temperatures, in one product."""
         picks, stack = self.picks, np.stack(points)
-        picked = np.empty((len(points), self.n_classes, len(picks.rows)))  # rows innermost in memory
+        dtype = np.float32 if self.has_quick_rows else np.float64
+        picked = np.empty((len(points), self.n_classes, len(picks.rows)), dtype)  # rows innermost, as in blocks
         for fit, own in self.own_picks.items():
             seen = self._logits_of(picks.rows[own], stack[:, fit], temperatures, np.full(len(points), fit))
             picked[:, :, own] = seen.transpose(1, 2, 0)
