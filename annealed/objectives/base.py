@@ -290,15 +290,26 @@ class SmoothProblem(Problem):
 
     def held_out_logits(self, parameters, temperature):
         """Each fit sees its own held-out rows alone, unless rows are so few that one call for all costs less."""
-        picks, picked = self.picks, None
+        picks = self.picks
         if len(picks.rows) * self.n_fits * self.n_classes <= FEW_LOGITS:
             seen = self._logits_of(picks.rows, parameters, temperature, slice(None))
             return seen[np.arange(len(picks.rows)), picks.fits]
+        return self._held_out_by_fold(parameters[None], temperature)[0]
+
+    def held_out_logits_of(self, points, temperatures):
+        """In one product for each fold, where a point's logits do not depend on the temperature."""
+        if not self.temperature_free:
+            return super().held_out_logits_of(points, temperatures)
+        return self._held_out_by_fold(np.stack(points), temperatures[0])
+
+    def _held_out_by_fold(self, points, temperature):
+        """Logits (n_points, n_picks, n_classes) of parameters (n_points, n_fits, n_parameters)."""
+        picks, picked = self.picks, None
         for fit, own in self.own_picks.items():
-            logits = self._logits_of(picks.rows[own], parameters[[fit]], temperature, [fit])[:, 0]
+            logits = self._logits_of(picks.rows[own], points[:, fit], temperature, np.full(len(points), fit))
             if picked is None:  # rows innermost in memory, as in blocks
-                picked = np.empty((self.n_classes, len(picks.rows)), logits.dtype).T
-            picked[own] = logits
+                picked = np.empty((len(points), self.n_classes, len(picks.rows)), logits.dtype).swapaxes(1, 2)
+            picked[:, own] = logits.swapaxes(0, 1)
         return picked
 
     def _logits_of(self, rows, parameters, temperature, fits):

@@ -5,20 +5,22 @@ With points z (a one last for the intercept) the Hessian of a fit's loss by diff
 
     sum over rows of weight * covariance of the two scores * z z'
 
-Both classes here give `Terms` of a stack of fits, and at a fraction of the price `TermsAlong`, with the Hessian times a
-vector in its place. `BlockRows` adds them up over blocks of any design. `SmallRows` keeps the points and one half of
-their products z z' of all rows: a Hessian is then a single product of matrices.
+`BlockRows` and `SmallRows` give `Terms` of a stack of fits, and at a fraction of the price `TermsAlong`, with the
+Hessian times a vector in its place. `BlockRows` adds them up over blocks of any design. `SmallRows` keeps the points
+and one half of their products z z' of all rows: a Hessian is then a single product of matrices. `ExactHessian` adds the
+penalty, and the imaginary rows of missing classes.
 Shapes: table and along (n_fits, n_scores, width); pairs are those of `Contrasts.pairs`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from annealed.design import CsrDesign, DenseDesign
 from annealed.objectives import gibbs
+from annealed.objectives.contrasts import Contrasts
 
 MOST_PRODUCTS = 5_000_000  # entries of z z' over all rows, up to which one half of them is kept
 
@@ -157,3 +159,89 @@ def _posterior(residual, labels):
     """From `posterior - targets`, which it overwrites."""
     residual[np.arange(len(labels)), :, labels] += 1
     return residual
+
+
+class ExactHessian:
+    """What Newton's method asks of a penalized problem of linear scores."""
+
+    has_hessian = True
+    design: Any
+    coordinates: Any
+    contrasts: Contrasts
+    fit_intercept: bool
+    missing: np.ndarray
+    n_fits: int
+    n_scores: int
+    n_parameters: Any
+    penalty: Any
+    _width: Any
+    _table: Any
+    _split: Any
+    _with_missing: Any
+    _class_intercept: Any
+    _hessian_rows: SmallRows | BlockRows | None
+
+    @property
+    def hessian_size(self):
+        """Of the Hessian by differences: its rows."""
+        return self.contrasts.n_differences * self._width
+
+    @property
+    def hessian_work(self):
+        """Multiplications a score for the Hessians of all fits."""
+        return self.n_fits * self.design.n_rows * self.contrasts.n_pairs * self._width**2 / (2 * self.n_scores)
+
+    def objective_and_hessian(self, parameters, temperature, fits):
+        """Q_new / T (n_fits,), its gradient, and its Hessian by differences, (n_fits, hessian_size, hessian_size)."""
+        with np.errstate(over="ignore", invalid="ignore"):  # a trial point out of bounds is refused by its value
+            loss, gradient, blocks = self._rows_of_hessians().terms(self._table(parameters), fits)
+        loss, gradient = self._with_missing(loss, gradient.reshape(parameters.shape), parameters, fits)
+        if self.fit_intercept and self.missing[fits].any():
+            blocks[..., -1, -1] += self._missing_covariance(parameters, fits)
+        strength, _ = self.penalty(temperature, fits)
+        pull = strength * parameters
+        hessian = self.contrasts.whole(blocks)
+        squares = hessian.reshape(len(hessian), self.contrasts.n_differences, self._width, -1, self._width)
+        own = strength[..., None, None, : self._width]  # alike for all scores
+        np.einsum("faibi->fabi", squares)[...] += own * self.contrasts.square[..., None]
+        return loss + 0.5 * np.sum(pull * parameters, axis=1), gradient + pull, hessian
+
+    def objective_along(self, parameters, along, temperature, fits):
+        """Q_new / T (n_fits,), its gradient, and its Hessian times `along`, shaped as parameters are."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            terms = self._rows_of_hessians().terms_along(self._table(parameters), self._table(along), fits)
+        loss, gradient, product = terms.loss, *(part.reshape(parameters.shape) for part in terms[1:])
+        loss, gradient = self._with_missing(loss, gradient, parameters, fits)
+        if self.fit_intercept and self.missing[fits].any():
+            self._table(product)[..., -1] += self._missing_product(parameters, along, fits)
+        strength, _ = self.penalty(temperature, fits)
+        pull = strength * parameters
+        return loss + 0.5 * np.sum(pull * parameters, axis=1), gradient + pull, product + strength * along
+
+    def _rows_of_hessians(self):
+        if self._hessian_rows is None:
+            self._hessian_rows = hessian_rows(self.design, self.coordinates, self.contrasts, self.fit_intercept)
+        return self._hessian_rows
+
+    def without_shift(self, parameters):
+        """The same posterior by parameters of mean zero over scores."""
+        return self.contrasts.without_shift(self._table(parameters)).reshape(parameters.shape)
+
+    def by_differences(self, gradient):
+        """Derivative by the parameters of differences of scores, flat."""
+        return self.contrasts.by_differences(self._table(gradient)).reshape(len(gradient), self.hessian_size)
+
+    def from_differences(self, differences):
+        """Parameters of scores, of mean zero, from those of their differences, flat."""
+        table = differences.reshape(len(differences), self.contrasts.n_differences, self._width)
+        return self.contrasts.from_differences(table).reshape(len(differences), self.n_parameters)
+
+    def _missing_covariance(self, parameters, fits):
+        """Hessian in the intercepts of the imaginary rows of missing classes."""
+        covariance = self.contrasts.pair_covariance(gibbs.posterior(self._class_intercept(parameters)))
+        return self.missing[fits].sum(axis=1)[:, None] * covariance
+
+    def _missing_product(self, parameters, along, fits):
+        """That Hessian times the intercepts of `along`."""
+        curved = self.contrasts.curved(gibbs.posterior(self._class_intercept(parameters)), self._split(along)[1])
+        return self.missing[fits].sum(axis=1)[:, None] * curved

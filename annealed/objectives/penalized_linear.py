@@ -26,7 +26,7 @@ from annealed.objectives import gibbs
 from annealed.objectives.base import HOT_LOGIT
 from annealed.objectives.contrasts import Contrasts
 from annealed.objectives.curvature import ALL_LEVELS, LeadingRows, LearnedCurvature
-from annealed.objectives.hessian import BlockRows, SmallRows, hessian_rows
+from annealed.objectives.hessian import ExactHessian
 from annealed.objectives.leave_one_out import MOST_EXACT_WORK, ExactBlocks, ProbedBlocks, leave_out
 from annealed.objectives.linear import (
     LinearProblem,
@@ -44,12 +44,11 @@ OF_TWO_CLASSES = 0.4  # of either: combinations of rows cost less where each has
 IN_SPAN_SHARE = 0.1  # of the last step's own share, where the fit is solved in the span of the rows
 
 
-class PenalizedLinearProblem(MetricChoices, LinearProblem):
+class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
     """The penalized free energy (17) of linear scores."""
 
     temperature_free = True
     interpolates = True
-    has_hessian = True
     takes_last_step = True
 
     def __init__(self, design: Design, *, l2_strength: float, metric: str, fit_intercept: bool):
@@ -96,7 +95,7 @@ class PenalizedLinearProblem(MetricChoices, LinearProblem):
         self._is_penalized = np.tile(penalized, self.n_scores).astype(np.float64)
         self._sample: LeadingRows | None = None
         self._quick: SinglePrecisionRows | None = None
-        self._hessian_rows: SmallRows | BlockRows | None = None
+        self._hessian_rows = None
 
     @property
     def last_step_share(self) -> float:  # type: ignore[override]
@@ -135,15 +134,8 @@ class PenalizedLinearProblem(MetricChoices, LinearProblem):
     def n_parameters(self):
         return self.n_scores * self._width
 
-    @property
-    def hessian_size(self):
-        """Of the Hessian by differences: its rows."""
-        return self.contrasts.n_differences * self._width
-
-    @property
-    def hessian_work(self):
-        """Multiplications a score for the Hessians of all fits."""
-        return self.n_fits * self.design.n_rows * self.contrasts.n_pairs * self._width**2 / (2 * self.n_scores)
+    def _table(self, parameters):
+        return parameters.reshape(-1, self.n_scores, self._width)
 
     def _split(self, parameters):
         table = self._table(parameters)
@@ -206,74 +198,6 @@ class PenalizedLinearProblem(MetricChoices, LinearProblem):
 
     def _class_intercept(self, parameters):
         return self.contrasts.to_classes(self._split(parameters)[1], axis=1)
-
-    def objective_and_hessian(self, parameters, temperature, fits):
-        """Q_new / T (n_fits,), its gradient, and its Hessian by differences, (n_fits, hessian_size, hessian_size)."""
-        with np.errstate(over="ignore", invalid="ignore"):  # a trial point out of bounds is refused by its value
-            loss, gradient, blocks = self._rows_of_hessians().terms(self._table(parameters), fits)
-        loss, gradient = self._with_missing(loss, gradient.reshape(parameters.shape), parameters, fits)
-        if self.fit_intercept and self.missing[fits].any():
-            blocks[..., -1, -1] += self._missing_covariance(parameters, fits)
-        strength, _ = self.penalty(temperature, fits)
-        pull = strength * parameters
-        hessian = self.contrasts.whole(blocks)
-        squares = hessian.reshape(len(hessian), self.contrasts.n_differences, self._width, -1, self._width)
-        own = strength[..., None, None, : self._width]  # alike for all scores
-        np.einsum("faibi->fabi", squares)[...] += own * self.contrasts.square[..., None]
-        return loss + 0.5 * np.sum(pull * parameters, axis=1), gradient + pull, hessian
-
-    def objective_along(self, parameters, along, temperature, fits):
-        """Q_new / T (n_fits,), its gradient, and its Hessian times `along`, shaped as parameters are."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            terms = self._rows_of_hessians().terms_along(self._table(parameters), self._table(along), fits)
-        loss, gradient, product = terms.loss, *(part.reshape(parameters.shape) for part in terms[1:])
-        loss, gradient = self._with_missing(loss, gradient, parameters, fits)
-        if self.fit_intercept and self.missing[fits].any():
-            self._table(product)[..., -1] += self._missing_product(parameters, along, fits)
-        strength, _ = self.penalty(temperature, fits)
-        pull = strength * parameters
-        return loss + 0.5 * np.sum(pull * parameters, axis=1), gradient + pull, product + strength * along
-
-    def held_out_logits_of(self, points, temperatures):
-        """A fit's held-out rows by its parameters at all temperatures, in one product."""
-        picks, stack = self.picks, np.stack(points)
-        dtype = np.float32 if self.has_quick_rows else np.float64
-        picked = np.empty((len(points), self.n_classes, len(picks.rows)), dtype)  # rows innermost, as in blocks
-        for fit, own in self.own_picks.items():
-            seen = self._logits_of(picks.rows[own], stack[:, fit], temperatures, np.full(len(points), fit))
-            picked[:, :, own] = seen.transpose(1, 2, 0)
-        return picked.swapaxes(1, 2)
-
-    def _rows_of_hessians(self):
-        if self._hessian_rows is None:
-            self._hessian_rows = hessian_rows(self.design, self.coordinates, self.contrasts, self.fit_intercept)
-        return self._hessian_rows
-
-    def _table(self, parameters):
-        return parameters.reshape(-1, self.n_scores, self._width)
-
-    def without_shift(self, parameters):
-        """The same posterior by parameters of mean zero over scores."""
-        return self.contrasts.without_shift(self._table(parameters)).reshape(parameters.shape)
-
-    def by_differences(self, gradient):
-        """Derivative by the parameters of differences of scores, flat."""
-        return self.contrasts.by_differences(self._table(gradient)).reshape(len(gradient), self.hessian_size)
-
-    def from_differences(self, differences):
-        """Parameters of scores, of mean zero, from those of their differences, flat."""
-        table = differences.reshape(len(differences), self.contrasts.n_differences, self._width)
-        return self.contrasts.from_differences(table).reshape(len(differences), self.n_parameters)
-
-    def _missing_covariance(self, parameters, fits):
-        """Hessian in the intercepts of the imaginary rows of missing classes."""
-        covariance = self.contrasts.pair_covariance(gibbs.posterior(self._class_intercept(parameters)))
-        return self.missing[fits].sum(axis=1)[:, None] * covariance
-
-    def _missing_product(self, parameters, along, fits):
-        """That Hessian times the intercepts of `along`."""
-        curved = self.contrasts.curved(gibbs.posterior(self._class_intercept(parameters)), self._split(along)[1])
-        return self.missing[fits].sum(axis=1)[:, None] * curved
 
     def penalty(self, temperature, fits):
         return np.multiply.outer(self.l2_strength * np.asarray(temperature), self._is_penalized), np.zeros(1)

@@ -119,7 +119,7 @@ def largest_entry(gradient):
     return np.abs(gradient).max(axis=1)
 
 
-def look(problem: SmoothProblem, starts, temperatures, tol) -> tuple[Solution, np.ndarray]:
+def look_at_final(problem: SmoothProblem, starts, temperatures, tol) -> tuple[Solution, np.ndarray]:
     """One look at the final fit at several temperatures: which starts are solved as they lie, and all gradients."""
     fits = np.zeros(len(starts), dtype=int)
     value, gradient, _ = problem.objective(starts, temperatures, fits)

@@ -20,7 +20,7 @@ from annealed.solvers.base import (
     Solver,
     is_solved,
     largest_entry,
-    look,
+    look_at_final,
     unsolved,
 )
 
@@ -58,12 +58,12 @@ class LBFGS(Solver):
         options = {"tol": tol, "max_iter": max_iter, "memory": memory, "final_only": True}
         if len(starts) == 1:
             return self.minimize(problem, starts, float(temperatures[0]), **options).only(0)
-        found, gradient = look(problem, starts, temperatures, tol)
+        found, gradient = look_at_final(problem, starts, temperatures, tol)
         rest = np.flatnonzero(~found.converged)
         if len(rest):
             final = np.zeros(1, dtype=int)
             aims = [_aimed(problem, memory, gradient[[own]], float(temperatures[own]), final)[1] for own in rest]
-            seen, _ = look(problem, starts[rest] + np.concatenate(aims), temperatures[rest], tol)
+            seen, _ = look_at_final(problem, starts[rest] + np.concatenate(aims), temperatures[rest], tol)
             seen.n_iter[:] += 1
             falls = seen.value < found.value[rest]
             found.put(rest[falls], seen, falls)

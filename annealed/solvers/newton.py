@@ -17,12 +17,12 @@ import numpy as np
 from scipy.linalg import lapack
 
 from annealed.arrays import as_slice
-from annealed.solvers.base import ROUNDING, Solution, Solver, is_solved, largest_entry, look, unsolved
+from annealed.solvers.base import ROUNDING, Solution, Solver, is_solved, largest_entry, look_at_final, unsolved
 
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-20
 RIDGES = (1e-13, 1e-10, 1e-7, 1.0)  # beside a unit diagonal: the first that gives a factor
-LAST_STEP_SHARE = 0.1  # of `tol`: a fold whose next step promises a smaller relative fall takes it without a look
+EXACT_STEP_SHARE = 0.1  # of `tol`: a fold whose next step promises a smaller relative fall takes it without a look
 CLEAR_FALL = 0.01  # of what a step promised, promised by the next: an old factor still tells how the minimum moves
 POOR_FALL = 0.25  # likewise, from which the next is not taken: a new factor is needed
 NODE_SHARE = 0.1  # of the tolerance, for points that others are interpolated from
@@ -63,7 +63,7 @@ class Newton(Solver):
 
     def settle(self, problem, starts, temperatures, *, tol, max_iter, memory=None):
         """One look, and steps for those that it does not find solved."""
-        seen, _ = look(problem, starts, temperatures, NODE_SHARE * tol)
+        seen, _ = look_at_final(problem, starts, temperatures, NODE_SHARE * tol)
         rest = np.flatnonzero(~seen.converged)
         if len(rest):
             seen.put(rest, self.fill(problem, starts[rest], temperatures[rest], tol=tol, max_iter=max_iter))
@@ -146,7 +146,7 @@ class _Search:
     def _retire(self, good, gradient, fate, promised):
         """Leave out solved points, which take their last step, and those with nothing left to gain."""
         accepted, stalled = fate
-        solved = promised <= LAST_STEP_SHARE * self.tol * np.abs(self.value[good])
+        solved = promised <= EXACT_STEP_SHARE * self.tol * np.abs(self.value[good])
         is_final = self.fits[good] == 0
         if is_final.any() and not self.is_rough:
             at = self.value[good], gradient, self.temperatures[good], self.fits[good]

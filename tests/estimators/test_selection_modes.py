@@ -10,7 +10,7 @@ from sklearn.datasets import load_iris, load_wine
 from sklearn.metrics import accuracy_score, log_loss, make_scorer
 from sklearn.model_selection import GroupKFold, RepeatedStratifiedKFold, StratifiedKFold
 
-from annealed import DistanceADA, ExponentialSchedule, InnerProductADA
+from annealed import DistanceADA, ExponentialSchedule, InnerProductADA, selection
 from annealed.datasets import make_gaussian_classes
 from annealed.objectives import gibbs
 from annealed.objectives.posterior_scale import SCALE_PRIOR, deviations, mean_lead, penalty, rescaled
@@ -29,6 +29,18 @@ def test_folds_give_what_separate_fits_give():
         alone = InnerProductADA(selection="last", **settings).fit(X[train], y[train])
         scores = [-log_loss(y[test], alone.at(temperature).predict_proba(X[test])) for temperature in temperatures]
         np.testing.assert_allclose(model.path_.validation_score[:, fold], scores, rtol=1e-5)
+
+
+@pytest.mark.parametrize("limit", ["LOGITS_TOGETHER", "JUDGED_TOGETHER"])
+@pytest.mark.parametrize("calibrate", [True, False])
+def test_temperatures_judged_together_are_judged_as_each_alone(calibrate, limit, monkeypatch):
+    together = InnerProductADA(calibrate=calibrate).fit(X, y).path_
+    monkeypatch.setattr(selection, limit, 0)
+    alone = InnerProductADA(calibrate=calibrate).fit(X, y).path_
+    assert not together.is_node.all()
+    np.testing.assert_allclose(together.validation_score, alone.validation_score, rtol=1e-4)
+    np.testing.assert_allclose(together.posterior_scale, alone.posterior_scale, rtol=1e-3)
+    assert together.best_index == alone.best_index
 
 
 def test_best_and_one_standard_error():
