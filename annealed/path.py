@@ -13,7 +13,7 @@ from annealed.optional import require
 from annealed.walk import Step
 
 PRINTED_ROWS = 12
-REPORTED_VALUES = 10_000_000  # of a path's parameters, made at a time
+REPORTED_VALUES = 2_000_000  # of a path's parameters, made at a time
 
 
 @dataclass(frozen=True, repr=False)
@@ -166,23 +166,21 @@ class AnnealingPath:
 
 
 def _reported(steps: list[Step], problem: Problem) -> dict[str, np.ndarray]:
-    """The final fit's arrays at every step; several in one reading of the rows where the temperature does not matter.
+    """The final fit's arrays at every step; many in one reading of the rows where the temperature does not matter.
 
-    Each array is filled as it is made, so that nothing as large is held beside it.
+    Of a long path each array is filled as it is made, so that nothing as large is held beside it.
     """
+    together = REPORTED_VALUES // (problem.n_classes * problem.n_columns) if problem.temperature_free else 1
     arrays: dict[str, np.ndarray] = {}
-    step, done = 1, 0
-    while done < len(steps):
-        batch = steps[done : done + step]
+    for first in range(0, len(steps), max(1, together)):
+        batch = steps[first : first + max(1, together)]
         report = problem.report(np.stack([own.parameters[0] for own in batch]), batch[0].temperature, slice(0, 1))
+        if len(batch) == len(steps):
+            return report
         for name, values in report.items():
             if name not in arrays:
                 arrays[name] = np.empty((len(steps), *values.shape[1:]), values.dtype)
-            arrays[name][done : done + len(batch)] = values
-        done += len(batch)
-        if problem.temperature_free:
-            largest = max(values.size for values in report.values()) / len(batch)
-            step = max(1, int(REPORTED_VALUES / largest))
+            arrays[name][first : first + len(batch)] = values
     return arrays
 
 

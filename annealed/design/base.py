@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from copy import copy
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -138,16 +138,17 @@ class Design(ABC):
         """Add `kernel(block)`, a tuple of arrays, over all blocks; those of a block that serves a part of the fits
         have the served fits along their first axis.
         """
-        totals: list = []
-        for served, terms in self.map_blocks(lambda block: (block.served, kernel(block)), fits):
-            if served is None:
-                served = ...
-            if not totals:
-                n_fits = len(np.arange(self.n_fits)[fits])
-                shapes = [np.shape(term) if served is ... else (n_fits, *term.shape[1:]) for term in terms]
-                totals = [np.zeros(shape) for shape in shapes]
+        parts = self.map_blocks(lambda block: (block.served, kernel(block)), fits)
+        served, terms = next(parts)
+        if served is None:
+            totals = [np.array(term, dtype=np.float64, order="C") for term in terms]
+        else:
+            n_fits = len(np.arange(self.n_fits)[fits])
+            totals = [np.zeros((n_fits, *term.shape[1:])) for term in terms]
+            parts = chain([(served, terms)], parts)
+        for served, terms in parts:
             for total, term in zip(totals, terms, strict=True):
-                total[served] += term
+                total[... if served is None else served] += term
         return tuple(totals)
 
     @abstractmethod

@@ -117,7 +117,9 @@ class RowSpan:
 
     def expand_coef(self, coef):
         """Coefficients of `x - center` from coefficients in the span, (..., rank) -> (..., n_features)."""
-        return self._combine(coef) / self.scale**2
+        combined = self._combine(coef)
+        combined /= self.scale**2
+        return combined
 
     def expand_points(self, points):
         """Points `x - center` from span coordinates."""

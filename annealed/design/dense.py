@@ -12,12 +12,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from annealed.design.base import BLOCK_BYTES, Block, Design, even_slices
+from annealed.design.base import Block, Design, even_slices
 from annealed.design.coordinates import Coordinates
 from annealed.design.threads import map_in_order
 
 FARTHEST_CENTER = 100.0  # mean distances of a column from it: products of rows as they lie then lose two digits
 FEW_VALUES = 500_000  # of X, of which a centred copy is kept: some megabytes
+PART_BYTES = 1 << 20  # of some columns of long rows: they stay in cache
 SMALLEST_GROUP = 200  # mean number of rows that the same fits leave out, from which they get blocks of their own
 MOST_GROUPED = 60  # fits, whose sets are told apart by the bits of a number
 SPREAD_ROWS = 1000  # rows that tell that distance well enough
@@ -110,13 +111,46 @@ class DenseDesign(Design):
 
     def row_gram(self, scale):
         gram = np.zeros((self.n_rows, self.n_rows))
-        step = max(64, BLOCK_BYTES // (8 * self.n_rows))
-        for first in range(0, self.n_features, step):
-            columns = slice(first, first + step)
-            part = np.subtract(self.X[:, columns], self.center[columns], dtype=np.float64)
+        for columns, part in self._column_parts():
             part *= scale[columns]
             gram += part @ part.T
         return gram
+
+    def combine_rows(self, weights):
+        if not self._is_wide:
+            return super().combine_rows(weights)
+        return self._over_columns(lambda part: weights @ part, len(weights))
+
+    def column_mean(self, fit=0):
+        if not self._is_wide:
+            return super().column_mean(fit)
+        return self._over_columns(lambda part: self.weight[:, fit] @ part)
+
+    def column_variance(self, fit=0):
+        if not self._is_wide:
+            return super().column_variance(fit)
+        return self._over_columns(lambda part: self.weight[:, fit] @ np.square(part, out=part))
+
+    @property
+    def _is_wide(self) -> bool:
+        return self.n_features > self.n_rows
+
+    def _column_parts(self, height=1):
+        """(columns, the centred rows of these), so few that they, or `height` numbers for each, stay in cache."""
+        step = max(64, PART_BYTES // (8 * max(self.n_rows, height)))
+        for first in range(0, self.n_features, step):
+            columns = slice(first, first + step)
+            yield columns, np.subtract(self.X[:, columns], self.center[columns], dtype=np.float64)
+
+    def _over_columns(self, function, height=1):
+        """`function(part)` of every part, side by side."""
+        whole: np.ndarray | None = None
+        for columns, part in self._column_parts(height):
+            values = function(part)
+            if whole is None:
+                whole = np.empty((*values.shape[:-1], self.n_features))
+            whole[..., columns] = values
+        return whole
 
 
 class SinglePrecisionRows(DenseDesign):

@@ -75,25 +75,45 @@ def blas_threads(size: int) -> Iterator[None]:
 
 def map_in_order(function: Callable, items: Iterable) -> Iterator:
     """`map`, in threads where the context allows them: the calling one takes its share, so that a core is never left to
-    threads that wait for each other.
+    threads that wait for each other. Each result is handed over as soon as those before it are: few are ever held.
     """
     items = list(items)
     n_threads = min(_n_threads.get(), len(items))
-    if n_threads < 2:
-        return map(function, items)
-    results: list = [None] * len(items)
+    return map(function, items) if n_threads < 2 else _shared(function, items, n_threads)
+
+
+def _shared(function, items, n_threads):
+    made: dict = {}
     numbers = count()
 
+    def take_turn() -> bool:
+        """Whether there was an item left."""
+        number = next(numbers)
+        if number < len(items):
+            made[number] = function(items[number])
+        return number < len(items)
+
     def take_turns():
-        while (number := next(numbers)) < len(items):
-            results[number] = function(items[number])
+        while take_turn():
+            pass
 
     helpers = [_pool(n_threads - 1).submit(take_turns) for _ in range(n_threads - 1)]
-    token = _n_threads.set(1)
     try:
-        take_turns()
+        for wanted in range(len(items)):
+            while wanted not in made:
+                token = _n_threads.set(1)
+                try:
+                    is_left = take_turn()
+                finally:
+                    _n_threads.reset(token)
+                if not is_left:
+                    _finish(helpers)
+            yield made.pop(wanted)
     finally:
-        _n_threads.reset(token)
-        for helper in helpers:
-            helper.result()
-    return iter(results)
+        _finish(helpers)
+
+
+def _finish(helpers):
+    """Wait for them; an error of one of them is raised."""
+    for helper in helpers:
+        helper.result()

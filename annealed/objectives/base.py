@@ -106,6 +106,7 @@ class Problem(ABC):
         self.design = design
         self.n_fits = design.n_fits
         self.n_classes = design.n_classes
+        self.n_columns = design.n_features  # of X as it was given
         self.class_shares = design.class_weight_sums()
         self.watch(NO_PICKS)
 

@@ -185,7 +185,7 @@ class LearnedCurvature:
     def __init__(self, sample: LeadingRows, posterior):
         self.sample = sample
         # Differences from the score of most curvature: the others' own curvatures then keep their digits.
-        self.reference = int(np.argmax(sample.weight @ (posterior * (1 - posterior))))
+        self.reference = int(np.argmax(np.einsum("n,nc,nc->c", sample.weight, posterior, 1 - posterior)))
         self.hessian = sample.hessian(posterior, self.reference)
         curvature = np.diag(self.hessian) * np.tile(sample.spread, sample.contrasts.n_differences) ** 2
         self._flattest = curvature.min()
@@ -197,6 +197,7 @@ class LearnedCurvature:
         solved, vectors : (n_fits, n_scores, width); strength : penalty on each coefficient
         """
         if self._factored is None or self._is_stale(self._factored[0], strength):
+            self._factored = None  # gives its memory back before the next takes as much
             self._factored = strength, self._factor(strength)
         balance, (factor, _) = self._factored[1]
         contrasts, leading = self.sample.contrasts, self.sample.leading

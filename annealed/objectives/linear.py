@@ -38,6 +38,7 @@ class LinearProblem(SmoothProblem):
             self.scale = np.ones(self.span.rows.shape[1])
             centered = make_design(self.span.rows, design.labels, design.weight, design.total_weight, design.n_classes)
         super().__init__(centered)
+        self.n_columns = design.n_features
 
     def block_logits(self, block, state):
         coef, intercept = state

@@ -315,9 +315,8 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
 
     def report_scores(self, coef, intercept):
         """Coefficients and intercepts of each class, of mean zero over classes, from those of scores."""
-        coef, intercept = (self.contrasts.to_classes(part, axis=1) for part in (coef, intercept))
-        coef = coef - coef.mean(axis=1, keepdims=True)
-        return self.report_linear(coef, intercept - intercept.mean(axis=1, keepdims=True))
+        coef, intercept = self.contrasts.without_shift(coef), self.contrasts.without_shift(intercept[..., None])
+        return self.report_linear(*(self.contrasts.to_classes(part, axis=1) for part in (coef, intercept[..., 0])))
 
 
 def _is_mapped(X) -> bool:

@@ -94,8 +94,10 @@ class RepresenterProblem(Problem):
 
     def report(self, parameters, temperature, fits=slice(None)):
         alpha, _, intercept = self.split(parameters)
-        coef = np.stack([self.products.combine(own).T for own in alpha]) / self.primal.scale
-        return self.primal.report_scores(coef, intercept)
+        scores = np.empty((len(alpha), self.contrasts.n_scores, self.n_columns))
+        for own, score in zip(alpha, scores, strict=True):
+            np.divide(self.products.combine(own).T, self.primal.scale, out=score)
+        return self.primal.report_scores(scores, intercept)
 
     def hot_temperature(self):
         return self.primal.hot_temperature()

@@ -241,6 +241,7 @@ class _Pairs:
 
     def learn(self, problem, parameters, temperature):
         self.level += 1
+        self.learned = None  # gives its memory back before the next takes more
         self.learned = problem.learn_curvature(parameters, temperature, self.level)
         self.n_passes = 0.0
 

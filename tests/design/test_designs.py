@@ -1,5 +1,7 @@
 """Every backend sums what NumPy sums on the rows written out."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from problems import badly_scaled, dense, gaussian, stack_of, text, uneven_weights, wide, wide_text
@@ -65,6 +67,22 @@ def test_sums_over_rows_equal_numpy(backend, is_blocked, monkeypatch):
     np.testing.assert_allclose(design.row_gram(scale), (rows * scale) @ (rows * scale).T, **close)
     squares = np.concatenate(list(design.map_blocks(lambda block: block.row_squares(scale))))
     np.testing.assert_allclose(squares, ((rows * scale) ** 2).sum(axis=1), **close)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_columns_of_long_rows_are_summed_a_few_at_a_time(monkeypatch, dtype):
+    monkeypatch.setattr("annealed.design.dense.PART_BYTES", 8 * 4 * 64)
+    table = wide()
+    X = np.tile(table.X, 4).astype(dtype)
+    center = np.linspace(-1, 2, X.shape[1])
+    design = stack_of(replace(table, X=X), uneven_weights(len(table.y))).centered(center)
+    rows = X.astype(float) - center
+    weighted, combinations = design.weight[:, 1, None] * rows, np.random.default_rng(1).normal(size=(4, len(rows)))
+    assert len(list(design._column_parts())) > 3
+    np.testing.assert_allclose(design.column_mean(1), weighted.sum(axis=0), atol=1e-12)
+    np.testing.assert_allclose(design.column_variance(1), (weighted * rows).sum(axis=0), rtol=1e-10)
+    np.testing.assert_allclose(design.combine_rows(combinations), combinations @ rows, atol=1e-10)
+    np.testing.assert_allclose(design.row_gram(2 * np.ones(rows.shape[1])), 4 * rows @ rows.T, atol=1e-9)
 
 
 def test_a_pass_over_some_fits_has_their_weights(backend):

@@ -3,6 +3,8 @@
 import os
 from multiprocessing import get_context
 from threading import Barrier, get_ident
+from time import sleep
+from weakref import WeakSet
 
 import numpy as np
 import pytest
@@ -71,9 +73,30 @@ def test_an_error_of_the_calling_thread_waits_for_the_others_and_leaves_the_cont
 
     with threads.threads_over_blocks():
         with pytest.raises(KeyError, match="of the caller"):
-            threads.map_in_order(work, range(2))
+            list(threads.map_in_order(work, range(2)))
         assert done == [True]
         assert threads._n_threads.get() == 2
+
+
+def test_results_that_were_handed_over_are_not_held(monkeypatch):
+    monkeypatch.setattr(threads, "available_threads", lambda: 2)
+    alive: WeakSet = WeakSet()
+
+    def work(_):
+        sleep(1e-3)
+        result = np.zeros(1).view(Tracked)
+        alive.add(result)
+        return result
+
+    with threads.threads_over_blocks():
+        most = max(len(alive) for _ in threads.map_in_order(work, range(100)))
+    assert most < 50  # of the hundred, all of which there would be if the first were handed over after the last
+
+
+class Tracked(np.ndarray):
+    """An array that a weak set can hold."""
+
+    __hash__ = object.__hash__
 
 
 def test_users_limit_is_respected():
