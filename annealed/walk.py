@@ -106,19 +106,22 @@ def anneal(
         if watch is not None:
             watch.begin(temperature)
         walk.visit(temperature, fills_gaps)
-        nodes = walk.nodes
-        if watch is not None and watch.end(nodes):
+        if watch is not None and watch.end(walk.nodes):
             break
-        if schedule.should_stop(
-            [node.temperature for node in nodes],
-            [node.judgement.scores for node in nodes],
-            [node.value for node in nodes],
-        ):
+        if _should_stop(schedule, walk.nodes):
             break
     if walk.settles_last:
         walk.settle()
     walk.fill(walk.nodes[-1].temperature)
     return walk.inspected()
+
+
+def _should_stop(schedule, nodes: list[Step]) -> bool:
+    """Whether what validation says, or what temperatures are compared by, has passed its best."""
+    temperatures, values = [node.temperature for node in nodes], [node.value for node in nodes]
+    judged = [node.judgement for node in nodes]
+    seen = [own.scores for own in judged], [own.compared for own in judged]
+    return any(schedule.should_stop(temperatures, scores, values) for scores in seen)
 
 
 def _with_nodes(ladder, reach):

@@ -12,7 +12,7 @@ from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from annealed import AnnealedClassifier, InnerProductADA
 from annealed.objectives import Distance, InnerProduct
 from annealed.solvers import LBFGS
-from annealed.walk import REACH, Judgement, Step, _predict, _Walk
+from annealed.walk import REACH, Judgement, Step, _predict, _should_stop, _Walk
 from benchmarks.quality import PenalizedLikelihood
 
 LADDER = 4.0 * 0.7 ** np.arange(12)
@@ -99,6 +99,25 @@ def test_a_filling_that_was_certified_as_it_lay_adds_no_point():
     without = walk._between(np.exp(-0.7))
     walk.fillings = [step(-0.75, is_node=False, n_iter=0, n_fits=1)]
     np.testing.assert_array_equal(walk._between(np.exp(-0.7)), without)
+
+
+class StopsPastItsBest:
+    def should_stop(self, temperatures, validation, value):
+        means = [scores.mean() for scores in validation]
+        return max(means) > means[-1]
+
+
+@pytest.mark.parametrize(
+    ("scores", "penalty", "stops"),
+    [((-3, -2, -1), (0, 0, 0), False), ((-3, -1, -2), (0, 0, 9), True), ((-3, -2, -1), (0, 0, 2), True)],
+    ids=["neither", "scores", "what they are compared by"],
+)
+def test_a_walk_ends_past_the_best_of_scores_or_of_what_temperatures_are_compared_by(scores, penalty, stops):
+    nodes = [
+        replace(step(-number), judgement=Judgement(np.full(5, float(score)), penalty=float(owed)))
+        for number, (score, owed) in enumerate(zip(scores, penalty, strict=True))
+    ]
+    assert _should_stop(StopsPastItsBest(), nodes) is stops
 
 
 def test_the_middle_of_every_gap_is_a_temperature_of_the_path():
