@@ -29,6 +29,7 @@ class Contrasts:
         self.pair_weight = 2 if self.is_single else 1  # of p_l p_r, in the curvature by scores
         self.pairs = np.triu_indices(self.n_differences)
         self.square = np.eye(self.n_differences) - (0 if self.is_single else 1 / n_classes)  # of |scores|^2
+        self._centering = np.eye(self.n_scores) - 1 / self.n_scores  # of scores: takes off their mean
         self._number = np.empty((self.n_differences, self.n_differences), dtype=int)  # of each pair
         self._number[self.pairs] = self._number[self.pairs[::-1]] = np.arange(len(self.pairs[0]))
 
@@ -92,17 +93,15 @@ class Contrasts:
 
     def by_differences(self, gradient, reference=-1):
         """Derivative by differences (..., n_differences, width) from that by scores, less its common shift."""
-        return self.without_shift(gradient)[..., self.others(reference), :]
+        return gradient if self.is_single else self._centering[self.others(reference)] @ gradient
 
     def from_differences(self, differences, reference=-1):
         """Scores (..., n_scores, width) of mean zero that have these differences from the reference."""
-        scores = np.zeros((*differences.shape[:-2], self.n_scores, differences.shape[-1]), differences.dtype)
-        scores[..., self.others(reference), :] = differences
-        return self.without_shift(scores)
+        return differences if self.is_single else self._centering[:, self.others(reference)] @ differences
 
     def without_shift(self, values):
         """Values of scores, (..., n_scores, width), less their mean over scores where there are several."""
-        return values if self.is_single else values - values.sum(axis=-2, keepdims=True) / self.n_scores
+        return values if self.is_single else self._centering @ values
 
     def variance(self, class_variance):
         """Variance of each score's derivative, from `posterior * (1 - posterior)` of each class."""

@@ -20,6 +20,7 @@ import numpy as np
 
 from annealed.design import CsrDesign, DenseDesign
 from annealed.objectives import gibbs
+from annealed.objectives.base import FEW_LOGITS
 from annealed.objectives.contrasts import Contrasts
 
 MOST_PRODUCTS = 5_000_000  # entries of z z' over all rows, up to which one half of them is kept
@@ -58,7 +59,7 @@ class SmallRows:
 
     def terms(self, table, fits) -> Terms:
         weight = self.weight[:, fits, None]
-        losses, residual = gibbs.loss_and_residual(self.contrasts.logits(self._scores(table)), self.labels)
+        losses, residual = gibbs.loss_and_residual(self.logits(table), self.labels)
         gradient = self._pulled_back(self.contrasts.pull(residual * weight))
         posterior = _posterior(residual, self.labels)
         shares = (self.contrasts.pair_covariance(posterior) * weight).transpose(1, 2, 0)
@@ -74,6 +75,10 @@ class SmallRows:
         curved = self.contrasts.curved(_posterior(residual, self.labels), scores[:, n_fits:]) * weight
         both = self._pulled_back(np.concatenate([pulled, curved], axis=1))
         return TermsAlong(np.einsum("ns,ns->s", weight[..., 0], losses), both[:n_fits], both[n_fits:])
+
+    def logits(self, table):
+        """(n_rows, n_fits, n_classes)."""
+        return self.contrasts.logits(self._scores(table))
 
     def _scores(self, table):
         """(n_rows, n_fits, n_scores), rows innermost in memory."""
@@ -170,6 +175,7 @@ class ExactHessian:
     contrasts: Contrasts
     fit_intercept: bool
     missing: np.ndarray
+    picks: Any
     n_fits: int
     n_scores: int
     n_parameters: Any
@@ -190,6 +196,13 @@ class ExactHessian:
     def hessian_work(self):
         """Multiplications a score for the Hessians of all fits."""
         return self.n_fits * self.design.n_rows * self.contrasts.n_pairs * self._width**2 / (2 * self.n_scores)
+
+    def held_out_logits(self, parameters, temperature):
+        """Of few rows at hand, all logits of all fits are one small product."""
+        rows, n_logits = self._hessian_rows, self.design.n_rows * self.n_fits * self.contrasts.n_classes
+        if not isinstance(rows, SmallRows) or n_logits > FEW_LOGITS:
+            return super().held_out_logits(parameters, temperature)  # type: ignore[misc]
+        return rows.logits(self._table(parameters))[self.picks.rows, self.picks.fits]
 
     def objective_and_hessian(self, parameters, temperature, fits):
         """Q_new / T (n_fits,), its gradient, and its Hessian by differences, (n_fits, hessian_size, hessian_size)."""

@@ -113,8 +113,12 @@ def _moments_of_rows(scale, deviation):
     shifted -= np.asarray(top)[..., None]
     weights = np.exp(shifted, out=shifted)
     total = weights.sum(axis=-1)
+    moments = np.empty((3, *total.shape), total.dtype)
+    loss, mean, variance = moments
+    np.add(np.log(total), top, out=loss)
     weights *= deviation
-    mean = weights.sum(axis=-1) / total
+    np.divide(weights.sum(axis=-1), total, out=mean)
     weights *= deviation
-    square = weights.sum(axis=-1) / total
-    return np.stack([np.log(total) + top, mean, square - mean**2])
+    np.divide(weights.sum(axis=-1), total, out=variance)
+    variance -= mean**2
+    return moments

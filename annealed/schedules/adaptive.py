@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isnan, log, sqrt
+
 import numpy as np
 
 from annealed.schedules.base import Schedule, check_temperature
@@ -55,34 +57,42 @@ class AdaptiveSchedule(Schedule):
             yield start * rate**step
 
     def should_stop(self, temperatures, validation, value):
-        cooled = np.log(temperatures[0] / np.asarray(temperatures))
+        cooled = [log(temperatures[0] / temperature) for temperature in temperatures]
         if cooled[-1] < LONG_PATIENCE:
             return False
         if value[-1] < HARD * value[0]:
             return True
-        recent = cooled >= cooled[-1] - PATIENCE
         if validation[-1] is None:
-            return _is_flat(np.asarray(value)[recent])
-        scores = np.stack(validation)
-        mean = scores.mean(axis=1)
-        best = int(np.argmax(np.where(np.isnan(mean), -np.inf, mean)))
+            return _is_flat(value, cooled, PATIENCE)
+        scores = np.array(validation)
+        mean = _means(scores)
+        best = max(range(len(mean)), key=lambda own: -np.inf if isnan(mean[own]) else mean[own])
         if self.learns_late and not _is_below(scores[0], scores[best], 1):
-            is_saturated = _is_flat(np.asarray(value)[cooled >= cooled[-1] - LONG_PATIENCE])
-            has_collapsed = mean[best] - mean[-1] > COLLAPSE * np.abs(mean[best])
-            return is_saturated or has_collapsed or value[-1] < LEARNT_BY_HEART * value[0]
+            has_collapsed = mean[best] - mean[-1] > COLLAPSE * abs(mean[best])
+            is_learnt = value[-1] < LEARNT_BY_HEART * value[0]
+            return has_collapsed or is_learnt or _is_flat(value, cooled, LONG_PATIENCE)
         since_best = cooled[-1] - cooled[best]
         errors_wanted = 1 if since_best >= PATIENCE else 3
         is_passed = since_best >= PATIENCE / 2 and _is_below(scores[-1], scores[best], errors_wanted)
-        return is_passed or since_best >= LONG_PATIENCE or _is_flat(mean[recent])
+        return is_passed or since_best >= LONG_PATIENCE or _is_flat(mean, cooled, PATIENCE)
 
 
-def _is_flat(values):
-    return np.ptp(values) <= FLAT * np.abs(values).max()
+def _means(scores) -> list[float]:
+    return (scores.sum(axis=1) / scores.shape[1]).tolist()
 
 
-def _is_below(score, best, n_errors):
+def _is_flat(values, cooled, patience) -> bool:
+    """Whether the values of the last `patience` of log temperature are all but the same."""
+    recent = [own for own, place in zip(values, cooled, strict=True) if place >= cooled[-1] - patience]
+    is_known = not any(isnan(own) for own in recent)
+    return is_known and max(recent) - min(recent) <= FLAT * max(abs(own) for own in recent)
+
+
+def _is_below(score, best, n_errors) -> bool:
     """Whether the mean fall exceeds its standard errors over folds (2 % of the score each, where there is one fold)."""
-    fall = best - score
-    if len(fall) == 1:
-        return fall[0] > n_errors * 0.02 * np.abs(best[0])
-    return fall.mean() > n_errors * fall.std(ddof=1) / np.sqrt(len(fall))
+    fall, n_folds = best - score, len(score)
+    if n_folds == 1:
+        return bool(fall[0] > n_errors * 0.02 * abs(best[0]))
+    mean = float(fall.sum()) / n_folds
+    spread = fall - mean
+    return mean > n_errors * sqrt(float(spread @ spread) / (n_folds * (n_folds - 1)))

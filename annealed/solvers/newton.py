@@ -21,6 +21,7 @@ from annealed.solvers.base import ROUNDING, Solution, Solver, is_solved, largest
 
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-20
+SMALLEST = np.finfo(float).tiny
 RIDGES = (1e-13, 1e-10, 1e-7, 1.0)  # beside a unit diagonal: the first that gives a factor
 EXACT_STEP_SHARE = 0.1  # of `tol`: a fold whose next step promises a smaller relative fall takes it without a look
 CLEAR_FALL = 0.01  # of what a step promised, promised by the next: an old factor still tells how the minimum moves
@@ -130,11 +131,13 @@ class _Search:
         if is_level.any():
             is_level &= largest_entry(seen[0]) > 0.5 * self.solution.gradient_norm[own]
         fate = is_good, is_level
-        good, chosen = (own, slice(None)) if is_good.all() else (self.active[is_good], is_good)
-        shorter = self.active[~is_good]
+        if is_good.all():
+            self.x[own], self.value[own] = trial, value
+            return own, seen, fate
+        good, shorter = self.active[is_good], self.active[~is_good]
         self.length[shorter] *= 0.5 * self.is_fresh[shorter]  # no step where the factor is old: a new one comes first
-        self.x[good], self.value[good] = trial[chosen], value[chosen]
-        return good, [part[chosen] for part in seen], fate
+        self.x[good], self.value[good] = trial[is_good], value[is_good]
+        return good, [part[is_good] for part in seen], fate
 
     def _promise(self, good, gradient):
         """The fall of the value that the next step of these points promises."""
@@ -161,8 +164,9 @@ class _Search:
 
     def _factor(self, points, hessians):
         """Cholesky's factors of Hessians that are balanced to a unit diagonal."""
-        balance = 1 / np.sqrt(np.maximum(np.einsum("sii->si", hessians), np.finfo(float).tiny))
+        balance = 1 / np.sqrt(np.maximum(np.einsum("sii->si", hessians), SMALLEST))
         balanced = hessians * (balance[:, :, None] * balance[:, None, :])
+        np.einsum("sii->si", balanced)[...] = 1 + RIDGES[0]
         self.balance[points] = balance
         for number, matrix in zip(self._numbers(points), balanced, strict=True):
             self.factors[number] = _factored(matrix)
@@ -182,9 +186,10 @@ class _Search:
 
 
 def _factored(matrix):
-    """The upper factor, with as small a ridge as rounding allows."""
+    """The upper factor, with as small a ridge as rounding allows; the smallest is there already."""
     for ridge in RIDGES:
-        np.fill_diagonal(matrix, 1 + ridge)
+        if ridge > RIDGES[0]:
+            np.fill_diagonal(matrix, 1 + ridge)
         factor, failed = lapack.dpotrf(matrix)
         if not failed:
             return factor

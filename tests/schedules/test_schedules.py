@@ -206,6 +206,11 @@ def test_stops_when_validation_has_clearly_passed_its_best():
     assert should_stop([*rising(10), *np.linspace(-0.52, -0.9, 8)])
 
 
+def test_scores_that_are_no_numbers_are_neither_the_best_nor_flat():
+    assert not should_stop([*rising(10), *[np.nan] * 4])
+    assert should_stop([*rising(10), *[np.nan] * 12])  # the best is long past
+
+
 def test_does_not_stop_right_after_the_best():
     assert not should_stop([*rising(20), -0.6, -0.7])
 
