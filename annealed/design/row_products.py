@@ -24,13 +24,18 @@ class RowProducts:
         self.dtype = np.dtype(dtype)
         self.n_rows = design.n_rows
         if sparse.issparse(design.X):
-            scaled = sparse.csr_array(design.X @ sparse.diags_array(1 / scale))
-            order = np.argsort(-np.bincount(scaled.indices, minlength=scaled.shape[1]), kind="stable")
-            self._rows = scaled[:, order].astype(self.dtype)
-            self._rows.sort_indices()
-            self._columns = self._rows.T.tocsr()
-            self._center_basis = np.column_stack([scaled @ self.shift, np.ones(self.n_rows)])
+            self._columns = self._by_use(design.X).T.tocsr()
+            self._rows = self._columns.T.tocsr()  # there and back again, indices are sorted
+            self._center_basis = np.column_stack([design.X @ (self.shift / scale), np.ones(self.n_rows)])
             self._center_form = np.array([[0.0, 1.0], [1.0, -self.shift @ self.shift]])
+
+    def _by_use(self, X):
+        """Rows without centring, divided by the scale; the columns that most rows use first."""
+        n_uses = np.bincount(X.indices, minlength=X.shape[1])
+        place = np.empty(X.shape[1], dtype=X.indices.dtype)
+        place[np.argsort(-n_uses, kind="stable")] = np.arange(X.shape[1])
+        entries = (X.data / self.scale[X.indices]).astype(self.dtype)
+        return sparse.csr_array((entries, place[X.indices], X.indptr), shape=X.shape)
 
     def image(self, vectors):
         if not sparse.issparse(self.design.X):

@@ -13,6 +13,8 @@ free of passes over X. Shapes: alpha, image (n_fits, n_rows, n_scores); paramete
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 
 from annealed.design.row_products import RowProducts
@@ -155,6 +157,13 @@ class RowPreconditioner:
             self.ratio = across / self.spread
             self.factor = load / (1 - load * np.sum(across * self.ratio, axis=-1))
         self.small_inverse = self._invert_small(problem.overlap, problem.inverse_eigenvalues)
+
+    def of_first(self) -> RowPreconditioner:
+        """That of the first fit alone."""
+        first = copy(self)
+        for name in ("spread", "small_inverse", *(("ratio", "factor") if self.has_across else ())):
+            setattr(first, name, getattr(self, name)[:1])
+        return first
 
     def _invert_small(self, whole_overlap, inverse_eigenvalues):
         """Woodbury's small systems, (n_vectors * n_scores) square."""

@@ -105,6 +105,7 @@ class _Search:
         self.alpha, self.image, self.intercept = (part.copy() for part in problem.split(start))
         self.n_iter, self.converged, self.gradient_norm = 0, False, np.nan
         self.precision = PRECISION
+        self.decrement = np.zeros(len(fits))  # that the last direction promised
         self.steps: list = []
         self.value: Any = None
         self.posterior: Any = None
@@ -125,10 +126,10 @@ class _Search:
         if len(self.fits) == 1:
             return self
         other = copy(self)
-        for name in ("fits", "weight", "missing", "alpha", "image", "intercept", "value", "posterior"):
+        for name in ("fits", "weight", "missing", "alpha", "image", "intercept", "value", "posterior", "decrement"):
             setattr(other, name, getattr(self, name)[:1])
         other.steps = [(step[:1], image[:1]) for step, image in self.steps]
-        other._known, other._age = None, PRECONDITIONER_LIFE
+        other._known, other.preconditioner = None, self.preconditioner.of_first()
         return other
 
     def solve(self, suboptimality, max_iter):
@@ -140,8 +141,9 @@ class _Search:
         """Iterate until the certificate of (17) holds in double precision; it is asked once the decrement is small."""
         self.precision = min(self.precision, (0.1 * tol) ** 2)
         target = SUBOPTIMALITY_SHARE * tol
-        while not self._is_certified(tol) and self.n_iter < max_iter:
-            before = self.value[0]
+        is_likely = self.decrement[0] <= target * self.value[0]
+        while not (is_likely and self._is_certified(tol)) and self.n_iter < max_iter:
+            is_likely, before = True, self.value[0]
             while self.n_iter < max_iter and self._iterate()[0] > 0.3 * target * self.value[0]:
                 pass
             target /= 4
@@ -186,7 +188,7 @@ class _Search:
         image = self.problem.image(direction)
         self.n_iter += 1
         self._age += 1
-        decrement = np.abs(0.5 * np.einsum("fns,fns->f", residual, image))
+        self.decrement = np.abs(0.5 * np.einsum("fns,fns->f", residual, image))
         scalars = self.minimize_over(
             np.stack([direction, *(step for step, _ in self.steps)], axis=1),
             np.stack([image, *(own for _, own in self.steps)], axis=1),
@@ -194,7 +196,7 @@ class _Search:
         )
         if scalars[:, 0].max() > LONGEST_STEP:
             self._age = PRECONDITIONER_LIFE
-        return decrement
+        return self.decrement
 
     def minimize_over(self, alphas, images, thoroughly):
         """Move towards the minimum over the current point plus these directions, and the intercepts."""
