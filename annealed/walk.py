@@ -288,7 +288,8 @@ def _predict(problem: Problem, nodes: list[Step], temperature):
 def _along_tangents(nodes: list[Step], temperature):
     """By the last two, or the last alone where these lie so close that what they say of far away is noise."""
     places, target = [float(np.log(node.temperature)) for node in nodes[-2:]], float(np.log(temperature))
-    n_known = 2 if len(places) > 1 and places[-1] - target <= 2 * (places[0] - places[1]) else 1
+    has_two = len(places) > 1 and nodes[-2].tangent is not None
+    n_known = 2 if has_two and places[-1] - target <= 2 * (places[0] - places[1]) else 1
     known, places = nodes[-n_known:], places[-n_known:]
     weights = np.concatenate(hermite(places, target))
     return combined(weights, [*(node.parameters for node in known), *(node.tangent for node in known)])

@@ -71,6 +71,13 @@ def test_tangents_of_nodes_that_lie_close_do_not_swing_far_away():
     np.testing.assert_array_equal(*(_predict(FewFits(), nodes, np.exp(-0.5)) for nodes in (near, alone)))
 
 
+def test_a_tangent_predicts_alone_where_the_node_before_has_none():
+    nodes = [step(0.0), with_tangent(-NEAR)]
+    target = -2 * NEAR
+    expected = nodes[1].parameters - NEAR * nodes[1].tangent
+    np.testing.assert_allclose(_predict(FewFits(), nodes, np.exp(target)), expected, rtol=1e-12)
+
+
 def test_far_away_the_last_point_is_taken_rather_than_its_tangent():
     nodes = [with_tangent(own) for own in (0.0, -0.5)]
     np.testing.assert_array_equal(_predict(FewFits(), nodes, np.exp(-5.0)), nodes[-1].parameters)

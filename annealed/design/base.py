@@ -74,7 +74,7 @@ class Block(ABC):
 
     @abstractmethod
     def moments(self, weight):
-        """Second moments, sums and counts of the centred rows under each weight: weight (n_rows, ...)."""
+        """Second moments, sums and counts of the centred rows under each weight, (n_rows, ...), each of one sign."""
 
     @abstractmethod
     def column_sums(self, weight):

@@ -63,10 +63,13 @@ class DenseBlock(Block):
         return np.dot(rooted.T, rooted)  # one factor and its own transpose: half the work
 
     def moments(self, weight):
-        flat = weight.reshape(len(weight), -1)
-        squares = (flat.T[:, None, :] * self.values.T) @ self.values
-        shape = weight.shape[1:]
-        sums = flat.T @ self.values
+        flat, by_column = weight.reshape(len(weight), -1).T, np.ascontiguousarray(self.values.T)
+        squares, rooted = np.empty((len(flat), *[len(by_column)] * 2)), np.empty_like(by_column)
+        for own, square in zip(flat, squares, strict=True):
+            np.multiply(by_column, np.sqrt(np.abs(own)), out=rooted)
+            np.dot(rooted, rooted.T, out=square)  # one factor and its own transpose: half the work
+            square *= 1 if own.sum() >= 0 else -1
+        shape, sums = weight.shape[1:], flat @ self.values
         return squares.reshape(*shape, *squares.shape[1:]), sums.reshape(*shape, -1), weight.sum(axis=0)
 
     def column_sums(self, weight):

@@ -30,8 +30,8 @@ class Contrasts:
         self.pairs = np.triu_indices(self.n_differences)
         self.square = np.eye(self.n_differences) - (0 if self.is_single else 1 / n_classes)  # of |scores|^2
         self._centering = np.eye(self.n_scores) - 1 / self.n_scores  # of scores: takes off their mean
-        self._number = np.empty((self.n_differences, self.n_differences), dtype=int)  # of each pair
-        self._number[self.pairs] = self._number[self.pairs[::-1]] = np.arange(len(self.pairs[0]))
+        self.numbers = np.empty((self.n_differences, self.n_differences), dtype=int)  # of each pair
+        self.numbers[self.pairs] = self.numbers[self.pairs[::-1]] = np.arange(len(self.pairs[0]))
 
     def logits(self, scores):
         """Logits from scores, which may be overwritten; rows stay innermost in memory."""
@@ -114,7 +114,7 @@ class Contrasts:
     def whole(self, blocks):
         """Square matrices from blocks (n_fits, n_pairs, width, width) of each pair in `pairs`, symmetric."""
         n_fits, _, width, _ = blocks.shape
-        return blocks[:, self._number].swapaxes(2, 3).reshape(n_fits, self.n_differences * width, -1)
+        return blocks[:, self.numbers].swapaxes(2, 3).reshape(n_fits, self.n_differences * width, -1)
 
     def covariance(self, posterior, left, right):
         """Entries (left, right) of the Hessian of one row's loss, by scores and so by differences too."""

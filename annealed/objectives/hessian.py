@@ -9,7 +9,8 @@ With points z (a one last for the intercept) the Hessian of a fit's loss by diff
 Hessian times a vector in its place. `BlockRows` adds them up over blocks of any design. `SmallRows` keeps the points
 and one half of their products z z' of all rows: a Hessian is then a single product of matrices. `ExactHessian` adds the
 penalty, and the imaginary rows of missing classes.
-Shapes: table and along (n_fits, n_scores, width); pairs are those of `Contrasts.pairs`.
+Shapes: table and along (n_fits, n_scores, width); pairs are those of `Contrasts.pairs`; a Hessian has the differences
+one after the other, the width of each innermost.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ MOST_PRODUCTS = 5_000_000  # entries of z z' over all rows, up to which one half
 
 
 class Terms(NamedTuple):
-    """loss (n_fits,), gradient (n_fits, n_scores, width), blocks (n_fits, n_pairs, width, width) of the loss."""
+    """loss (n_fits,), gradient (n_fits, n_scores, width), and the Hessian of the loss by differences, square."""
 
     loss: np.ndarray
     gradient: np.ndarray
-    blocks: np.ndarray
+    hessian: np.ndarray
 
 
 class TermsAlong(NamedTuple):
@@ -55,7 +56,9 @@ class SmallRows:
         rows = np.concatenate(list(design.map_blocks(lambda block: block.rows_as_array())))
         points = coordinates.from_features(rows)
         self.points = np.column_stack([points, np.ones(len(points))]) if fit_intercept else points
-        self._products, self._number = _half_products(self.points)
+        self._products, number = _half_products(self.points)
+        pairs = contrasts.numbers[:, None, :, None] * self._products.shape[1]
+        self._entries = (pairs + number[:, None, :]).reshape(contrasts.n_differences * len(number), -1)
 
     def terms(self, table, fits) -> Terms:
         weight = self.weight[:, fits, None]
@@ -64,8 +67,8 @@ class SmallRows:
         posterior = _posterior(residual, self.labels)
         shares = (self.contrasts.pair_covariance(posterior) * weight).transpose(1, 2, 0)
         products = shares.reshape(-1, len(self.labels)) @ self._products
-        blocks = products[:, self._number].reshape(*shares.shape[:2], *self._number.shape)
-        return Terms(np.einsum("ns,ns->s", weight[..., 0], losses), gradient, blocks)
+        hessian = products.reshape(len(table), -1).take(self._entries, axis=1)
+        return Terms(np.einsum("ns,ns->s", weight[..., 0], losses), gradient, hessian)
 
     def terms_along(self, table, along, fits) -> TermsAlong:
         weight, n_fits = self.weight[:, fits, None], len(table)
@@ -113,7 +116,7 @@ class BlockRows:
         if self.fit_intercept:
             blocks[..., :rank, rank] = blocks[..., rank, :rank] = turn(sums)
             blocks[..., rank, rank] = counts
-        return Terms(loss, self._from_features(*gradient), blocks)
+        return Terms(loss, self._from_features(*gradient), self.contrasts.whole(blocks))
 
     def terms_along(self, table, along, fits) -> TermsAlong:
         coef, intercept = self._to_features(table)
@@ -194,8 +197,9 @@ class ExactHessian:
 
     @property
     def hessian_work(self):
-        """Multiplications a score for the Hessians of all fits."""
-        return self.n_fits * self.design.n_rows * self.contrasts.n_pairs * self._width**2 / (2 * self.n_scores)
+        """What Hessians of all fits cost beside looks: multiplications a score, and a quarter of those of factors."""
+        square = self.design.n_rows * self.contrasts.n_pairs * self._width**2 / 2
+        return self.n_fits * (square / self.n_scores + self.hessian_size**3 / 24)
 
     def held_out_logits(self, parameters, temperature):
         """Of few rows at hand, all logits of all fits are one small product."""
@@ -207,14 +211,13 @@ class ExactHessian:
     def objective_and_hessian(self, parameters, temperature, fits):
         """Q_new / T (n_fits,), its gradient, and its Hessian by differences, (n_fits, hessian_size, hessian_size)."""
         with np.errstate(over="ignore", invalid="ignore"):  # a trial point out of bounds is refused by its value
-            loss, gradient, blocks = self._rows_of_hessians().terms(self._table(parameters), fits)
+            loss, gradient, hessian = self._rows_of_hessians().terms(self._table(parameters), fits)
         loss, gradient = self._with_missing(loss, gradient.reshape(parameters.shape), parameters, fits)
+        squares = hessian.reshape(len(hessian), self.contrasts.n_differences, self._width, -1, self._width)
         if self.fit_intercept and self.missing[fits].any():
-            blocks[..., -1, -1] += self._missing_covariance(parameters, fits)
+            squares[..., -1, :, -1] += self._missing_covariance(parameters, fits)
         strength, _ = self.penalty(temperature, fits)
         pull = strength * parameters
-        hessian = self.contrasts.whole(blocks)
-        squares = hessian.reshape(len(hessian), self.contrasts.n_differences, self._width, -1, self._width)
         own = strength[..., None, None, : self._width]  # alike for all scores
         np.einsum("faibi->fabi", squares)[...] += own * self.contrasts.square[..., None]
         return loss + 0.5 * np.sum(pull * parameters, axis=1), gradient + pull, hessian
@@ -252,7 +255,7 @@ class ExactHessian:
     def _missing_covariance(self, parameters, fits):
         """Hessian in the intercepts of the imaginary rows of missing classes."""
         covariance = self.contrasts.pair_covariance(gibbs.posterior(self._class_intercept(parameters)))
-        return self.missing[fits].sum(axis=1)[:, None] * covariance
+        return self.missing[fits].sum(axis=1)[:, None, None] * covariance[:, self.contrasts.numbers]
 
     def _missing_product(self, parameters, along, fits):
         """That Hessian times the intercepts of `along`."""

@@ -1,5 +1,6 @@
 """One minimum at one temperature, one file a method."""
 
+import numpy as np
 from scipy import sparse
 
 from annealed.design.coordinates import WIDEST_EIGENPROBLEM
@@ -9,13 +10,11 @@ from annealed.objectives.penalized_linear import PenalizedLinearProblem
 from annealed.solvers.array_lbfgs import ArrayLBFGS
 from annealed.solvers.base import Solution, Solver
 from annealed.solvers.lbfgs import LBFGS
-from annealed.solvers.newton import Newton
+from annealed.solvers.newton import CHEAP_WORK, Newton, has_hessian
 from annealed.solvers.scaled_conjugate_gradient import ScaledConjugateGradient
 from annealed.solvers.subspace import Subspace
 
 SOLVERS = {"lbfgs": LBFGS, "newton": Newton, "scg": ScaledConjugateGradient, "subspace": Subspace}
-MOST_NEWTON_WORK = 1.2e7  # multiplications a score for the Hessians of one pass; beyond it a learned one is cheaper
-MOST_NEWTON_SIZE = 128  # of a Hessian, beyond which factors of every fold's own cost more than they save
 
 __all__ = [
     "ArrayLBFGS",
@@ -40,9 +39,11 @@ def make_solver(solver, problem: Problem) -> Solver:
         return solver
     if solver == "auto":
         solver = _by_shape(problem)
+        if solver == "lbfgs":
+            return LBFGS(hands_over=True)
     if solver not in SOLVERS:
         raise ValueError(f"solver must be one of {('auto', *SOLVERS)} or a Solver. Got {solver!r}.")
-    if solver == "newton" and not getattr(problem, "has_hessian", False):
+    if solver == "newton" and not has_hessian(problem, np.inf):
         raise ValueError('solver="newton" needs a family with a Hessian, such as InnerProduct(). Use "lbfgs".')
     if solver == "subspace" and not _has_row_form(problem):
         raise ValueError('solver="subspace" needs the inner-product family in raw columns. Use "lbfgs".')
@@ -54,15 +55,9 @@ def _by_shape(problem):
     if _has_row_form(problem) and problem.design.n_features > WIDEST_EIGENPROBLEM:
         if sparse.issparse(problem.design.X) or problem.design.n_rows < problem.design.n_features:
             return "subspace"
-    return "newton" if _has_cheap_hessian(problem) else "lbfgs"
+    return "newton" if has_hessian(problem, CHEAP_WORK) else "lbfgs"
 
 
 def _has_row_form(problem):
     """Whether the penalty is |coef|^2 in scaled columns, so that combinations of rows hold the optimum."""
     return isinstance(problem, PenalizedLinearProblem) and problem.span is None and problem.coordinates.basis.ndim == 1
-
-
-def _has_cheap_hessian(problem):
-    if not getattr(problem, "has_hessian", False):
-        return False
-    return problem.hessian_size <= MOST_NEWTON_SIZE and problem.hessian_work <= MOST_NEWTON_WORK

@@ -36,7 +36,11 @@ class Solution:
 
     def only(self, fit: int) -> Solution:
         """One fit of the stack, alone."""
-        return Solution(*(_only(getattr(self, own.name), fit) for own in fields(self)))
+        return self.part(slice(fit, fit + 1))
+
+    def part(self, few: slice) -> Solution:
+        """Some fits of the stack; what is written there is written here."""
+        return Solution(*(_part(getattr(self, own.name), few) for own in fields(self)))
 
     def put(self, places, other: Solution, chosen=slice(None)):
         """The chosen fits of another solution in these places, with the iterations that both have taken."""
@@ -50,8 +54,8 @@ class Solution:
         return cls(*(_joined([getattr(each, own.name) for each in solutions]) for own in fields(cls)))
 
 
-def _only(values, fit):
-    return None if values is None else values[fit : fit + 1, ...]
+def _part(values, few):
+    return None if values is None else values[few, ...]
 
 
 def _joined(parts):

@@ -29,6 +29,15 @@ POOR_FALL = 0.25  # likewise, from which the next is not taken: a new factor is 
 NODE_SHARE = 0.1  # of the tolerance, for points that others are interpolated from
 
 
+CHEAP_WORK = 1.4e7  # `hessian_work` up to which this is the fastest method
+BEARABLE_WORK = 4e7  # and up to which it is where others take many steps
+STACKED_ENTRIES = 2_000_000  # of Hessians made at a time
+
+
+def has_hessian(problem, most_work) -> bool:
+    return getattr(problem, "has_hessian", False) and problem.hessian_work <= most_work
+
+
 class Newton(Solver):
     """Damped Newton steps with the exact Hessian, for families that give one."""
 
@@ -57,9 +66,12 @@ class Newton(Solver):
         return Solution.joined([unsolved(start[:1]), solution])
 
     def fill(self, problem, starts, temperatures, *, tol, max_iter, memory=None):
-        """All of them in one stack."""
-        solution = unsolved(starts)
-        _Search(problem, solution, np.zeros(len(starts), dtype=int), temperatures, tol).run(max_iter)
+        """All of them in one stack, or in a few where Hessians are large."""
+        solution, step = unsolved(starts), max(1, STACKED_ENTRIES // problem.hessian_size**2)
+        for first in range(0, len(starts), step):
+            few = slice(first, first + step)
+            fits = np.zeros(len(starts[few]), dtype=int)
+            _Search(problem, solution.part(few), fits, temperatures[few], tol).run(max_iter)
         return solution
 
     def settle(self, problem, starts, temperatures, *, tol, max_iter, memory=None):
@@ -163,12 +175,12 @@ class _Search:
         self.active = self.active[stays]
 
     def _factor(self, points, hessians):
-        """Cholesky's factors of Hessians that are balanced to a unit diagonal."""
+        """Cholesky's factors of Hessians, which are overwritten, balanced to a unit diagonal."""
         balance = 1 / np.sqrt(np.maximum(np.einsum("sii->si", hessians), SMALLEST))
-        balanced = hessians * (balance[:, :, None] * balance[:, None, :])
-        np.einsum("sii->si", balanced)[...] = 1 + RIDGES[0]
+        hessians *= balance[:, :, None]
+        hessians *= balance[:, None, :]
         self.balance[points] = balance
-        for number, matrix in zip(self._numbers(points), balanced, strict=True):
+        for number, matrix in zip(self._numbers(points), hessians, strict=True):
             self.factors[number] = _factored(matrix)
 
     def _aim(self, points, *vectors):
@@ -177,7 +189,7 @@ class _Search:
         pulls = self.problem.by_differences(np.concatenate(vectors)).reshape(len(vectors), *balance.shape)
         pulls *= balance
         for own, number in enumerate(self._numbers(points)):
-            pulls[:, own] = lapack.dpotrs(self.factors[number], pulls[:, own].T)[0].T
+            pulls[:, own] = lapack.dpotrs(self.factors[number], pulls[:, own].T, lower=1)[0].T
         pulls *= -balance
         return self.problem.from_differences(pulls.reshape(-1, balance.shape[1])).reshape(shape)
 
@@ -186,11 +198,12 @@ class _Search:
 
 
 def _factored(matrix):
-    """The upper factor, with as small a ridge as rounding allows; the smallest is there already."""
+    """The lower factor of a symmetric matrix, which it overwrites, with as small a ridge as rounding allows."""
     for ridge in RIDGES:
-        if ridge > RIDGES[0]:
-            np.fill_diagonal(matrix, 1 + ridge)
-        factor, failed = lapack.dpotrf(matrix)
+        np.fill_diagonal(matrix, 1 + ridge)
+        factor, failed = lapack.dpotrf(matrix.T, lower=1, overwrite_a=1, clean=0)  # lower is faster
         if not failed:
             return factor
+        above = np.triu_indices(len(matrix), 1)  # overwritten, as the lower half of the transpose
+        matrix[above] = matrix.T[above]
     raise AssertionError("a matrix of positive curvatures with a whole ridge has a factor")

@@ -69,6 +69,15 @@ def test_sums_over_rows_equal_numpy(backend, is_blocked, monkeypatch):
     np.testing.assert_allclose(squares, ((rows * scale) ** 2).sum(axis=1), **close)
 
 
+def test_moments_under_weights_of_either_sign(backend):
+    design, rows = backend
+    weight = np.stack([design.weight, -2 * design.weight], axis=2)
+    squares, sums, counts = design.sum_rows(lambda block: block.moments(weight[block.rows]))
+    np.testing.assert_allclose(squares, np.einsum("nfp,ni,nj->fpij", weight, rows, rows), rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(sums, np.einsum("nfp,ni->fpi", weight, rows), rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(counts, weight.sum(axis=0))
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_columns_of_long_rows_are_summed_a_few_at_a_time(monkeypatch, dtype):
     monkeypatch.setattr("annealed.design.dense.PART_BYTES", 8 * 4 * 64)

@@ -1,11 +1,13 @@
-"""Newton's own: how its minima move with the temperature."""
+"""Newton's own: how its minima move with the temperature, its factors, and when L-BFGS hands over to it."""
 
 import numpy as np
 import pytest
 from problems import badly_scaled, fold_masks, gaussian, rare_class, separable, stack_of, two_classes
 
 from annealed.objectives import InnerProduct
-from annealed.solvers import Newton
+from annealed.solvers import LBFGS, Newton
+from annealed.solvers.lbfgs import _Pairs
+from annealed.solvers.newton import _factored
 
 CONVEX = [gaussian, badly_scaled, two_classes, rare_class, separable]
 
@@ -52,3 +54,59 @@ def test_what_a_path_leaves_rough_is_settled_in_one_stack():
     for number, own in enumerate(temperatures):
         tight = solver.minimize(problem, start, own, tol=1e-12, max_iter=100)
         np.testing.assert_allclose(settled.value[number], tight.value[0], rtol=1e-8)
+
+
+def test_starts_of_large_hessians_are_filled_a_few_at_a_time(monkeypatch):
+    table = gaussian()
+    problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
+    temperatures, options = np.array([1.0, 0.3, 0.1, 0.03, 0.01]), {"tol": 1e-6, "max_iter": 100}
+    starts = np.repeat(problem.start(1.0)[:1], len(temperatures), axis=0)
+    at_once = Newton().fill(problem, starts, temperatures, **options)
+    monkeypatch.setattr("annealed.solvers.newton.STACKED_ENTRIES", 2 * problem.hessian_size**2)
+    few = Newton().fill(problem, starts, temperatures, **options)
+    assert few.converged.all()
+    np.testing.assert_allclose(few.parameters, at_once.parameters, rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(few.n_iter, at_once.n_iter)
+
+
+@pytest.mark.parametrize(("beside", "ridge"), [(0.5, 1e-13), (1 + 1e-9, 1e-7)], ids=["definite", "rounded"])
+def test_a_factor_has_as_small_a_ridge_as_it_needs(beside, ridge):
+    matrix = np.eye(4) + beside * (1 - np.eye(4))
+    expected = matrix + ridge * np.eye(4)
+    factor = np.tril(_factored(matrix.copy()))
+    np.testing.assert_allclose(factor @ factor.T, expected, atol=1e-14)
+
+
+# --- L-BFGS hands over -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hands_over", [False, True])
+def test_where_hessians_were_learned_twice_newton_may_take_over(hands_over, monkeypatch):
+    table = badly_scaled()
+    problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
+    solver, options = LBFGS(hands_over=hands_over), {"tol": 1e-6, "max_iter": 200}
+    memory = solver.new_memory(problem)
+    monkeypatch.setattr(_Pairs, "patience", lambda self, problem: np.inf)
+    first = solver.minimize(problem, problem.start(1.0), 1.0, memory=memory, **options)
+    assert not memory.asks_for_newton
+    monkeypatch.setattr(_Pairs, "patience", lambda self, problem: 0.0)
+    second = solver.minimize(problem, first.parameters, 0.01, memory=memory, **options)
+    assert second.tangent is None
+    assert memory.asks_for_newton is hands_over
+    third = solver.minimize(problem, second.parameters, 0.003, memory=memory, **options)
+    assert (third.tangent is not None) is hands_over
+    between = solver.fill(problem, third.parameters[:1], np.array([0.005]), memory=memory, **options)
+    for found, temperature in ((third, 0.003), (between, 0.005)):
+        tight = Newton().minimize(problem, problem.start(1.0), temperature, tol=1e-10, max_iter=100)
+        np.testing.assert_allclose(found.value[0], tight.value[0], rtol=1e-8)
+
+
+def test_hessians_that_are_dear_are_left_to_l_bfgs(monkeypatch):
+    monkeypatch.setattr("annealed.solvers.lbfgs.BEARABLE_WORK", 1.0)
+    monkeypatch.setattr(_Pairs, "patience", lambda self, problem: 0.0)
+    table = badly_scaled()
+    problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
+    solver = LBFGS(hands_over=True)
+    memory = solver.new_memory(problem)
+    solver.minimize(problem, problem.start(0.01), 0.01, tol=1e-6, max_iter=200, memory=memory)
+    assert not memory.asks_for_newton
