@@ -31,7 +31,7 @@ NODE_SHARE = 0.1  # of the tolerance, for points that others are interpolated fr
 
 CHEAP_WORK = 1.4e7  # `hessian_work` up to which this is the fastest method
 BEARABLE_WORK = 4e7  # and up to which it is where others take many steps
-STACKED_ENTRIES = 2_000_000  # of Hessians made at a time
+STACKED_ENTRIES = 700_000  # of Hessians made at a time
 
 
 def has_hessian(problem, most_work) -> bool:
