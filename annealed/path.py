@@ -170,10 +170,10 @@ def _reported(steps: list[Step], problem: Problem) -> dict[str, np.ndarray]:
 
     Of a long path each array is filled as it is made, so that nothing as large is held beside it.
     """
-    together = REPORTED_VALUES // (problem.n_classes * problem.n_columns) if problem.temperature_free else 1
+    step = max(1, REPORTED_VALUES // (problem.n_classes * problem.n_columns)) if problem.temperature_free else 1
     arrays: dict[str, np.ndarray] = {}
-    for first in range(0, len(steps), max(1, together)):
-        batch = steps[first : first + max(1, together)]
+    for first in range(0, len(steps), step):
+        batch = steps[first : first + step]
         report = problem.report(np.stack([own.parameters[0] for own in batch]), batch[0].temperature, slice(0, 1))
         if len(batch) == len(steps):
             return report
