@@ -22,7 +22,11 @@ class Schedule(BaseEstimator, ABC):
     def should_stop(
         self, temperatures: Sequence[float], validation: Sequence[np.ndarray | None], value: Sequence[float]
     ) -> bool:
-        """Whether to stop after the temperatures seen so far, given each one's fold scores and Q / T."""
+        """Whether to stop after the temperatures seen so far, given each one's fold scores and Q / T.
+
+        It is asked twice: by the scores themselves, and less what they owe to the posterior's scale and certainty, as
+        temperatures are compared.
+        """
         return False
 
 
