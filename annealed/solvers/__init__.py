@@ -10,7 +10,7 @@ from annealed.objectives.penalized_linear import PenalizedLinearProblem
 from annealed.solvers.array_lbfgs import ArrayLBFGS
 from annealed.solvers.base import Solution, Solver
 from annealed.solvers.lbfgs import LBFGS
-from annealed.solvers.newton import CHEAP_WORK, Newton, has_hessian
+from annealed.solvers.newton import BEARABLE_WORK, CHEAP_WORK, Newton, has_hessian
 from annealed.solvers.scaled_conjugate_gradient import ScaledConjugateGradient
 from annealed.solvers.subspace import Subspace
 
@@ -40,7 +40,7 @@ def make_solver(solver, problem: Problem) -> Solver:
     if solver == "auto":
         solver = _by_shape(problem)
         if solver == "lbfgs":
-            return LBFGS(hands_over=True)
+            return LBFGS(successor=Newton() if has_hessian(problem, BEARABLE_WORK) else None)
     if solver not in SOLVERS:
         raise ValueError(f"solver must be one of {('auto', *SOLVERS)} or a Solver. Got {solver!r}.")
     if solver == "newton" and not has_hessian(problem, np.inf):

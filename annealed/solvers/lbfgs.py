@@ -23,7 +23,6 @@ from annealed.solvers.base import (
     look_at_final,
     unsolved,
 )
-from annealed.solvers.newton import BEARABLE_WORK, Newton, has_hessian
 
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-10
@@ -39,16 +38,15 @@ class LBFGS(Solver):
     ----------
     memory_size : int, default=10
         Number of (step, gradient change) pairs kept per fit.
-    hands_over : bool, default=False
-        Whether Newton's method takes over, where it can be borne, once a temperature has asked for a learned Hessian
-        twice.
+    successor : Solver, default=None
+        A solver with each fit's own Hessian, which takes over once a temperature has asked for a learned one twice.
     """
 
     filled_together = 8
 
-    def __init__(self, *, memory_size=10, hands_over=False):
+    def __init__(self, *, memory_size=10, successor=None):
         self.memory_size = memory_size
-        self.hands_over = hands_over
+        self.successor = successor
 
     def adapt(self, problem, tol):
         if tol >= SINGLE_PRECISION_TOL:
@@ -60,8 +58,8 @@ class LBFGS(Solver):
 
     def fill(self, problem, starts, temperatures, *, tol, max_iter, memory):
         """Two looks at all of them, with a step between. Most are solved then, and the others are, one by one."""
-        if memory.asks_for_newton:
-            return Newton().fill(problem, starts, temperatures, tol=tol, max_iter=max_iter)
+        if memory.is_over:
+            return self.successor.fill(problem, starts, temperatures, tol=tol, max_iter=max_iter, memory=None)
         options = {"tol": tol, "max_iter": max_iter, "memory": memory, "final_only": True}
         if len(starts) == 1:
             return self.minimize(problem, starts, float(temperatures[0]), **options).only(0)
@@ -80,8 +78,8 @@ class LBFGS(Solver):
         return found
 
     def minimize(self, problem, start, temperature, *, tol, max_iter, memory, final_only=False):
-        if memory.asks_for_newton and not final_only:
-            return Newton().minimize(problem, start, temperature, tol=tol, max_iter=max_iter)
+        if memory.is_over and not final_only:
+            return self.successor.minimize(problem, start, temperature, tol=tol, max_iter=max_iter, memory=None)
         if not problem.temperature_free:
             memory.clear()
         solution = unsolved(start)
@@ -97,7 +95,7 @@ class LBFGS(Solver):
             _Search(*state, folds, quick=problem.has_quick_rows).run(max_iter)
         memory.n_passes -= min(1, memory.n_passes)  # one step a temperature is what a good preconditioner costs
         if not final_only:
-            memory.asks_for_newton = self.hands_over and memory.n_learned > 1 and has_hessian(problem, BEARABLE_WORK)
+            memory.is_over = self.successor is not None and memory.n_learned > 1
             memory.n_learned = 0
         return solution
 
@@ -247,7 +245,7 @@ class _Pairs:
         self.learned, self.level = None, -1  # what the family has said of its Hessian, and how much of it
         self.n_passes = 0.0  # spent on steps since
         self.n_learned = 0  # Hessians, at this temperature
-        self.asks_for_newton = False  # at the next one, where each fit needs its own
+        self.is_over = False  # from the next one on each fit needs its own, and a successor has them
 
     def patience(self, problem):
         """Passes to spend before learning again, and more: no fewer than that costs."""

@@ -5,7 +5,7 @@ import pytest
 from problems import badly_scaled, fold_masks, gaussian, rare_class, separable, stack_of, two_classes
 
 from annealed.objectives import InnerProduct
-from annealed.solvers import LBFGS, Newton
+from annealed.solvers import LBFGS, Newton, make_solver
 from annealed.solvers.lbfgs import _Pairs
 from annealed.solvers.newton import _factored
 
@@ -80,33 +80,32 @@ def test_a_factor_has_as_small_a_ridge_as_it_needs(beside, ridge):
 # --- L-BFGS hands over -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("hands_over", [False, True])
-def test_where_hessians_were_learned_twice_newton_may_take_over(hands_over, monkeypatch):
+@pytest.mark.parametrize("successor", [None, Newton()], ids=["alone", "newton"])
+def test_where_hessians_were_learned_twice_a_successor_takes_over(successor, monkeypatch):
     table = badly_scaled()
     problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
-    solver, options = LBFGS(hands_over=hands_over), {"tol": 1e-6, "max_iter": 200}
+    solver, options = LBFGS(successor=successor), {"tol": 1e-6, "max_iter": 200}
     memory = solver.new_memory(problem)
     monkeypatch.setattr(_Pairs, "patience", lambda self, problem: np.inf)
     first = solver.minimize(problem, problem.start(1.0), 1.0, memory=memory, **options)
-    assert not memory.asks_for_newton
+    assert not memory.is_over
     monkeypatch.setattr(_Pairs, "patience", lambda self, problem: 0.0)
     second = solver.minimize(problem, first.parameters, 0.01, memory=memory, **options)
     assert second.tangent is None
-    assert memory.asks_for_newton is hands_over
+    assert memory.is_over is (successor is not None)
     third = solver.minimize(problem, second.parameters, 0.003, memory=memory, **options)
-    assert (third.tangent is not None) is hands_over
+    assert (third.tangent is None) is (successor is None)
     between = solver.fill(problem, third.parameters[:1], np.array([0.005]), memory=memory, **options)
     for found, temperature in ((third, 0.003), (between, 0.005)):
         tight = Newton().minimize(problem, problem.start(1.0), temperature, tol=1e-10, max_iter=100)
         np.testing.assert_allclose(found.value[0], tight.value[0], rtol=1e-8)
 
 
-def test_hessians_that_are_dear_are_left_to_l_bfgs(monkeypatch):
-    monkeypatch.setattr("annealed.solvers.lbfgs.BEARABLE_WORK", 1.0)
-    monkeypatch.setattr(_Pairs, "patience", lambda self, problem: 0.0)
-    table = badly_scaled()
-    problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
-    solver = LBFGS(hands_over=True)
-    memory = solver.new_memory(problem)
-    solver.minimize(problem, problem.start(0.01), 0.01, tol=1e-6, max_iter=200, memory=memory)
-    assert not memory.asks_for_newton
+@pytest.mark.parametrize(("work", "kind"), [(1.0, type(None)), (np.inf, Newton)], ids=["dear", "bearable"])
+def test_hessians_that_can_be_borne_have_newton_as_the_successor(work, kind, monkeypatch):
+    monkeypatch.setattr("annealed.solvers.CHEAP_WORK", 0.0)
+    monkeypatch.setattr("annealed.solvers.BEARABLE_WORK", work)
+    problem = InnerProduct().prepare(stack_of(gaussian(), fold_masks(120)), random_state=0)
+    solver = make_solver("auto", problem)
+    assert type(solver) is LBFGS
+    assert type(solver.successor) is kind
