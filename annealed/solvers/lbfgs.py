@@ -39,7 +39,8 @@ class LBFGS(Solver):
     memory_size : int, default=10
         Number of (step, gradient change) pairs kept per fit.
     successor : Solver, default=None
-        A solver with each fit's own Hessian, which takes over once a temperature has asked for a learned one twice.
+        A solver with each fit's own Hessian, which takes over once a learned one was asked for twice since the node
+        before.
     """
 
     filled_together = 8
@@ -244,8 +245,8 @@ class _Pairs:
         self.count = np.zeros(self.n_fits, dtype=int)
         self.learned, self.level = None, -1  # what the family has said of its Hessian, and how much of it
         self.n_passes = 0.0  # spent on steps since
-        self.n_learned = 0  # Hessians, at this temperature
-        self.is_over = False  # from the next one on each fit needs its own, and a successor has them
+        self.n_learned = 0  # Hessians, since the last node
+        self.is_over = False  # from the next node on each fit needs its own, and a successor has them
 
     def patience(self, problem):
         """Passes to spend before learning again, and more: no fewer than that costs."""

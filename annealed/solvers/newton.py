@@ -27,14 +27,13 @@ EXACT_STEP_SHARE = 0.1  # of `tol`: a fold whose next step promises a smaller re
 CLEAR_FALL = 0.01  # of what a step promised, promised by the next: an old factor still tells how the minimum moves
 POOR_FALL = 0.25  # likewise, from which the next is not taken: a new factor is needed
 NODE_SHARE = 0.1  # of the tolerance, for points that others are interpolated from
-
-
 CHEAP_WORK = 1.4e7  # `hessian_work` up to which this is the fastest method
 BEARABLE_WORK = 4e7  # and up to which it is where others take many steps
 STACKED_ENTRIES = 700_000  # of Hessians made at a time
 
 
 def has_hessian(problem, most_work) -> bool:
+    """Whether a family gives Hessians, for so much work at most."""
     return getattr(problem, "has_hessian", False) and problem.hessian_work <= most_work
 
 
