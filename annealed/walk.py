@@ -3,12 +3,13 @@
 Where a family's minima lie on one smooth curve, the folds are solved at nodes only, no closer than REACH in log
 temperature. Temperatures between them start from the polynomial through the nodes; the final fit is solved there too,
 most often certified as it starts, and the folds are validated as interpolated. The middles of gaps go first: the final
-fit's polynomial has them among its points from then on.
+fit's polynomial has them among its points from then on. Beside one that started far off, the gaps are halved again.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from time import perf_counter
 from typing import Protocol
 
@@ -23,6 +24,7 @@ COLDER_NODES = 2  # beyond a temperature, before it is filled
 NODES_AT_HAND = N_POINTS + COLDER_NODES  # newest ones, among which those around a waiting temperature are
 N_SMOOTHED = 10  # newest nodes behind a smoothed prediction
 REACH = 0.95  # of log temperature, between nodes
+MOST_HALVINGS = 4  # of a gap in which the path bends
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class Step:
 
     parameters : of all fits where they may yet predict others, else of the final one alone
     tangent : how they move with the logarithm of the temperature, where the solver says so
+    was_far : whether they were interpolated so badly that what lies nearby may be, too
     """
 
     temperature: float
@@ -85,6 +88,7 @@ class Step:
     inspection: Inspection = NOT_INSPECTED
     certificate: float = np.nan
     tangent: np.ndarray | None = None
+    was_far: bool = False
 
 
 def anneal(
@@ -95,8 +99,8 @@ def anneal(
     `memory` is what `solver.new_memory(problem)` made.
     """
     problem.watch(judge.picks)
-    walk = _Walk(problem, solver, judge, {"tol": tol, "max_iter": max_iter, "memory": memory})
     fills_gaps = schedule.fills_gaps and problem.interpolates
+    walk = _Walk(problem, solver, judge, fills_gaps, {"tol": tol, "max_iter": max_iter, "memory": memory})
     ladder = schedule.temperatures(problem.hot_temperature)
     is_sparse = problem.interpolates and not problem.visits_all
     for temperature, is_left_out in _with_nodes(ladder, REACH if is_sparse else 0.0):
@@ -105,7 +109,7 @@ def anneal(
             continue
         if watch is not None:
             watch.begin(temperature)
-        walk.visit(temperature, fills_gaps)
+        walk.visit(temperature)
         if watch is not None and watch.end(walk.nodes):
             break
         if _should_stop(schedule, walk.nodes):
@@ -141,8 +145,9 @@ def _with_nodes(ladder, reach):
 class _Walk:
     """The steps of one annealing: nodes, where all fits are solved, and fillings, where the final one is."""
 
-    def __init__(self, problem: Problem, solver: Solver, judge: Judge, options: dict):
+    def __init__(self, problem: Problem, solver: Solver, judge: Judge, fills_gaps: bool, options: dict):
         self.problem, self.solver, self.judge, self.options = problem, solver, judge, options
+        self.fills_gaps = fills_gaps  # by temperatures of its own
         self.settles_last = solver.settles_last and not judge.sees_final
         self.nodes: list[Step] = []
         self.fillings: list[Step] = []
@@ -159,7 +164,7 @@ class _Walk:
         )
         return [replace(step, inspection=look) for step, look in zip(steps, looks, strict=True)]
 
-    def visit(self, temperature, fills_gaps):
+    def visit(self, temperature):
         """Solve and validate every fit; fill what now has nodes enough around it."""
         began = perf_counter()
         start = _predict(self.problem, self.nodes, temperature)
@@ -167,7 +172,7 @@ class _Walk:
         solution = solve(self.problem, start, temperature, **self.options)
         judgement = self.judge.judge(self.problem, solution.parameters, temperature)
         self.nodes.append(self._record(temperature, solution, judgement, perf_counter() - began, is_node=True))
-        if fills_gaps and len(self.nodes) > 1:
+        if self.fills_gaps and len(self.nodes) > 1:
             self.waiting.append(float(np.sqrt(self.nodes[-2].temperature * temperature)))
         if self.solver.fills_last:  # small enough to keep every fold
             return
@@ -198,12 +203,34 @@ class _Walk:
         """Solve the final fit at the waiting temperatures hotter than `coldest`, and validate the folds as they lie."""
         waves = self._waves([own for own in self.waiting if own > coldest])
         self.waiting = [own for own in self.waiting if own <= coldest]
-        size = self.solver.filled_together
-        for wave in waves:
-            for first in range(0, len(wave), size):
-                self._fill_together(wave[first : first + size])
+        filled = [step for wave in waves for step in self._fill_wave(wave)]
+        if self.fills_gaps:
+            self._bisect(filled)
 
-    def _fill_together(self, temperatures):
+    def _bisect(self, filled):
+        """Halve the gaps beside badly interpolated fillings, until what is between is certified as it lies."""
+        for _ in range(MOST_HALVINGS):
+            far = {step.temperature for step in filled if step.was_far}
+            if not far:
+                return
+            filled = self._fill_wave(self._middles_beside(far), only_solved=True)
+
+    def _middles_beside(self, temperatures: set[float]):
+        """The middles of the gaps on both sides of some temperatures, falling."""
+        gaps = pairwise([step.temperature for step in self.steps()])
+        return [float(np.sqrt(hotter * colder)) for hotter, colder in gaps if {hotter, colder} & temperatures]
+
+    def _fill_wave(self, temperatures, only_solved=False) -> list[Step]:
+        """Fill some temperatures, a few at a time; all are kept, or those that had to be solved."""
+        filled, size = [], self.solver.filled_together
+        for first in range(0, len(temperatures), size):
+            new = self._fill_together(temperatures[first : first + size])
+            new = [step for step in new if step.n_iter or not only_solved]
+            self.fillings += new
+            filled += new
+        return filled
+
+    def _fill_together(self, temperatures) -> list[Step]:
         began = perf_counter()
         points = [self._between(temperature) for temperature in temperatures]
         starts = stacked([own[0, ...] for own in points])
@@ -212,7 +239,7 @@ class _Walk:
             point[0, ...] = found.parameters[number, ...]
         judged = self.judge.judge_all(self.problem, points, temperatures)
         seconds = (perf_counter() - began) / len(temperatures)
-        self.fillings += [
+        return [
             self._record(temperature, found.only(number), judged[number], seconds, is_node=False)
             for number, temperature in enumerate(temperatures)
         ]
@@ -250,6 +277,7 @@ class _Walk:
             seconds=seconds,
             certificate=np.nan if solution.certificate is None else float(solution.certificate[0]),
             tangent=solution.tangent,
+            was_far=solution.was_far is not None and bool(solution.was_far[0]),
         )
 
 

@@ -55,6 +55,12 @@ def two_classes(n_samples=90, n_features=3, seed=1):
     return Table("two_classes", drawn.X, drawn.y, drawn.coef, drawn.intercept)
 
 
+def heavy_tailed(n_samples=300, n_features=4, seed=1):
+    """Rows with outliers as large as there are rows: along the path coefficients turn sharply."""
+    X = np.random.default_rng(seed).standard_cauchy((n_samples, n_features))
+    return Table("heavy_tailed", X, (X[:, 0] + X[:, 1] > 0).astype(int))
+
+
 def badly_scaled():
     """The rows of `gaussian` in other units: columns times 1e-8 to 1e8, far from the origin. Same true logits."""
     plain = gaussian()

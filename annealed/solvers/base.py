@@ -14,6 +14,7 @@ from annealed.objectives import Problem, SmoothProblem
 SUBOPTIMALITY_SHARE = 0.01  # the final fit's certified relative suboptimality is held under this share of `tol`
 FOLD_SUBOPTIMALITY_SHARE = 1.0  # and a fold's estimated one, whose only use is to choose a temperature, under this
 SINGLE_PRECISION_TOL = 1e-5  # tolerances down to this are served by folds in single precision
+FAR = 10.0  # times what is certified: what lies halfway to the neighbours of a start so far off may not be, either
 ROUNDING = 64 * np.finfo(np.float64).eps  # progress below this, relative to the value, is not progress
 
 
@@ -22,8 +23,8 @@ class Solution:
     """Minima of a stack of fits at one temperature; every array has a leading axis of fits.
 
     Fits that were not asked for stay where they started and count as converged. `certificate` bounds the relative
-    suboptimality, and `tangent` is the derivative of the parameters by the logarithm of the temperature, where a solver
-    says so.
+    suboptimality, `tangent` is the derivative of the parameters by the logarithm of the temperature, `was_far` tells
+    whether the final fit began far from its minimum, where a solver says so.
     """
 
     parameters: np.ndarray
@@ -33,6 +34,7 @@ class Solution:
     converged: np.ndarray
     certificate: np.ndarray | None = None
     tangent: np.ndarray | None = None
+    was_far: np.ndarray | None = None
 
     def only(self, fit: int) -> Solution:
         """One fit of the stack, alone."""
@@ -127,8 +129,15 @@ def look_at_final(problem: SmoothProblem, starts, temperatures, tol) -> tuple[So
     """One look at the final fit at several temperatures: which starts are solved as they lie, and all gradients."""
     fits = np.zeros(len(starts), dtype=int)
     value, gradient, _ = problem.objective(starts, temperatures, fits)
-    solved = is_solved(problem, value, gradient, temperatures, fits, tol, np.full(len(starts), np.inf))
-    return Solution(starts.copy(), value, largest_entry(gradient), fits, solved), gradient
+    at = value, gradient, temperatures, fits
+    solved = is_solved(problem, *at, tol, np.full(len(starts), np.inf))
+    far = is_far(problem, *at, tol)
+    return Solution(starts.copy(), value, largest_entry(gradient), fits, solved, was_far=far), gradient
+
+
+def is_far(problem: SmoothProblem, value, gradient, temperature, fits, tol):
+    """Whether the final fit is far from its minimum, where it has not yet taken a step."""
+    return problem.certificate(gradient, value, temperature, fits) > FAR * SUBOPTIMALITY_SHARE * tol
 
 
 def is_solved(problem: SmoothProblem, value, gradient, temperature, fits, tol, decrement, has_last_step=False):
@@ -159,4 +168,5 @@ def unsolved(start) -> Solution:
         np.zeros(n_fits),
         np.zeros(n_fits, dtype=int),
         np.ones(n_fits, dtype=bool),
+        was_far=np.zeros(n_fits, dtype=bool),
     )

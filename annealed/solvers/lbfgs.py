@@ -9,6 +9,7 @@ not depend on the temperature the memory stays exact down the whole path.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -18,6 +19,7 @@ from annealed.solvers.base import (
     ROUNDING,
     SINGLE_PRECISION_TOL,
     Solver,
+    is_far,
     is_solved,
     largest_entry,
     look_at_final,
@@ -87,7 +89,11 @@ class LBFGS(Solver):
         state = (problem, solution, temperature, tol, memory)
         if problem.has_quick_rows and not final_only:
             _Search(*state, [0], quick=True).run(max_iter)
-        _Search(*state, [0]).run(max_iter - solution.n_iter[0])
+        search = _Search(*state, [0])
+        if final_only:
+            far = is_far(problem, search.value[:1], search.gradient[:1], temperature, [0], tol)
+            solution = replace(solution, was_far=far)
+        search.run(max_iter - solution.n_iter[0])
         if problem.n_fits > 1 and not final_only:
             folds = np.arange(1, problem.n_fits)
             if problem.fits_are_alike:

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from annealed.arrays import as_slice
-from annealed.solvers.base import ROUNDING, Solution, Solver, is_solved, largest_entry, look_at_final, unsolved
+from annealed.solvers.base import ROUNDING, Solution, Solver, is_far, is_solved, largest_entry, look_at_final, unsolved
 
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-20
@@ -165,6 +165,8 @@ class _Search:
         if is_final.any() and not self.is_rough:
             at = self.value[good], gradient, self.temperatures[good], self.fits[good]
             solved = np.where(is_final, is_solved(self.problem, *at, self.tol, promised), solved)
+            if not self.solution.n_iter[good].any():
+                self.solution.was_far[good] = is_far(self.problem, *at, self.tol)
         stays = ~stalled & ((self.length[self.active] > SHORTEST_STEP) | ~self.is_fresh[self.active])
         stays[accepted] &= ~solved
         done = self.active[accepted][solved]
