@@ -56,8 +56,9 @@ class InnerProductADA(AnnealedClassifier):
     class_weight : dict or "balanced", default=None
         Weight of each class, multiplied into ``sample_weight``.
     tol : float, default=1e-4
-        At every temperature the largest entry of the gradient (18), in the metric's units, is at most `tol`, and
-        the relative suboptimality of (17), certified by |gradient|^2 / (2 l2_strength T), at most `tol` / 100.
+        At every temperature the largest entry of the gradient (18), in the metric's units (of the widest column, where
+        wide rows are combined), is at most `tol`, and the relative suboptimality of (17), certified by
+        |gradient|^2 / (2 l2_strength T), at most `tol` / 100.
     max_iter : int, default=1000
         The most iterations at one temperature.
     random_state : int, RandomState instance or None, default=None

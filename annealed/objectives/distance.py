@@ -89,8 +89,9 @@ class DistanceProblem(LinearProblem):
         super().__init__(design, center, scale, in_span)
         self.log_prior = self._log_prior()
         means = self.design.class_sums() / np.maximum(self.class_shares, np.finfo(float).tiny)[..., None]
+        usual = None if in_span else scale
         self.coordinates = _coordinates(
-            self.design, means, self.class_shares, covariance, family.shrinkage, in_span, design.n_features
+            self.design, means, self.class_shares, covariance, family.shrinkage, usual, design.n_features
         )
         self.class_means = self.coordinates.from_features(means)
         self.start_means = self._start_means(family.init, random_state)
@@ -163,8 +164,8 @@ def _named_covariance(name, design):
     return "diagonal" if is_wide and sparse.issparse(design.X) else "pooled"
 
 
-def _coordinates(design, means, shares, covariance, shrinkage, in_span, n_columns) -> Coordinates:
-    """Per-fit coordinates in which the fit's own covariance is the identity."""
+def _coordinates(design, means, shares, covariance, shrinkage, usual, n_columns) -> Coordinates:
+    """Per-fit coordinates in which the fit's own covariance is the identity; `usual` are the spreads over all rows."""
     if covariance in ("diagonal", "identity"):
         squares = np.stack([design.column_variance(fit) for fit in range(design.n_fits)])
         within = squares - np.einsum("sc,scd->sd", shares, means**2)
@@ -174,14 +175,14 @@ def _coordinates(design, means, shares, covariance, shrinkage, in_span, n_column
             spread = np.ones_like(spread)
         return Coordinates(1 / spread, spread, squares / spread**2, per_fit=True)
     fits = [
-        _whitening(design, fit, means[fit], shares[fit], covariance, shrinkage, in_span, n_columns)
+        _whitening(design, fit, means[fit], shares[fit], covariance, shrinkage, usual, n_columns)
         for fit in range(design.n_fits)
     ]
     basis, inverse, spectrum = (np.stack(parts) for parts in zip(*fits, strict=True))
     return Coordinates(basis, inverse, spectrum, per_fit=True)
 
 
-def _whitening(design, fit, means, shares, covariance, shrinkage, in_span, n_columns):
+def _whitening(design, fit, means, shares, covariance, shrinkage, usual, n_columns):
     """(basis, inverse, spectrum) of one fit: whitens its covariance, then diagonalizes the second moment.
 
     The columns are divided by their spread first, so that shrinking respects their units (in the span of the rows
@@ -190,7 +191,7 @@ def _whitening(design, fit, means, shares, covariance, shrinkage, in_span, n_col
     moment = design.covariance(fit)
     mean = shares @ means
     total = moment - np.outer(mean, mean)
-    scale = np.ones(len(total)) if in_span else _spread(np.diag(total), np.diag(moment), design.n_rows)
+    scale = np.ones(len(total)) if usual is None else _spread(np.diag(total), np.diag(moment), design.n_rows, usual)
     inner_means = means if covariance == "pooled" else np.broadcast_to(mean, means.shape)
     matrix = (moment - (inner_means.T * shares) @ inner_means) / np.outer(scale, scale)
     amount = shrinkage
@@ -208,10 +209,10 @@ def _whitening(design, fit, means, shares, covariance, shrinkage, in_span, n_col
     return whitener @ rotation, inverse, np.maximum(spectrum, 0)
 
 
-def _spread(variance, moment, n_rows):
-    """Standard deviations; one where a column is constant up to the rounding of sums of so many rows."""
+def _spread(variance, moment, n_rows, usual):
+    """Standard deviations; the usual ones where a column is constant up to the rounding of sums of so many rows."""
     rounding = 4 * n_rows * np.finfo(float).eps
-    return np.sqrt(np.where(variance > rounding * moment, variance, 1.0))
+    return np.sqrt(np.where(variance > rounding * moment, variance, usual**2))
 
 
 def _oas(covariance, n_rows, n_columns):

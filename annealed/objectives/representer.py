@@ -55,6 +55,7 @@ class RepresenterProblem(Problem):
         captured = self.eigenvectors**2 @ self.eigenvalues
         squares = self.products.diagonal()
         self.row_length = float(np.sqrt(np.mean(squares)))
+        self.gradient_unit = max(1.0, float(np.sqrt(primal.coordinates.spectrum.max())))  # of the widest column
         self.remainder = max(float(np.mean(squares - captured)), 1e-12 * self.eigenvalues[-1])
 
     def split(self, parameters):

@@ -158,7 +158,7 @@ class _Search:
         length = np.linalg.norm(gradient) + self.problem.row_length * np.linalg.norm(by_intercept)
         certificate = length**2 / (2 * self.kappa) / max(self.value[0], np.finfo(float).tiny)
         self.gradient_norm = largest
-        self.converged = bool(largest <= tol and certificate <= SUBOPTIMALITY_SHARE * tol)
+        self.converged = bool(largest <= tol * self.problem.gradient_unit and certificate <= SUBOPTIMALITY_SHARE * tol)
         return self.converged
 
     def row_residual(self, posterior):

@@ -139,3 +139,18 @@ def test_more_columns_than_rows_equals_the_plain_computation():
     tall = DistanceADA(**settings).fit(padded, np.r_[labels, np.zeros(30, dtype=int)], sample_weight=weight)
     np.testing.assert_allclose(wide.predict_proba(rows), tall.predict_proba(rows), atol=1e-6)
     np.testing.assert_allclose(wide.means_, tall.means_, atol=1e-5)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e10])
+def test_units_of_columns_that_are_constant_in_a_fold_change_nothing(unit):
+    """Such a column has no spread in the fold, and is measured by that of all rows."""
+    features, labels = load_digits(return_X_y=True)
+    features, labels = features[:400], labels[:400]
+    rare = np.sum(features != 0, axis=0)
+    assert ((rare > 0) & (rare < 5)).any()
+    usual = DistanceADA().fit(features, labels)
+    other = DistanceADA().fit(features * unit, labels)
+    assert other.path_.converged.all()
+    np.testing.assert_allclose(other.path_.temperatures, usual.path_.temperatures, rtol=1e-6)
+    np.testing.assert_allclose(other.path_.validation_score, usual.path_.validation_score, rtol=1e-4)
+    np.testing.assert_allclose(other.predict_proba(features * unit), usual.predict_proba(features), atol=1e-6)

@@ -302,3 +302,16 @@ def test_many_classes_take_fewer_eigenvectors(monkeypatch):
     solution = minimize(problem, 0.1)
     np.testing.assert_allclose(solution.value[0], minimize(before, 0.1).value[0], rtol=1e-6)
     assert solution.converged.all()
+
+
+@pytest.mark.parametrize("unit", [1e-4, 1.0, 1e6])
+def test_units_of_the_rows_change_neither_the_answer_nor_whether_it_converges(unit):
+    """A gradient is as large as the columns are: in double or single precision it falls no further than that allows."""
+    table = text()
+    model = AnnealedClassifier(InnerProduct(metric="euclidean"), unit**2 * np.array([3.0, 0.3, 0.03]), "subspace", cv=3)
+    path = model.fit(table.X * unit, table.y).path_
+    assert path.converged.all()
+    usual = AnnealedClassifier(InnerProduct(metric="euclidean"), [3.0, 0.3, 0.03], "lbfgs", cv=3, tol=1e-7)
+    expected = usual.fit(table.X, table.y).path_
+    np.testing.assert_allclose(path.coef * unit, expected.coef, atol=2e-3 * np.abs(expected.coef).max())
+    np.testing.assert_allclose(path.validation_score, expected.validation_score, atol=1e-3)
