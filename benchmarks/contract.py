@@ -46,12 +46,16 @@ class Table:
 
     @cached_property
     def scaler(self) -> StandardScaler:
-        return StandardScaler().fit(self.X)
+        return StandardScaler(with_mean=not self.is_sparse).fit(self.X)
 
     @cached_property
     def standardized(self):
-        """What a careful user gives a peer: standardized columns where X is dense, X itself where it is sparse."""
-        return self.X if self.is_sparse else self.scaler.transform(self.X)
+        """Columns divided by their spread, and centred where X is dense."""
+        return self.scaler.transform(self.X)
+
+    def columns_in(self, metric: str):
+        """What a careful user gives a peer: columns in the units that our path penalizes in."""
+        return self.X if metric == "euclidean" else self.standardized
 
     def first_rows(self, n_rows: int) -> Table:
         """A random part of the rows, to rehearse a benchmark with; never reported."""
@@ -71,16 +75,17 @@ class Table:
 
 @dataclass(frozen=True)
 class Anchor:
-    """What our default path says of a table: its ends, and the temperature that validation chose."""
+    """What our default path says of a table: its ends, and the temperature and the metric that validation chose."""
 
     hot: float
     chosen: float
     cold: float
+    metric: str
 
     @classmethod
     def of(cls, model) -> Anchor:
         temperatures = model.path_.temperatures
-        return cls(float(temperatures[0]), float(model.temperature_), float(temperatures[-1]))
+        return cls(float(temperatures[0]), float(model.temperature_), float(temperatures[-1]), model.metric_)
 
 
 @dataclass(frozen=True)

@@ -29,14 +29,14 @@ def default(table: Table, yardstick: Yardstick) -> Method:
 
 def fifty(table: Table, anchor: Anchor, yardstick: Yardstick) -> Method:
     """Fifty temperatures over the range of the default path, as LogisticRegressionCV has them; it never ends early."""
-    return on_grid(FIFTY, table, yardstick, np.geomspace(anchor.hot, anchor.cold, 50))
+    return on_grid(FIFTY, table, yardstick, np.geomspace(anchor.hot, anchor.cold, 50), metric=anchor.metric)
 
 
-def on_grid(name, table: Table, yardstick: Yardstick, temperatures, n_folds=N_FOLDS) -> Method:
+def on_grid(name, table: Table, yardstick: Yardstick, temperatures, n_folds=N_FOLDS, metric="auto") -> Method:
     """A fixed ladder of temperatures and a number of folds."""
     return Method(
         name,
-        lambda: InnerProductADA(schedule=temperatures, cv=n_folds).fit(table.X, table.y),
+        lambda: InnerProductADA(schedule=temperatures, cv=n_folds, metric=metric).fit(table.X, table.y),
         lambda model: describe_path(model, yardstick, n_folds),
     )
 
@@ -53,8 +53,6 @@ def hottest(table: Table) -> float:
 
 
 def describe_path(model, yardstick: Yardstick, n_folds=N_FOLDS) -> dict:
-    if model.metric_ != yardstick.likelihood().metric:
-        raise ValueError(f"The yardstick measures in the {yardstick.likelihood().metric} metric, not {model.metric_}.")
     path = model.path_
     n_temperatures, n_iter = len(path), int(path.n_iter.sum())
     return {
@@ -65,7 +63,7 @@ def describe_path(model, yardstick: Yardstick, n_folds=N_FOLDS) -> dict:
         # One evaluation an iteration, and one to look at each solved temperature.
         "passes": n_iter + n_temperatures,
         "note": "" if path.converged.all() else f"{int((~path.converged).sum())} temperatures not converged",
-        **yardstick.judge_path(path),
+        **yardstick.judge_path(path, model.metric_),
     }
 
 

@@ -51,6 +51,8 @@ class PenalizedLikelihood:
         self.rows = np.arange(len(self.labels))
         is_dense = isinstance(X, np.ndarray)
         self.metric = ("diagonal" if is_dense else "euclidean") if metric == "auto" else metric
+        if self.metric not in ("diagonal", "euclidean"):
+            raise ValueError(f"Suboptimality is measured in the diagonal or the Euclidean metric. Got {metric!r}.")
         self.spread = spread_of_columns(X) if self.metric == "diagonal" else np.ones(X.shape[1])
 
     def value(self, coef, intercept, temperature) -> float:
@@ -106,9 +108,13 @@ class PenalizedLikelihood:
 
 
 def spread_of_columns(X):
-    """Standard deviation of each dense column; one where a column is constant."""
-    spread = X.std(axis=0)
-    return np.where(spread <= 1e-13 * np.abs(X.mean(axis=0)), 1.0, spread)
+    """Standard deviation of each column; one where a column is constant."""
+    mean = np.ravel(X.mean(axis=0))
+    if isinstance(X, np.ndarray):
+        spread = X.std(axis=0)
+    else:
+        spread = np.sqrt(np.maximum(np.ravel(X.multiply(X).mean(axis=0)) - mean**2, 0.0))
+    return np.where(spread <= 1e-13 * np.abs(mean), 1.0, spread)
 
 
 class Yardstick:
@@ -145,12 +151,12 @@ class Yardstick:
                 columns["note"] = f"its reference is certified to {reference.relative:.0e} only"
         return columns
 
-    def judge_path(self, path) -> dict:
+    def judge_path(self, path, metric="auto") -> dict:
         """The worst certified bound over the visited temperatures, and over the middles between them."""
         middles = np.sqrt(path.temperatures[1:] * path.temperatures[:-1])
-        between = [self._bound(path.at(middle)[0], middle) for middle in middles]
+        between = [self._bound(path.at(middle)[0], middle, metric) for middle in middles]
         visited = [
-            self._bound({"coef": coef, "intercept": intercept}, temperature)
+            self._bound({"coef": coef, "intercept": intercept}, temperature, metric)
             for coef, intercept, temperature in zip(path.coef, path.intercept, path.temperatures, strict=True)
         ]
         return {"suboptimality": max(visited), "suboptimality_between": max(between, default=0.0)}
@@ -160,9 +166,9 @@ class Yardstick:
         excesses = []
         for temperature in {anchor.hot, anchor.chosen, anchor.cold}:
             arrays, _ = path.at(temperature)
-            value = self.likelihood().value(arrays["coef"], arrays["intercept"], temperature)
-            excesses.append(value / self.reference(temperature).value - 1)
+            value = self.likelihood(anchor.metric).value(arrays["coef"], arrays["intercept"], temperature)
+            excesses.append(value / self.reference(temperature, anchor.metric).value - 1)
         return max(excesses)
 
-    def _bound(self, arrays, temperature) -> float:
-        return self.likelihood().gap(arrays["coef"], arrays["intercept"], temperature).relative
+    def _bound(self, arrays, temperature, metric) -> float:
+        return self.likelihood(metric).gap(arrays["coef"], arrays["intercept"], temperature).relative

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import StandardScaler
 
 pytest.importorskip("pandas")
 pytest.importorskip("matplotlib")
@@ -100,14 +99,15 @@ def test_a_part_of_the_rows_is_a_rehearsal():
 # --- quality ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("metric", ["diagonal", "euclidean"])
 @pytest.mark.parametrize("made", [made_table(3), made_table(2), sparse_table()], ids=["three", "two", "sparse"])
-def test_certificate_agrees_with_a_known_optimum(made):
+def test_certificate_agrees_with_a_known_optimum(made, metric):
     """Of scikit-learn, solved tightly: the certificate vanishes there, and bounds the excess of every other point."""
     temperature = 0.05
-    X = made.X if made.is_sparse else StandardScaler().fit_transform(made.X)
+    X = made.columns_in(metric)
     peer = LogisticRegression(C=made.C_at(temperature), tol=1e-12, max_iter=10_000, solver="newton-cg").fit(X, made.y)
-    coef, intercept = in_raw_columns(made, *one_row_per_class(peer))
-    likelihood = PenalizedLikelihood(made.X, made.y)
+    coef, intercept = in_raw_columns(made, metric, *one_row_per_class(peer))
+    likelihood = PenalizedLikelihood(made.X, made.y, metric)
     best = likelihood.gap(coef, intercept, temperature)
     assert best.relative < 1e-10
     assert np.isclose(best.value, likelihood.value(coef, intercept, temperature), rtol=1e-14)
@@ -124,6 +124,12 @@ def test_certificate_agrees_with_a_known_optimum(made):
     assert np.isclose(only_shifted.bound, only_shifted.value - best.value, rtol=1e-6)
 
 
+def test_other_metrics_are_not_measured():
+    made = made_table()
+    with pytest.raises(ValueError, match="diagonal or the Euclidean metric. Got 'halfway'"):
+        PenalizedLikelihood(made.X, made.y, "halfway")
+
+
 def test_a_bound_as_large_as_the_value_shows_nothing():
     assert Gap(value=1.0, bound=2.0).relative == np.inf
     assert np.isclose(Gap(value=1.1, bound=0.1).relative, 0.1)
@@ -138,7 +144,7 @@ def test_yardstick_finds_our_path_solved_and_a_lazy_peer_above_it():
     anchor = Anchor.of(model)
     assert abs(yardstick.excess_at(model.path_, anchor)) <= 1e-6
     lazy = LogisticRegression(C=made.C_at(anchor.chosen), tol=0.1).fit(made.standardized, made.y)
-    judged = yardstick.judge(*in_raw_columns(made, *one_row_per_class(lazy)), anchor.chosen)
+    judged = yardstick.judge(*in_raw_columns(made, anchor.metric, *one_row_per_class(lazy)), anchor.chosen)
     assert 1e-6 < judged["reference_suboptimality"] <= judged["suboptimality"]
     assert yardstick.reference(anchor.chosen).relative <= 1e-7
 
@@ -187,23 +193,25 @@ def test_machine_has_rates():
 # --- peers ------------------------------------------------------------------------------------------
 
 
-def skipped(peer, made, peers="usual"):
+def skipped(peer, made, peers="usual", metric="diagonal"):
     options = SimpleNamespace(peers=peers, grid="auto")
-    methods = peer.methods(made, Anchor(1.0, 0.1, 0.01), Yardstick(made), options)
+    methods = peer.methods(made, Anchor(1.0, 0.1, 0.01, metric), Yardstick(made), options)
     return [method.name for method in methods if isinstance(method, Skipped)]
 
 
 def test_what_does_not_run_says_so():
     assert skipped(lda, sparse_table()) == [lda.NAME]
     assert skipped(lda, made_table()) == []
-    assert skipped(logistic_regression, sparse_table()) == ["LogisticRegression lbfgs, raw columns"]
+    assert skipped(logistic_regression, sparse_table(), metric="euclidean") == ["LogisticRegression lbfgs, raw columns"]
+    assert skipped(logistic_regression, sparse_table()) == []
     assert skipped(logistic_regression_cv, made_table(is_large=True)) == ["LogisticRegressionCV"]
     assert skipped(logistic_regression_cv, made_table(is_large=True), peers="all") == []
     assert skipped(logistic_regression_cv, made_table()) == []
 
 
 def test_grid_is_estimated_from_a_part_of_it():
-    estimate = logistic_regression_cv.estimated(made_table(), np.geomspace(0.01, 1, 10))
+    made = made_table()
+    estimate = logistic_regression_cv.estimated(made.X, made.y, np.geomspace(0.01, 1, 10))
     assert estimate.note == "estimated from 1 of its 51 fits"
     assert estimate.timing.wall_seconds > 0
 

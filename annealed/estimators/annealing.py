@@ -85,7 +85,8 @@ class AnnealingMixin(ValidationMixin):
             return
         yield from takewhile(lambda _: not watch.is_stopped, problem.alternatives())
         may_lean = isinstance(self._schedule(), AdaptiveSchedule) and self._is_log_loss() and not watch.is_stopped
-        if may_lean and self._leans(first):
+        has_learned = best_of(compared(first.steps)) > 0
+        if may_lean and (problem.leans_unasked(has_learned) or self._leans(first)):
             yield problem.leaned()
 
     def _leans(self, walk: Walk) -> bool:
@@ -110,7 +111,7 @@ class AnnealingMixin(ValidationMixin):
         if walk.solver.leaves_folds_rough:
             parameters = walk.solver.minimize_folds(walk.problem, parameters, node.temperature, **options).parameters
             reference = walk.judge.judge(walk.problem, parameters, node.temperature).compared
-        found = walk.solver.minimize_folds(tilted, parameters, node.temperature, **options)
+        found = walk.solver.minimize_folds(tilted, tilted.adopted(parameters), node.temperature, **options)
         return rises(walk.judge.judge(tilted, found.parameters, node.temperature).compared, reference)
 
     def _design(self, rows: Rows, splits):

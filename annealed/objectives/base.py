@@ -158,6 +158,14 @@ class Problem(ABC):
         """
         return None
 
+    def adopted(self, parameters):
+        """Parameters of the problem that this one was tilted from, in its own terms."""
+        return parameters
+
+    def leans_unasked(self, has_learned: bool) -> bool:
+        """Whether to try `leaned` anyway, given whether validation found anything to learn in this setting."""
+        return False
+
     def leaned(self) -> Problem:
         """The same rows under the setting that `tilted` leads to."""
         raise NotImplementedError

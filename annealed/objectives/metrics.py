@@ -14,17 +14,24 @@ import numpy as np
 from scipy import sparse
 
 from annealed.design.coordinates import SMALLEST_EIGENVALUE, WIDEST_EIGENPROBLEM
+from annealed.objectives.linear import spread_of_columns
 
 METRICS = ("auto", "validated", "euclidean", "diagonal", "halfway", "covariance")
 POWERS = {"halfway": 0.25, "covariance": 0.5}  # of the variance, by which each principal direction is divided
 TILT = 0.05  # power of the variance, on the way to "halfway", at which validation is asked where that leads
+SPREAD_TILT = 0.2  # of the spread of sparse columns, on the way to "diagonal", likewise
 LEAST_PENALTY = 0.1  # of the free energy: with less, no other metric gains much
 
 
 class MetricChoices:
-    """The other metrics of a problem: all of them where its own is "validated", one to lean to where it is "auto"."""
+    """The other metrics of a problem: all of them where its own is "validated", one to lean to where it is "auto".
+
+    Sparse columns are taken as they are, and may lean to the diagonal metric. That is where dense ones begin, which may
+    lean to "halfway".
+    """
 
     original: Any
+    center: np.ndarray
     coordinates: Any
     span: Any
     metric: str
@@ -50,8 +57,7 @@ class MetricChoices:
         if not self._offers_all:
             return
         if sparse.issparse(self.original.X):
-            make: Any = type(self)
-            yield make(self.original, l2_strength=self.l2_strength, metric="diagonal", fit_intercept=self.fit_intercept)
+            yield self._diagonal()
         elif self.coordinates.rank <= WIDEST_EIGENPROBLEM:
             yield from (self._in_metric(metric, power) for metric, power in POWERS.items())
 
@@ -61,7 +67,8 @@ class MetricChoices:
         None where the penalty is next to nothing: no other metric then changes much.
         """
         has_basis = self.span is not None or self.coordinates.basis.ndim == 2
-        if not self._may_lean or not has_basis or self.coordinates.rank > WIDEST_EIGENPROBLEM:
+        is_affordable = has_basis and self.coordinates.rank <= WIDEST_EIGENPROBLEM
+        if not (self._may_lean and is_affordable) or sparse.issparse(self.original.X):
             return None
         coef, _ = self._split(parameters[None])
         size, variance = np.sum(coef**2), self.coordinates.spectrum
@@ -73,8 +80,27 @@ class MetricChoices:
         other._is_penalized = self._join(np.broadcast_to(weight, coef.shape), np.zeros(coef.shape[:2]))[0]
         return other
 
+    def column_tilt(self) -> np.ndarray | None:
+        """With the metric "auto" on sparse rows, the spread of each column to a small power; None elsewhere."""
+        if not (self._may_lean and sparse.issparse(self.original.X)):
+            return None
+        return spread_of_columns(self.original.centered(self.center)) ** SPREAD_TILT
+
+    def leans_unasked(self, has_learned):
+        """Sparse columns may hold numbers beside indicators, in other units: one of them can hide all others. Where
+        columns or rows are few, trying takes little time.
+        """
+        is_small = self.span is not None or self.original.n_features <= WIDEST_EIGENPROBLEM
+        return self._may_lean and sparse.issparse(self.original.X) and (is_small or not has_learned)
+
     def leaned(self):
+        if sparse.issparse(self.original.X):
+            return self._diagonal()
         return self._in_metric("halfway", POWERS["halfway"])
+
+    def _diagonal(self):
+        make: Any = type(self)
+        return make(self.original, l2_strength=self.l2_strength, metric="diagonal", fit_intercept=self.fit_intercept)
 
     def _in_metric(self, metric, power):
         other = copy(self)

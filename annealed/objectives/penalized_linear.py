@@ -57,7 +57,7 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
         if metric not in METRICS:
             raise ValueError(f"metric must be one of {METRICS}. Got {metric!r}.")
         is_sparse = sparse.issparse(design.X)
-        self._offers_all, self._may_lean = metric == "validated", metric == "auto" and not is_sparse
+        self._offers_all, self._may_lean = metric == "validated", metric == "auto"
         if metric in ("auto", "validated"):
             metric = "euclidean" if is_sparse else "diagonal"
         self.metric = metric

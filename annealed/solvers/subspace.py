@@ -66,6 +66,17 @@ class Subspace(Solver):
             memory.add(solution.parameters)
         return solution
 
+    def minimize_folds(self, problem, start, temperature, *, tol, max_iter, memory):
+        solution = unsolved(start)
+
+        def solve(fits):
+            search = _Search(problem, fits, start[fits], temperature)
+            search.solve(max(FOLD_SUBOPTIMALITY, tol), max_iter)
+            search.write(solution)
+
+        list(map_in_order(solve, [fits for fits in (own[own > 0] for own in _groups(problem)) if len(fits)]))
+        return solution
+
 
 def _groups(problem):
     """Fits that go in step: all of a small problem, each by itself of a large one."""
@@ -153,12 +164,12 @@ class _Search:
     def _is_certified(self, tol):
         gradient = self.problem.products.combine(self._residual()[0])
         by_intercept = self._intercept_gradient()
-        largest = max(np.abs(gradient).max(), np.abs(by_intercept).max())
+        largest = max(np.abs(gradient).max() / self.problem.gradient_unit, np.abs(by_intercept).max())
         # At the best intercept the gradient differs by no more than the rows' length times the intercept's.
         length = np.linalg.norm(gradient) + self.problem.row_length * np.linalg.norm(by_intercept)
         certificate = length**2 / (2 * self.kappa) / max(self.value[0], np.finfo(float).tiny)
         self.gradient_norm = largest
-        self.converged = bool(largest <= tol * self.problem.gradient_unit and certificate <= SUBOPTIMALITY_SHARE * tol)
+        self.converged = bool(largest <= tol and certificate <= SUBOPTIMALITY_SHARE * tol)
         return self.converged
 
     def row_residual(self, posterior):

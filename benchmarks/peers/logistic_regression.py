@@ -1,7 +1,7 @@
 """One fit of scikit-learn's LogisticRegression at the C that our path chose: what the whole path is compared with.
 
-On standardized columns, the same problem as ours; and, with the default solver, on raw columns, as a user may meet it.
-Sparse X is raw in both.
+On columns in the units of our path, the same problem as ours: standardized where X is dense, raw or divided by their
+spread where it is sparse. And, with the default solver, on raw columns, as a user may meet it.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ def methods(table: Table, anchor: Anchor, yardstick: Yardstick, options):
             yield Skipped(name, "takes many minutes here")
         else:
             yield one_fit(name, table, anchor, yardstick, solver)
-    if table.is_sparse:
-        yield Skipped(f"{ONE_FIT}, raw columns", "sparse columns are raw already")
+    if anchor.metric == "euclidean":
+        yield Skipped(f"{ONE_FIT}, raw columns", "the columns are raw already")
     else:
         yield one_raw_fit(f"{ONE_FIT}, raw columns", table, anchor, yardstick)
 
 
 def one_fit(name, table: Table, anchor: Anchor, yardstick: Yardstick, solver) -> Method:
-    X, C = table.standardized, table.C_at(anchor.chosen)
+    X, C = table.columns_in(anchor.metric), table.C_at(anchor.chosen)
 
     def describe(model):
-        coef, intercept = in_raw_columns(table, *one_row_per_class(model))
-        return {"n_iter": int(np.max(model.n_iter_)), **yardstick.judge(coef, intercept, anchor.chosen)}
+        raw = in_raw_columns(table, anchor.metric, *one_row_per_class(model))
+        return {"n_iter": int(np.max(model.n_iter_)), **yardstick.judge(*raw, anchor.chosen, anchor.metric)}
 
     return Method(name, lambda: LogisticRegression(C=C, solver=solver).fit(X, table.y), describe, patience=PATIENCE)
 
@@ -64,9 +64,9 @@ def one_row_per_class(model):
     return np.vstack([-model.coef_, model.coef_]) / 2, np.concatenate([-model.intercept_, model.intercept_]) / 2
 
 
-def in_raw_columns(table: Table, coef, intercept):
-    """Coefficients of raw columns from those of standardized ones."""
-    if table.is_sparse:
+def in_raw_columns(table: Table, metric: str, coef, intercept):
+    """Coefficients of raw columns from those of columns in the units of a metric."""
+    if metric == "euclidean":
         return coef, intercept
     coef = coef / table.scaler.scale_
-    return coef, intercept - coef @ table.scaler.mean_
+    return coef, intercept if table.is_sparse else intercept - coef @ table.scaler.mean_

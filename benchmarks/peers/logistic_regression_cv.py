@@ -28,27 +28,28 @@ def methods(table: Table, anchor: Anchor, yardstick: Yardstick, options):
         return
     is_estimated = options.grid == "estimated" or (options.grid == "auto" and table.is_large)
     Cs = np.geomspace(table.C_at(anchor.hot), table.C_at(anchor.cold), N_C)
+    X = table.columns_in(anchor.metric)
     if is_estimated:
-        solve, describe = lambda: estimated(table, Cs), lambda estimate: {"note": estimate.note}
+        solve, describe = lambda: estimated(X, table.y, Cs), lambda estimate: {"note": estimate.note}
     else:
-        solve, describe = lambda: whole(table, Cs), lambda model: judged(model, table, yardstick)
+        solve, describe = lambda: whole(X, table.y, Cs), lambda model: judged(model, table, anchor.metric, yardstick)
     yield Method(WHOLE_GRID, solve, describe, is_rehearsed=False, patience=PATIENCE)
 
 
-def whole(table: Table, Cs):
+def whole(X, y, Cs):
     """Scored by log-loss, as our path is."""
-    return LogisticRegressionCV(Cs=Cs, cv=N_FOLDS, scoring="neg_log_loss").fit(table.standardized, table.y)
+    return LogisticRegressionCV(Cs=Cs, cv=N_FOLDS, scoring="neg_log_loss").fit(X, y)
 
 
-def judged(model, table: Table, yardstick: Yardstick) -> dict:
+def judged(model, table: Table, metric: str, yardstick: Yardstick) -> dict:
     """Its final fit, at the C it chose itself."""
     temperature = table.temperature_at(float(np.ravel(model.C_)[0]))
-    return yardstick.judge(*in_raw_columns(table, *one_row_per_class(model)), temperature)
+    return yardstick.judge(*in_raw_columns(table, metric, *one_row_per_class(model)), temperature, metric)
 
 
-def estimated(table: Table, Cs, every=EVERY) -> Estimate:
-    rows, _ = next(StratifiedKFold(N_FOLDS).split(table.X, table.y))
-    X, y = table.standardized[rows], table.y[rows]
+def estimated(X, y, Cs, every=EVERY) -> Estimate:
+    rows, _ = next(StratifiedKFold(N_FOLDS).split(X, y))
+    X, y = X[rows], y[rows]
     model = LogisticRegression(warm_start=True)
     timings = []
     for index in range(every - 1, len(Cs), every):
