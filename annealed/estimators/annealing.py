@@ -85,8 +85,7 @@ class AnnealingMixin(ValidationMixin):
             return
         yield from takewhile(lambda _: not watch.is_stopped, problem.alternatives())
         may_lean = isinstance(self._schedule(), AdaptiveSchedule) and self._is_log_loss() and not watch.is_stopped
-        has_learned = best_of(compared(first.steps)) > 0
-        if may_lean and (problem.leans_unasked(has_learned) or self._leans(first)):
+        if may_lean and (problem.leans_unasked(self._fold_scores(first).mean()) or self._leans(first)):
             yield problem.leaned()
 
     def _leans(self, walk: Walk) -> bool:

@@ -162,8 +162,8 @@ class Problem(ABC):
         """Parameters of the problem that this one was tilted from, in its own terms."""
         return parameters
 
-    def leans_unasked(self, has_learned: bool) -> bool:
-        """Whether to try `leaned` anyway, given whether validation found anything to learn in this setting."""
+    def leans_unasked(self, score: float) -> bool:
+        """Whether to try `leaned` anyway, given the best validated score, minus a log-loss, in this setting."""
         return False
 
     def leaned(self) -> Problem:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.special import xlogy
 
 from annealed.design.coordinates import SMALLEST_EIGENVALUE, WIDEST_EIGENPROBLEM
 from annealed.objectives.linear import spread_of_columns
@@ -20,6 +21,7 @@ METRICS = ("auto", "validated", "euclidean", "diagonal", "halfway", "covariance"
 POWERS = {"halfway": 0.25, "covariance": 0.5}  # of the variance, by which each principal direction is divided
 TILT = 0.05  # power of the variance, on the way to "halfway", at which validation is asked where that leads
 SPREAD_TILT = 0.2  # of the spread of sparse columns, on the way to "diagonal", likewise
+LEAST_LEARNED = 0.02  # of the log-loss of the priors: with less, sparse columns are tried in the other metric unasked
 LEAST_PENALTY = 0.1  # of the free energy: with less, no other metric gains much
 
 
@@ -86,11 +88,12 @@ class MetricChoices:
             return None
         return spread_of_columns(self.original.centered(self.center)) ** SPREAD_TILT
 
-    def leans_unasked(self, has_learned):
+    def leans_unasked(self, score):
         """Sparse columns may hold numbers beside indicators, in other units: one of them can hide all others. Where
         columns or rows are few, trying takes little time.
         """
         is_small = self.span is not None or self.original.n_features <= WIDEST_EIGENPROBLEM
+        has_learned = score > (1 - LEAST_LEARNED) * np.sum(xlogy(self.class_shares[0], self.class_shares[0]))
         return self._may_lean and sparse.issparse(self.original.X) and (is_small or not has_learned)
 
     def leaned(self):

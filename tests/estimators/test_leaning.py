@@ -232,6 +232,17 @@ def test_sparse_columns_in_other_units_get_the_diagonal_metric_and_its_path(is_w
     assert model.path_.validation_score.mean(axis=1).max() > raw.path_.validation_score.mean(axis=1).max() + 0.01
 
 
+@pytest.mark.usefixtures("everything_is_wide")
+def test_many_sparse_columns_are_tried_unasked_where_next_to_nothing_was_learned():
+    problem = InnerProduct().prepare(stack_of(text()))
+    shares = problem.class_shares[0]
+    nothing = float(shares @ np.log(shares))
+    assert problem.leans_unasked(0.99 * nothing)
+    assert not problem.leans_unasked(0.9 * nothing)
+    dense = InnerProduct().prepare(stack_of(gaussian()))
+    assert not dense.leans_unasked(nothing)
+
+
 @pytest.mark.parametrize("is_wide", [False, True])
 def test_sparse_columns_in_like_units_stay_as_they_are_to_the_bit(is_wide, request):
     if is_wide:
