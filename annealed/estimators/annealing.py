@@ -110,7 +110,7 @@ class AnnealingMixin(ValidationMixin):
         if walk.solver.leaves_folds_rough:
             parameters = walk.solver.minimize_folds(walk.problem, parameters, node.temperature, **options).parameters
             reference = walk.judge.judge(walk.problem, parameters, node.temperature).compared
-        found = walk.solver.minimize_folds(tilted, tilted.adopted(parameters), node.temperature, **options)
+        found = walk.solver.minimize_folds(tilted, parameters, node.temperature, **options)
         return rises(walk.judge.judge(tilted, found.parameters, node.temperature).compared, reference)
 
     def _design(self, rows: Rows, splits):

@@ -158,10 +158,6 @@ class Problem(ABC):
         """
         return None
 
-    def adopted(self, parameters):
-        """Parameters of the problem that this one was tilted from, in its own terms."""
-        return parameters
-
     def leans_unasked(self, score: float) -> bool:
         """Whether to try `leaned` anyway, given the best validated score, minus a log-loss, in this setting."""
         return False

@@ -15,12 +15,10 @@ from scipy import sparse
 from scipy.special import xlogy
 
 from annealed.design.coordinates import SMALLEST_EIGENVALUE, WIDEST_EIGENPROBLEM
-from annealed.objectives.linear import spread_of_columns
 
 METRICS = ("auto", "validated", "euclidean", "diagonal", "halfway", "covariance")
 POWERS = {"halfway": 0.25, "covariance": 0.5}  # of the variance, by which each principal direction is divided
 TILT = 0.05  # power of the variance, on the way to "halfway", at which validation is asked where that leads
-SPREAD_TILT = 0.2  # of the spread of sparse columns, on the way to "diagonal", likewise
 LEAST_LEARNED = 0.02  # of the log-loss of the priors: with less, sparse columns are tried in the other metric unasked
 LEAST_PENALTY = 0.1  # of the free energy: with less, no other metric gains much
 
@@ -33,7 +31,6 @@ class MetricChoices:
     """
 
     original: Any
-    center: np.ndarray
     coordinates: Any
     span: Any
     metric: str
@@ -66,7 +63,7 @@ class MetricChoices:
     def tilted(self, parameters, temperature, value):
         """With the metric "auto", the penalty of each coordinate times its variance to a small power.
 
-        None where the penalty is next to nothing: no other metric then changes much.
+        None where the penalty is next to nothing, since no other metric then changes much, and for sparse rows.
         """
         has_basis = self.span is not None or self.coordinates.basis.ndim == 2
         is_affordable = has_basis and self.coordinates.rank <= WIDEST_EIGENPROBLEM
@@ -81,12 +78,6 @@ class MetricChoices:
         other = copy(self)
         other._is_penalized = self._join(np.broadcast_to(weight, coef.shape), np.zeros(coef.shape[:2]))[0]
         return other
-
-    def column_tilt(self) -> np.ndarray | None:
-        """With the metric "auto" on sparse rows, the spread of each column to a small power; None elsewhere."""
-        if not (self._may_lean and sparse.issparse(self.original.X)):
-            return None
-        return spread_of_columns(self.original.centered(self.center)) ** SPREAD_TILT
 
     def leans_unasked(self, score):
         """Sparse columns may hold numbers beside indicators, in other units: one of them can hide all others. Where

@@ -20,7 +20,6 @@ import numpy as np
 from annealed.design.row_products import RowProducts
 from annealed.objectives.base import Inspection, Problem, look_at
 from annealed.objectives.leave_one_out import leave_out
-from annealed.objectives.metrics import LEAST_PENALTY
 from annealed.objectives.penalized_linear import PenalizedLinearProblem
 
 MANY_LEADING, FEW_LEADING = 20, 6  # eigenvectors of K in the preconditioner
@@ -73,24 +72,6 @@ class RepresenterProblem(Problem):
     def start(self, temperature):
         zeros = np.zeros((self.n_fits, self.design.n_rows, self.contrasts.n_scores))
         return self.join(zeros, zeros, self.primal.start_intercept())
-
-    def tilted(self, parameters, temperature, value):
-        """With the metric "auto", sparse columns divided by their spread to a small power. The preconditioner stays."""
-        scale = self.primal.column_tilt()
-        alpha, image, _ = (part[0] for part in self.split(parameters[None]))
-        penalty = 0.5 * self.l2_strength * temperature * np.sum(alpha * image)
-        if scale is None or penalty < LEAST_PENALTY * value:
-            return None
-        coef = self.products.combine(alpha)
-        scale *= np.linalg.norm(coef) / np.linalg.norm(coef * scale[:, None])
-        other = copy(self)
-        other.products = RowProducts(self.design, scale, self.products.dtype)
-        return other
-
-    def adopted(self, parameters):
-        """The same combinations of rows have other images."""
-        alpha, _, intercept = self.split(parameters)
-        return self.join(alpha, self.image(alpha), intercept)
 
     def image(self, vectors):
         """K times each of a stack (n_fits, n_rows, n_columns) of row combinations, in one product."""

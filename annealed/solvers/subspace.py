@@ -66,17 +66,6 @@ class Subspace(Solver):
             memory.add(solution.parameters)
         return solution
 
-    def minimize_folds(self, problem, start, temperature, *, tol, max_iter, memory):
-        solution = unsolved(start)
-
-        def solve(fits):
-            search = _Search(problem, fits, start[fits], temperature)
-            search.solve(max(FOLD_SUBOPTIMALITY, tol), max_iter)
-            search.write(solution)
-
-        list(map_in_order(solve, [fits for fits in (own[own > 0] for own in _groups(problem)) if len(fits)]))
-        return solution
-
 
 def _groups(problem):
     """Fits that go in step: all of a small problem, each by itself of a large one."""

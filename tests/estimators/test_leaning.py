@@ -1,6 +1,6 @@
-"""metric="auto": folds a little on the way to another metric say whether it leads somewhere.
+"""metric="auto": the diagonal one, unless folds a little on the way to "halfway" say that it leads somewhere.
 
-From the diagonal one to "halfway", where X is dense; from columns as they are to the diagonal one, where it is sparse.
+Sparse columns as they are, unless the diagonal metric is better: of few, or where nothing was learned, it is tried.
 """
 
 from types import SimpleNamespace
@@ -14,10 +14,9 @@ from sklearn.datasets import load_iris, load_wine
 from annealed import InnerProductADA
 from annealed.estimators import annealing
 from annealed.estimators.annealing import Walk
-from annealed.objectives import InnerProduct, Picks, metrics
+from annealed.objectives import InnerProduct, metrics
 from annealed.selection import rises
-from annealed.solvers import LBFGS, Newton, Subspace
-from annealed.solvers.subspace import FOLD_SUBOPTIMALITY
+from annealed.solvers import LBFGS, Newton
 from annealed.walk import Judgement, Step
 
 TEMPERATURE = 0.3
@@ -152,74 +151,6 @@ def everything_is_wide(monkeypatch):
     monkeypatch.setattr("annealed.objectives.penalized_linear.MOST_SPANNED_ROWS", 1)
 
 
-def by_rows(metric="auto", tol=1e-7):
-    """The problem of `text` in combinations of rows, in double precision, with its minimum."""
-    table = text()
-    problem = Subspace().adapt(InnerProduct(metric=metric).prepare(stack_of(table, fold_masks(len(table.y), 3))), tol)
-    return problem, minimum_by_rows(problem, TEMPERATURE, tol)
-
-
-def minimum_by_rows(problem, temperature, tol=1e-7):
-    settings = {"tol": tol, "max_iter": 500, "memory": Subspace().new_memory(problem)}
-    return Subspace().minimize(problem, problem.start(temperature), temperature, **settings)
-
-
-@pytest.mark.usefixtures("everything_is_wide")
-def test_all_the_way_tilted_sparse_columns_are_in_the_diagonal_metric(monkeypatch):
-    monkeypatch.setattr(metrics, "SPREAD_TILT", 1.0)
-    problem, found = by_rows()
-    tilted, leaned = problem.tilted(found.parameters[0], TEMPERATURE, found.value[0]), problem.primal.leaned()
-    assert leaned.chosen() == {"metric": "diagonal"}
-    unit = (tilted.products.scale[0] / leaned.scale[0]) ** 2  # of the temperature
-    here = minimum_by_rows(tilted, TEMPERATURE)
-    there = minimum_by_rows(Subspace().adapt(leaned, 1e-7), TEMPERATURE * unit)
-    np.testing.assert_allclose(here.value[0], there.value[0], rtol=1e-7)
-    # What `report` divides by is the primal's scale, which is not the tilted one's: posteriors are compared.
-    logits = [own.held_out_logits(at.parameters, TEMPERATURE) for own, at in watched(tilted, here, leaned, there)]
-    np.testing.assert_allclose(logits[0] - logits[0].mean(), logits[1] - logits[1].mean(), atol=1e-3)
-
-
-def watched(tilted, here, leaned, there):
-    other = Subspace().adapt(leaned, 1e-7)
-    for problem in (tilted, other):
-        problem.watch(Picks(np.arange(10), np.zeros(10, dtype=int)))
-    return (tilted, here), (other, there)
-
-
-@pytest.mark.usefixtures("everything_is_wide")
-def test_tilted_sparse_columns_weigh_the_final_fit_as_much_and_images_follow():
-    problem, found = by_rows()
-    tilted = problem.tilted(found.parameters[0], TEMPERATURE, found.value[0])
-    alpha, image, intercept = problem.split(found.parameters)
-    coef = problem.products.combine(alpha[0])
-    scale = tilted.products.scale
-    assert scale.std() > 0
-    assert np.sum((coef * scale[:, None]) ** 2) == pytest.approx(np.sum(coef**2))
-    adopted = tilted.split(tilted.adopted(found.parameters))
-    np.testing.assert_array_equal(adopted[0], alpha)
-    np.testing.assert_array_equal(adopted[2], intercept)
-    rows = (text().X.toarray() - problem.design.center) / scale
-    np.testing.assert_allclose(adopted[1][0], rows @ (rows.T @ alpha[0]), atol=1e-9)
-    assert not np.allclose(adopted[1], image)
-
-
-@pytest.mark.usefixtures("everything_is_wide")
-def test_folds_alone_reach_what_they_reach_beside_the_final_fit_by_rows():
-    problem, found = by_rows()
-    settings = {"tol": 1e-7, "max_iter": 500, "memory": None}
-    folds = Subspace().minimize_folds(problem, problem.start(TEMPERATURE), TEMPERATURE, **settings)
-    np.testing.assert_allclose(folds.value[1:], found.value[1:], rtol=2 * FOLD_SUBOPTIMALITY)
-    np.testing.assert_array_equal(folds.parameters[0], problem.start(TEMPERATURE)[0])
-
-
-@pytest.mark.usefixtures("everything_is_wide")
-def test_what_was_not_left_open_or_weighs_nothing_is_not_tilted_by_rows():
-    problem, found = by_rows(metric="euclidean")
-    assert problem.tilted(found.parameters[0], TEMPERATURE, found.value[0]) is None
-    problem, found = by_rows()
-    assert problem.tilted(found.parameters[0], 1e-9 * TEMPERATURE, found.value[0]) is None
-
-
 @pytest.mark.parametrize("is_wide", [False, True])
 def test_sparse_columns_in_other_units_get_the_diagonal_metric_and_its_path(is_wide, request):
     if is_wide:
@@ -288,7 +219,6 @@ def test_what_further_steps_do_to_rough_folds_is_not_taken_for_the_metric():
 
     problem, tilted = SimpleNamespace(minimum=1.0), SimpleNamespace(minimum=1.0)
     problem.tilted = lambda *point: tilted
-    tilted.adopted = lambda parameters: parameters
     rough = np.zeros((5, 1))
     node = Step(1.0, 1.0, 0.0, 1, True, True, Scores().judge(problem, rough, 1.0), rough, 0.0)
     walk = Walk(problem, Scores(), [node], {}, Solved(), {})
