@@ -15,7 +15,7 @@ Shapes: directions and their images (n_fits, n_directions, n_rows, n_scores).
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ PRECONDITIONER_LIFE = 12  # iterations after which it is made anew at the curren
 LONGEST_STEP = 2.0  # beside the one it aims at: a longer one says that it is out of date
 MOST_NEWTON = 20  # inner steps to a minimum over a span
 PRECISION = 1e-10  # relative fall worth an inner step
+NEAR_STEPS = 2  # that a filling takes at most, unless it began far from its minimum
 NODE_SHARE = 0.5  # of the tolerance, for points that others are interpolated from
 RIDGE = 1e-12
 STACKED_VALUES = 120_000  # scores of all fits up to which they are solved as one stack
@@ -62,8 +63,9 @@ class Subspace(Solver):
                 final.write(solution)
 
         list(map_in_order(solve, groups))
-        if not final_only:
-            memory.add(solution.parameters)
+        if final_only:
+            return replace(solution, was_far=solution.n_iter > NEAR_STEPS)
+        memory.add(solution.parameters)
         return solution
 
 

@@ -223,6 +223,16 @@ def test_folds_of_a_stack_share_their_iterations(monkeypatch):
     assert alone.n_iter[1] < alone.n_iter[2]
 
 
+def test_a_filling_tells_whether_it_began_far_from_its_minimum():
+    _, problem = adapted(text())
+    settings = {"tol": TOL, "max_iter": 500, "memory": None}
+    temperatures = np.array([0.1, 0.09])
+    cold = np.repeat(problem.start(0.1)[:1], 2, axis=0)
+    solved = Subspace().fill(problem, cold, temperatures, **settings)
+    assert solved.was_far.all()
+    assert not Subspace().fill(problem, solved.parameters, temperatures, **settings).was_far.any()
+
+
 # --- along a path -----------------------------------------------------------------------------------
 
 
