@@ -75,19 +75,23 @@ def loss_and_gradient(rows: LabelledRows, point: PrototypePosterior) -> tuple[fl
     cast, level, narrow_labels = (part.astype(rows.X.dtype) for part in (directions, levels, labels))
 
     def block_terms(block):
+        with np.errstate(invalid="ignore"):  # BLAS may raise the flag by what it reads beside an array
+            return terms(block)
+
+    def terms(block):
         X, weight = rows.X[block.rows], rows.weight[block.rows] / rows.total
         scores = cast @ X.T - level[:, None]
         scores -= scores.max(axis=0)
         np.exp(scores, out=scores)
         total, agreed = scores.sum(axis=0), np.empty(len(X), dtype=scores.dtype)
         for own, label in block.runs:
-            agreed[own] = np.dot(narrow_labels[:, label], scores[:, own])
+            agreed[own] = narrow_labels[:, label] @ scores[:, own]
         np.maximum(agreed, np.finfo(scores.dtype).tiny, out=agreed)
         loss = (np.log(total) - np.log(agreed)) @ weight
         by_total, by_agreed = (weight / total).astype(scores.dtype), (weight / agreed).astype(scores.dtype)
-        prior, posterior = np.dot(scores, by_total), np.zeros(labels.shape)  # `@` would read BLAS's flags
+        prior, posterior = scores @ by_total, np.zeros(labels.shape)
         for own, label in block.runs:
-            posterior[:, label] = labels[:, label] * np.dot(scores[:, own], by_agreed[own])
+            posterior[:, label] = labels[:, label] * (scores[:, own] @ by_agreed[own])
             scores[:, own] *= by_total[own] - narrow_labels[:, label, None] * by_agreed[own]
         return loss, scores @ X, prior, posterior
 
