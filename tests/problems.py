@@ -109,6 +109,19 @@ def wide_text(kind=sparse.csr_matrix):
     return replace(text(kind, n_samples=20, n_words=50, seed=6), name=f"wide_text_{kind.__name__}")
 
 
+def make_everything_wide(monkeypatch):
+    """Lower the limit of what counts as wide, so that tables of a few columns are solved in combinations of rows."""
+    for module in (
+        "design.coordinates",
+        "objectives.linear",
+        "objectives.metrics",
+        "objectives.penalized_linear",
+        "solvers",
+    ):
+        monkeypatch.setattr(f"annealed.{module}.WIDEST_EIGENPROBLEM", 1)
+    monkeypatch.setattr("annealed.design.coordinates.WIDEST_ROTATION", 1)
+
+
 def standardized(table):
     """The same rows with column mean 0 and standard deviation 1."""
     return replace(table, X=(table.X - table.X.mean(axis=0)) / table.X.std(axis=0), coef=None, intercept=None)

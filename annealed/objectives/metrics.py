@@ -63,11 +63,10 @@ class MetricChoices:
     def tilted(self, parameters, temperature, value):
         """With the metric "auto", the penalty of each coordinate times its variance to a small power.
 
-        None where the penalty is next to nothing, since no other metric then changes much, and for sparse rows.
+        None where the penalty is next to nothing: no other metric then changes much.
         """
         has_basis = self.span is not None or self.coordinates.basis.ndim == 2
-        is_affordable = has_basis and self.coordinates.rank <= WIDEST_EIGENPROBLEM
-        if not (self._may_lean and is_affordable) or sparse.issparse(self.original.X):
+        if not self._may_lean or not has_basis or self.coordinates.rank > WIDEST_EIGENPROBLEM:
             return None
         coef, _ = self._split(parameters[None])
         size, variance = np.sum(coef**2), self.coordinates.spectrum

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from problems import fold_masks, gaussian, solve, stack_of, text, wide
+from problems import fold_masks, gaussian, make_everything_wide, solve, stack_of, text, wide
 from scipy import sparse
 from sklearn.datasets import load_iris, load_wine
 
@@ -140,14 +140,7 @@ def mixed_units(n_rows=300, n_words=30, seed=0):
 
 @pytest.fixture
 def everything_is_wide(monkeypatch):
-    for module in (
-        "design.coordinates",
-        "objectives.linear",
-        "objectives.penalized_linear",
-        "objectives.metrics",
-        "solvers",
-    ):
-        monkeypatch.setattr(f"annealed.{module}.WIDEST_EIGENPROBLEM", 1)
+    make_everything_wide(monkeypatch)
     monkeypatch.setattr("annealed.objectives.penalized_linear.MOST_SPANNED_ROWS", 1)
 
 

@@ -9,6 +9,7 @@ from problems import (
     dense,
     fold_masks,
     gaussian,
+    make_everything_wide,
     separable,
     solve,
     stack_of,
@@ -31,9 +32,7 @@ TABLES = [gaussian, two_classes, separable, wide, text, wide_text]
 
 @pytest.fixture(autouse=True)
 def _everything_is_wide(monkeypatch):
-    for module in ("design.coordinates", "objectives.linear", "objectives.penalized_linear", "solvers"):
-        monkeypatch.setattr(f"annealed.{module}.WIDEST_EIGENPROBLEM", 1)
-    monkeypatch.setattr("annealed.design.coordinates.WIDEST_ROTATION", 1)
+    make_everything_wide(monkeypatch)
 
 
 def adapted(table, weight=None, tol=TOL, **settings):
