@@ -24,6 +24,7 @@ from annealed.objectives.penalized_linear import PenalizedLinearProblem
 
 MANY_LEADING, FEW_LEADING = 20, 6  # eigenvectors of K in the preconditioner
 MOST_VALUES_FOR_MANY = 50_000  # scores of a fit up to which many of them cost little
+SMALLEST_REMAINDER = 0.01  # of a row, beside the mean: what the eigenvectors, roughly known, leave of its length
 LARGEST_SYSTEM = 600  # one unknown for each eigenvector, or intercept, and score; fewer of them where classes are many
 
 
@@ -51,12 +52,15 @@ class RepresenterProblem(Problem):
         if self.fit_intercept:  # one more of infinite eigenvalue
             self.vectors = np.column_stack([self.eigenvectors, np.ones(primal.design.n_rows)])
             self.inverse_eigenvalues = np.append(self.inverse_eigenvalues, 0.0)
-        self.overlap = self.vectors.T @ self.vectors
         captured = self.eigenvectors**2 @ self.eigenvalues
         squares = self.products.diagonal()
         self.row_length = float(np.sqrt(np.mean(squares)))
         self.gradient_unit = max(1.0, float(np.sqrt(primal.coordinates.spectrum.max())))  # of the widest column
-        self.remainder = max(float(np.mean(squares - captured)), 1e-12 * self.eigenvalues[-1])
+        remainder = squares - captured
+        least = max(SMALLEST_REMAINDER * float(np.mean(remainder)), 1e-12 * self.eigenvalues[-1])
+        self.remainder = np.maximum(remainder, least)[:, None]
+        self.scaled_vectors = self.vectors / self.remainder
+        self.overlap = self.vectors.T @ self.scaled_vectors
 
     def split(self, parameters):
         """Alpha and image (n_fits, n_rows, n_scores), and intercept (n_fits, n_scores)."""
@@ -117,16 +121,13 @@ class RepresenterProblem(Problem):
 
     def _low_rank_blocks(self, posterior, weight, kappa, alpha):
         """Blocks (n_rows, n_scores, n_scores) of (kappa K^-1 + weight D)^-1, and its product with alpha."""
-        diagonal = self.products.diagonal() - self.eigenvectors**2 @ self.eigenvalues
-        rest = np.maximum(diagonal, 1e-3 * self.remainder)[:, None]
-        vectors = self.vectors
+        rest, vectors, scaled = self.remainder, self.vectors, self.scaled_vectors
         along, across = self.contrasts.row_hessian(posterior)
         spread = kappa / rest + weight[:, None] * along
         ratio = across / spread
         factor = weight / (1 - weight * np.sum(across * ratio, axis=1))
         eye = np.eye(alpha.shape[1])
         rows = eye / spread[:, :, None] + factor[:, None, None] * ratio[:, :, None] * ratio[:, None, :]
-        scaled = vectors / rest
         core = np.einsum("nv,nab,nw->vawb", -scaled, rows, scaled, optimize=True)
         core += np.einsum("vw,ab->vawb", (np.diag(self.inverse_eigenvalues) + vectors.T @ scaled) / kappa, eye)
         if self.fit_intercept and len(eye) > 1:  # a common shift of all intercepts: any curvature will do
@@ -143,14 +144,15 @@ class RowPreconditioner:
     """Approximate inverses of the Newton systems `kappa I + weight D K` of a stack of fits.
 
     D_i = diag(a_i) - b_i b_i' is a row's Hessian by its scores, without b_i where there is a single one. K is taken as
-    `remainder I + U diag(eigenvalues) U'`; the intercept is one more column of U, of ones. Row blocks are inverted in
-    closed form, the low-rank part by Woodbury's identity. Shapes: posterior (n_fits, n_rows, n_classes), weight
+    `diag(remainder) + U diag(eigenvalues) U'`; the intercept is one more column of U, of ones. Row blocks are inverted
+    in closed form, the low-rank part by Woodbury's identity. Shapes: posterior (n_fits, n_rows, n_classes), weight
     (n_fits, n_rows).
     """
 
     def __init__(self, problem: RepresenterProblem, posterior, weight, kappa):
-        self.kappa, self.remainder, self.vectors = kappa, problem.remainder, problem.vectors
-        load = weight * problem.remainder
+        self.kappa, self.remainder = kappa, problem.remainder
+        self.vectors, self.scaled_vectors = problem.vectors, problem.scaled_vectors
+        load = weight * problem.remainder[:, 0]
         along, across = problem.contrasts.row_hessian(posterior)
         self.spread = kappa + load[..., None] * along
         self.has_across = across.shape[-1] > 1
@@ -173,13 +175,12 @@ class RowPreconditioner:
         small = np.zeros((n_fits, n_vectors, n_scores, n_vectors, n_scores))
         each = np.arange(n_scores)
         if self.has_across:
-            weighted = self.ratio * np.sqrt(self.factor)[..., None]
+            weighted = self.ratio * np.sqrt(self.factor[..., None] / self.remainder)
             wide = (self.vectors[None, :, :, None] * weighted[:, :, None, :]).reshape(n_fits, n_rows, -1)
             small -= self.kappa * (np.swapaxes(wide, 1, 2) @ wide).reshape(small.shape)
         inverse_spread = (1 / self.spread).transpose(2, 0, 1)
-        overlap = (self.vectors.T * inverse_spread[:, :, None]) @ self.vectors
+        overlap = (self.vectors.T * inverse_spread[:, :, None]) @ self.scaled_vectors
         small[:, :, each, :, each] += whole_overlap - self.kappa * overlap
-        small /= self.remainder
         small[:, :, each, :, each] += np.diag(inverse_eigenvalues)
         if self.has_across and not inverse_eigenvalues[-1]:  # a common shift of all intercepts: any curvature will do
             own = np.trace(small[:, -1, :, -1], axis1=1, axis2=2) / n_scores
