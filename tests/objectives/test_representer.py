@@ -1,0 +1,69 @@
+"""The preconditioner of fits in combinations of rows, beside the systems it stands for."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from problems import make_everything_wide, stack_of, text, uneven_weights, wide, wide_text
+
+from annealed.objectives import InnerProduct, RowPreconditioner
+from annealed.objectives.representer import SMALLEST_REMAINDER
+from annealed.solvers import Subspace
+
+HUGE = 1e7  # eigenvalue that stands for the infinite one of the intercepts, beside those of rows
+
+
+def wide_of_two():
+    table = wide()
+    return replace(table, y=np.minimum(table.y, 1))
+
+
+TABLES = [wide, wide_of_two, text, wide_text]
+
+
+def adapted(make, **settings):
+    table = make()
+    primal = InnerProduct(metric="euclidean", **settings).prepare(stack_of(table, uneven_weights(len(table.y))))
+    return Subspace().adapt(primal, tol=1e-6)
+
+
+@pytest.fixture(autouse=True)
+def _everything_is_wide(monkeypatch):
+    make_everything_wide(monkeypatch)
+
+
+def modelled(problem):
+    """The matrix of inner products that the preconditioner takes for K."""
+    eigenvalues = problem.eigenvalues
+    if problem.fit_intercept:
+        eigenvalues = np.append(eigenvalues, HUGE * eigenvalues.max())
+    return np.diag(problem.remainder[:, 0]) + (problem.vectors * eigenvalues) @ problem.vectors.T
+
+
+@pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
+def test_every_row_keeps_its_own_length(make):
+    problem = adapted(make, fit_intercept=False)
+    length = problem.products.diagonal()
+    remainder = length - np.diag(modelled(problem) - np.diag(problem.remainder[:, 0]))
+    is_kept = remainder > SMALLEST_REMAINDER * remainder.mean()
+    assert is_kept.mean() > 0.8
+    np.testing.assert_allclose(np.diag(modelled(problem))[is_kept], length[is_kept], rtol=1e-10)
+    assert problem.remainder.min() > 0
+
+
+@pytest.mark.parametrize("kappa", [1.0, 1e-3])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
+def test_preconditioner_solves_the_newton_system_of_its_model(make, fit_intercept, kappa):
+    problem = adapted(make, fit_intercept=fit_intercept)
+    generator = np.random.default_rng(0)
+    shape = problem.n_fits, problem.design.n_rows, problem.contrasts.n_scores
+    posterior = generator.dirichlet(np.ones(problem.n_classes), shape[:2])
+    weight = problem.design.weight.T
+    sought = generator.standard_normal(shape)
+    if fit_intercept:  # what the intercepts would take from it
+        sought -= sought.mean(axis=1, keepdims=True)
+    image = modelled(problem) @ sought
+    system = kappa * sought + weight[..., None] * problem.contrasts.curved(posterior, image)
+    found = RowPreconditioner(problem, posterior, weight, kappa).apply(system)
+    np.testing.assert_allclose(found, sought, atol=1e-5 * np.abs(sought).max())
