@@ -24,7 +24,8 @@ from annealed.objectives.penalized_linear import PenalizedLinearProblem
 
 MANY_LEADING, FEW_LEADING = 20, 6  # eigenvectors of K in the preconditioner
 MOST_VALUES_FOR_MANY = 50_000  # scores of a fit up to which many of them cost little
-SMALLEST_REMAINDER = 0.01  # of a row, beside the mean: what the eigenvectors, roughly known, leave of its length
+OWN_LENGTHS, LIKE_LENGTHS = (0.1, 10.0), (0.5, 2.0)  # of what eigenvectors leave of a row's square, beside the mean
+MOST_UNEVEN = 2.0  # spread of it beside the mean: with more, directions by the rows' own lengths can lead uphill
 LARGEST_SYSTEM = 600  # one unknown for each eigenvector, or intercept, and score; fewer of them where classes are many
 
 
@@ -52,15 +53,13 @@ class RepresenterProblem(Problem):
         if self.fit_intercept:  # one more of infinite eigenvalue
             self.vectors = np.column_stack([self.eigenvectors, np.ones(primal.design.n_rows)])
             self.inverse_eigenvalues = np.append(self.inverse_eigenvalues, 0.0)
-        captured = self.eigenvectors**2 @ self.eigenvalues
         squares = self.products.diagonal()
         self.row_length = float(np.sqrt(np.mean(squares)))
         self.gradient_unit = max(1.0, float(np.sqrt(primal.coordinates.spectrum.max())))  # of the widest column
-        remainder = squares - captured
-        least = max(SMALLEST_REMAINDER * float(np.mean(remainder)), 1e-12 * self.eigenvalues[-1])
-        self.remainder = np.maximum(remainder, least)[:, None]
-        self.scaled_vectors = self.vectors / self.remainder
-        self.overlap = self.vectors.T @ self.scaled_vectors
+        self.left_over = squares - self.eigenvectors**2 @ self.eigenvalues
+        self.mean_left = max(float(np.mean(self.left_over)), 1e-12 * self.eigenvalues[-1])
+        bounds = OWN_LENGTHS if np.std(self.left_over) <= MOST_UNEVEN * self.mean_left else LIKE_LENGTHS
+        self.remainder = np.clip(self.left_over, *(share * self.mean_left for share in bounds))[:, None]
 
     def split(self, parameters):
         """Alpha and image (n_fits, n_rows, n_scores), and intercept (n_fits, n_scores)."""
@@ -121,13 +120,15 @@ class RepresenterProblem(Problem):
 
     def _low_rank_blocks(self, posterior, weight, kappa, alpha):
         """Blocks (n_rows, n_scores, n_scores) of (kappa K^-1 + weight D)^-1, and its product with alpha."""
-        rest, vectors, scaled = self.remainder, self.vectors, self.scaled_vectors
+        rest = np.maximum(self.left_over, 1e-3 * self.mean_left)[:, None]
+        vectors = self.vectors
         along, across = self.contrasts.row_hessian(posterior)
         spread = kappa / rest + weight[:, None] * along
         ratio = across / spread
         factor = weight / (1 - weight * np.sum(across * ratio, axis=1))
         eye = np.eye(alpha.shape[1])
         rows = eye / spread[:, :, None] + factor[:, None, None] * ratio[:, :, None] * ratio[:, None, :]
+        scaled = vectors / rest
         core = np.einsum("nv,nab,nw->vawb", -scaled, rows, scaled, optimize=True)
         core += np.einsum("vw,ab->vawb", (np.diag(self.inverse_eigenvalues) + vectors.T @ scaled) / kappa, eye)
         if self.fit_intercept and len(eye) > 1:  # a common shift of all intercepts: any curvature will do
@@ -150,8 +151,7 @@ class RowPreconditioner:
     """
 
     def __init__(self, problem: RepresenterProblem, posterior, weight, kappa):
-        self.kappa, self.remainder = kappa, problem.remainder
-        self.vectors, self.scaled_vectors = problem.vectors, problem.scaled_vectors
+        self.kappa, self.remainder, self.vectors = kappa, problem.remainder, problem.vectors
         load = weight * problem.remainder[:, 0]
         along, across = problem.contrasts.row_hessian(posterior)
         self.spread = kappa + load[..., None] * along
@@ -159,7 +159,7 @@ class RowPreconditioner:
         if self.has_across:
             self.ratio = across / self.spread
             self.factor = load / (1 - load * np.sum(across * self.ratio, axis=-1))
-        self.small_inverse = self._invert_small(problem.overlap, problem.inverse_eigenvalues)
+        self.small_inverse = self._invert_small(problem.inverse_eigenvalues)
 
     def of_first(self) -> RowPreconditioner:
         """That of the first fit alone."""
@@ -168,7 +168,7 @@ class RowPreconditioner:
             setattr(first, name, getattr(self, name)[:1])
         return first
 
-    def _invert_small(self, whole_overlap, inverse_eigenvalues):
+    def _invert_small(self, inverse_eigenvalues):
         """Woodbury's small systems, (n_vectors * n_scores) square."""
         n_fits, n_rows, n_scores = self.spread.shape
         n_vectors = self.vectors.shape[1]
@@ -179,8 +179,8 @@ class RowPreconditioner:
             wide = (self.vectors[None, :, :, None] * weighted[:, :, None, :]).reshape(n_fits, n_rows, -1)
             small -= self.kappa * (np.swapaxes(wide, 1, 2) @ wide).reshape(small.shape)
         inverse_spread = (1 / self.spread).transpose(2, 0, 1)
-        overlap = (self.vectors.T * inverse_spread[:, :, None]) @ self.scaled_vectors
-        small[:, :, each, :, each] += whole_overlap - self.kappa * overlap
+        taken = (1 - self.kappa * inverse_spread) / self.remainder[:, 0]
+        small[:, :, each, :, each] += (self.vectors.T * taken[:, :, None]) @ self.vectors
         small[:, :, each, :, each] += np.diag(inverse_eigenvalues)
         if self.has_across and not inverse_eigenvalues[-1]:  # a common shift of all intercepts: any curvature will do
             own = np.trace(small[:, -1, :, -1], axis1=1, axis2=2) / n_scores

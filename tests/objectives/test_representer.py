@@ -7,7 +7,7 @@ import pytest
 from problems import make_everything_wide, stack_of, text, uneven_weights, wide, wide_text
 
 from annealed.objectives import InnerProduct, RowPreconditioner
-from annealed.objectives.representer import SMALLEST_REMAINDER
+from annealed.objectives.representer import LIKE_LENGTHS, MOST_UNEVEN, OWN_LENGTHS
 from annealed.solvers import Subspace
 
 HUGE = 1e7  # eigenvalue that stands for the infinite one of the intercepts, beside those of rows
@@ -41,14 +41,27 @@ def modelled(problem):
 
 
 @pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
-def test_every_row_keeps_its_own_length(make):
+def test_rows_keep_their_own_lengths(make):
     problem = adapted(make, fit_intercept=False)
-    length = problem.products.diagonal()
-    remainder = length - np.diag(modelled(problem) - np.diag(problem.remainder[:, 0]))
-    is_kept = remainder > SMALLEST_REMAINDER * remainder.mean()
+    least, most = (share * problem.left_over.mean() for share in OWN_LENGTHS)
+    is_kept = (problem.left_over > least) & (problem.left_over < most)
     assert is_kept.mean() > 0.8
+    length = problem.products.diagonal()
     np.testing.assert_allclose(np.diag(modelled(problem))[is_kept], length[is_kept], rtol=1e-10)
-    assert problem.remainder.min() > 0
+
+
+def test_rows_of_very_uneven_lengths_are_taken_for_more_alike():
+    """Directions by their own lengths could lead uphill."""
+
+    def of_many_lengths():
+        table = wide()
+        length = np.exp(2 * np.random.default_rng(0).standard_normal(len(table.y)))
+        return replace(table, X=table.X * length[:, None])
+
+    problem = adapted(of_many_lengths, fit_intercept=False)
+    assert np.std(problem.left_over) > MOST_UNEVEN * np.mean(problem.left_over)
+    least, most = (share * problem.left_over.mean() for share in LIKE_LENGTHS)
+    np.testing.assert_allclose([problem.remainder.min(), problem.remainder.max()], [least, most])
 
 
 @pytest.mark.parametrize("kappa", [1.0, 1e-3])
