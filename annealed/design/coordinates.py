@@ -42,10 +42,17 @@ class Coordinates:
             return self
         return Coordinates(self.basis[fits], self.inverse[fits], self.spectrum[fits], True)
 
+    @property
+    def of_final(self) -> Coordinates:
+        """The map of the final fit, as one for all."""
+        return Coordinates(self.basis[0], self.inverse[0], self.spectrum[0]) if self.per_fit else self
+
     def _apply(self, vectors, factor, transposed):
         is_diagonal = factor.ndim == (2 if self.per_fit else 1)
         if is_diagonal:
             return vectors * (factor[:, None, :] if self.per_fit else factor)
+        if self.per_fit:  # any axes between those of fits and of entries
+            factor = factor.reshape(len(factor), *[1] * (vectors.ndim - 3), *factor.shape[1:])
         return vectors @ (np.swapaxes(factor, -1, -2) if transposed else factor)
 
     def to_features(self, coef):
@@ -94,6 +101,33 @@ def principal_coordinates(design: Design, scale, power: float = 0.0) -> Coordina
     eigenvalues, vectors = design.eigh(covariance)
     rotated = Coordinates(vectors / scale[:, None], vectors * scale[:, None], np.maximum(eigenvalues, 0))
     return rotated.raised(power) if power else rotated
+
+
+def coordinates_of_fits(design: Design, power: float, is_centered: bool) -> Coordinates:
+    """Each fit's own directions, divided by their variance in that fit to a power; those it has no rows in are zero.
+
+    Rows that a fold leaves out must not tell how far they lie from the others: where columns outnumber rows, directions
+    divided by a variance that a left-out row had a part in set it apart from all rows, and a fold knows nothing of it.
+    All are turned as the final fit's, so that coordinates of different fits mean much the same.
+    """
+    moments = np.stack([_second_moment(design, fit, is_centered) for fit in range(design.n_fits)])
+    _, frame = design.eigh(moments[0].copy())
+    variances, vectors = np.linalg.eigh(frame.T @ moments @ frame)
+    is_kept = variances > SMALLEST_EIGENVALUE * variances[:, -1:]
+    raised = np.where(is_kept, np.where(is_kept, variances, 1.0) ** power, 0.0)
+    lowered = np.divide(1, raised, out=np.zeros_like(raised), where=is_kept)
+    turned = frame @ vectors
+    back = np.swapaxes(vectors, 1, 2)
+    spectrum = np.einsum("fij,fj->fi", vectors**2, variances * lowered**2)
+    return Coordinates((turned * lowered[:, None]) @ back, (turned * raised[:, None]) @ back, spectrum, per_fit=True)
+
+
+def _second_moment(design, fit, is_centered):
+    moment = design.covariance(fit)
+    if is_centered:
+        mean = design.column_mean(fit)
+        moment -= np.outer(mean, mean)
+    return moment
 
 
 def has_affordable_rotation(design: Design) -> bool:

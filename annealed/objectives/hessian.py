@@ -19,12 +19,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from annealed.arrays import as_slice
 from annealed.design import CsrDesign, DenseDesign
 from annealed.objectives import gibbs
 from annealed.objectives.base import FEW_LOGITS
 from annealed.objectives.contrasts import Contrasts
 
 MOST_PRODUCTS = 5_000_000  # entries of z z' over all rows, up to which one half of them is kept
+MOST_OF_FITS = 20_000_000  # likewise over all fits, where each has its own coordinates
 
 
 class Terms(NamedTuple):
@@ -45,7 +47,8 @@ class TermsAlong(NamedTuple):
 
 def hessian_rows(design, coordinates, contrasts, fit_intercept):
     """The rows as whichever class suits them."""
-    is_small = design.n_rows * (coordinates.rank + fit_intercept) ** 2 <= MOST_PRODUCTS
+    n_products = design.n_rows * (coordinates.rank + fit_intercept) ** 2
+    is_small = n_products <= MOST_PRODUCTS and not (coordinates.per_fit and design.n_fits * n_products > MOST_OF_FITS)
     kind = SmallRows if is_small and isinstance(design, (DenseDesign, CsrDesign)) else BlockRows
     return kind(design, coordinates, contrasts, fit_intercept)
 
@@ -54,44 +57,60 @@ class SmallRows:
     def __init__(self, design, coordinates, contrasts, fit_intercept):
         self.contrasts, self.labels, self.weight = contrasts, design.labels, design.weight
         rows = np.concatenate(list(design.map_blocks(lambda block: block.rows_as_array())))
-        points = coordinates.from_features(rows)
-        self.points = np.column_stack([points, np.ones(len(points))]) if fit_intercept else points
+        self.points = coordinates.from_features(rows)  # with a leading axis of fits where each has its own
+        if fit_intercept:
+            self.points = np.concatenate([self.points, np.ones((*self.points.shape[:-1], 1))], axis=-1)
         self._products, number = _half_products(self.points)
-        pairs = contrasts.numbers[:, None, :, None] * self._products.shape[1]
+        pairs = contrasts.numbers[:, None, :, None] * self._products.shape[-1]
         self._entries = (pairs + number[:, None, :]).reshape(contrasts.n_differences * len(number), -1)
 
     def terms(self, table, fits) -> Terms:
         weight = self.weight[:, fits, None]
-        losses, residual = gibbs.loss_and_residual(self.logits(table), self.labels)
-        gradient = self._pulled_back(self.contrasts.pull(residual * weight))
+        losses, residual = gibbs.loss_and_residual(self.logits(table, fits), self.labels)
+        gradient = self._pulled_back(self.contrasts.pull(residual * weight), fits)
         posterior = _posterior(residual, self.labels)
         shares = (self.contrasts.pair_covariance(posterior) * weight).transpose(1, 2, 0)
-        products = shares.reshape(-1, len(self.labels)) @ self._products
+        products = _times(shares, _of_fits(self._products, fits))
         hessian = products.reshape(len(table), -1).take(self._entries, axis=1)
         return Terms(np.einsum("ns,ns->s", weight[..., 0], losses), gradient, hessian)
 
     def terms_along(self, table, along, fits) -> TermsAlong:
         weight, n_fits = self.weight[:, fits, None], len(table)
-        scores = self._scores(np.concatenate([table, along]))
+        twice = fits if self.points.ndim == 2 else np.tile(np.arange(self.weight.shape[1])[fits], 2)
+        scores = self._scores(np.concatenate([table, along]), twice)
         losses, residual = gibbs.loss_and_residual(self.contrasts.logits(scores[:, :n_fits]), self.labels)
         pulled = self.contrasts.pull(residual * weight)
         curved = self.contrasts.curved(_posterior(residual, self.labels), scores[:, n_fits:]) * weight
-        both = self._pulled_back(np.concatenate([pulled, curved], axis=1))
+        both = self._pulled_back(np.concatenate([pulled, curved], axis=1), twice)
         return TermsAlong(np.einsum("ns,ns->s", weight[..., 0], losses), both[:n_fits], both[n_fits:])
 
-    def logits(self, table):
+    def logits(self, table, fits):
         """(n_rows, n_fits, n_classes)."""
-        return self.contrasts.logits(self._scores(table))
+        return self.contrasts.logits(self._scores(table, fits))
 
-    def _scores(self, table):
+    def _scores(self, table, fits):
         """(n_rows, n_fits, n_scores), rows innermost in memory."""
-        scores = table.reshape(-1, table.shape[2]) @ self.points.T
-        return scores.reshape(*table.shape[:2], -1).transpose(2, 0, 1)
+        return _times(table, np.swapaxes(_of_fits(self.points, fits), -1, -2)).transpose(2, 0, 1)
 
-    def _pulled_back(self, values):
+    def _pulled_back(self, values, fits):
         """Sums over rows of (n_rows, n_fits, n_scores) times their points."""
-        n_rows, n_fits, n_scores = values.shape
-        return (values.transpose(1, 2, 0).reshape(-1, n_rows) @ self.points).reshape(n_fits, n_scores, -1)
+        return _times(values.transpose(1, 2, 0), _of_fits(self.points, fits))
+
+
+def _of_fits(values, fits):
+    """What some fits have: the same for all where there is no axis of fits, or where one fit is meant throughout."""
+    if values.ndim == 2:
+        return values
+    numbers = np.arange(len(values))[fits]
+    return values[numbers[0]] if (numbers == numbers[0]).all() else values[as_slice(numbers)]
+
+
+def _times(tables, matrices):
+    """Products of (n_fits, height, width) with one matrix, in one product, or with one for each fit."""
+    if matrices.ndim == 3:
+        return tables @ matrices
+    n_fits, height, width = tables.shape
+    return (tables.reshape(-1, width) @ matrices).reshape(n_fits, height, -1)
 
 
 class BlockRows:
@@ -100,7 +119,8 @@ class BlockRows:
         self.contrasts, self.fit_intercept = contrasts, fit_intercept
 
     def terms(self, table, fits) -> Terms:
-        coef, intercept = self._to_features(table)
+        coordinates = self.coordinates.of_fits(fits)
+        coef, intercept = self._to_features(table, coordinates)
 
         def kernel(block):
             loss, residual = self._loss_and_residual(block, block.product(coef) + intercept)
@@ -110,17 +130,18 @@ class BlockRows:
             return (loss, *gradient, *block.moments(shares))
 
         loss, *gradient, squares, sums, counts = self.design.sum_rows(kernel, fits)
-        turn, rank = self.coordinates.from_features, self.coordinates.rank
+        turn, rank = coordinates.from_features, coordinates.rank
         blocks = np.empty((*counts.shape, *[table.shape[2]] * 2))
         blocks[..., :rank, :rank] = turn(np.swapaxes(turn(squares), -1, -2))
         if self.fit_intercept:
             blocks[..., :rank, rank] = blocks[..., rank, :rank] = turn(sums)
             blocks[..., rank, rank] = counts
-        return Terms(loss, self._from_features(*gradient), self.contrasts.whole(blocks))
+        return Terms(loss, self._from_features(*gradient, coordinates), self.contrasts.whole(blocks))
 
     def terms_along(self, table, along, fits) -> TermsAlong:
-        coef, intercept = self._to_features(table)
-        coef_along, intercept_along = self._to_features(along)
+        coordinates = self.coordinates.of_fits(fits)
+        coef, intercept = self._to_features(table, coordinates)
+        coef_along, intercept_along = self._to_features(along, coordinates)
 
         def kernel(block):
             weight = block.weight[..., None]
@@ -131,16 +152,16 @@ class BlockRows:
             return (loss, *gradient, *_pulled_back(block, curved * weight))
 
         loss, *sums = self.design.sum_rows(kernel, fits)
-        return TermsAlong(loss, self._from_features(*sums[:2]), self._from_features(*sums[2:]))
+        return TermsAlong(loss, *(self._from_features(*own, coordinates) for own in (sums[:2], sums[2:])))
 
-    def _to_features(self, table):
+    def _to_features(self, table, coordinates):
         """Coefficients and intercepts."""
-        rank = self.coordinates.rank
-        return self.coordinates.to_features(table[..., :rank]), table[..., rank:].sum(axis=-1)
+        rank = coordinates.rank
+        return coordinates.to_features(table[..., :rank]), table[..., rank:].sum(axis=-1)
 
-    def _from_features(self, coef, intercept):
+    def _from_features(self, coef, intercept, coordinates):
         """A table, from derivatives by coefficients and intercepts."""
-        coef = self.coordinates.from_features(coef)
+        coef = coordinates.from_features(coef)
         return np.concatenate([coef, intercept[..., None]], axis=2) if self.fit_intercept else coef
 
     def _loss_and_residual(self, block, scores):
@@ -150,12 +171,12 @@ class BlockRows:
 
 def _half_products(points):
     """One half of z z' of each row, and the number of each entry of z z' in it."""
-    n_rows, width = points.shape
+    width = points.shape[-1]
     left, right = np.triu_indices(width)
-    products, number = np.empty((n_rows, len(left))), np.empty((width, width), dtype=int)
+    products, number = np.empty((*points.shape[:-1], len(left))), np.empty((width, width), dtype=int)
     number[left, right] = number[right, left] = np.arange(len(left))
     for own, first in enumerate(np.diagonal(number).tolist()):
-        np.multiply(points[:, own : own + 1], points[:, own:], out=products[:, first : first + width - own])
+        np.multiply(points[..., own : own + 1], points[..., own:], out=products[..., first : first + width - own])
     return products, number
 
 
@@ -206,7 +227,7 @@ class ExactHessian:
         rows, n_logits = self._hessian_rows, self.design.n_rows * self.n_fits * self.contrasts.n_classes
         if not isinstance(rows, SmallRows) or n_logits > FEW_LOGITS:
             return super().held_out_logits(parameters, temperature)  # type: ignore[misc]
-        return rows.logits(self._table(parameters))[self.picks.rows, self.picks.fits]
+        return rows.logits(self._table(parameters), slice(None))[self.picks.rows, self.picks.fits]
 
     def objective_and_hessian(self, parameters, temperature, fits):
         """Q_new / T (n_fits,), its gradient, and its Hessian by differences, (n_fits, hessian_size, hessian_size)."""

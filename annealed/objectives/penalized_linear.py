@@ -19,6 +19,7 @@ from annealed.design import DenseDesign, Design, SinglePrecisionRows
 from annealed.design.coordinates import (
     WIDEST_EIGENPROBLEM,
     Coordinates,
+    coordinates_of_fits,
     diagonal_coordinates,
     principal_coordinates,
 )
@@ -122,6 +123,8 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
     def _coordinates(self, power) -> Coordinates:
         if self.span and not power:  # the span's own basis is already the eigenbasis
             return diagonal_coordinates(self.scale, self.design.column_variance())
+        if self.span and self.design.n_fits > 1 and type(self.design) is DenseDesign:
+            return coordinates_of_fits(self.design, power, is_centered=self.fit_intercept)
         return principal_coordinates(self.design, self.scale, power)
 
     # -- parameters: coef and intercept of each score, flat ---------------------------------------------------
@@ -159,7 +162,7 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
 
     def forward(self, parameters, temperature, fits):
         coef, intercept = self._split(parameters)
-        return self.coordinates.to_features(coef), intercept
+        return self.coordinates.of_fits(fits).to_features(coef), intercept
 
     def block_logits(self, block, state):
         return self.contrasts.logits(super().block_logits(block, state))
@@ -170,7 +173,7 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
     def backward(self, sums, parameters, temperature, fits, quick=False):
         coef_gradient, intercept_gradient = sums
         if not (quick and self.has_quick_rows):
-            coef_gradient = self.coordinates.from_features(coef_gradient)
+            coef_gradient = self.coordinates.of_fits(fits).from_features(coef_gradient)
         return self._join(coef_gradient, intercept_gradient)
 
     def rows_and_forward(self, quick):
@@ -204,7 +207,10 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
 
     def curvature(self, temperature, fits):
         variance = self._score_variance(fits)
-        return self._join(variance[..., None] * self.coordinates.spectrum, variance)
+        spectrum = self.coordinates.of_fits(fits).spectrum
+        if self.coordinates.per_fit:
+            spectrum = spectrum[:, None]
+        return self._join(variance[..., None] * spectrum, variance)
 
     def _score_variance(self, fits):
         """Mean curvature of the loss by each score, (n_fits, n_scores)."""
@@ -225,7 +231,7 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
         n_leading = LeadingRows.count_leading(self.coordinates, self.contrasts, self.fit_intercept, level)
         if self._sample is None or self._sample.n_leading != n_leading:
             self._sample = LeadingRows(
-                self.design, self.coordinates, self.fit_intercept, n_leading, self.contrasts, self._quick
+                self.design, self.coordinates.of_final, self.fit_intercept, n_leading, self.contrasts, self._quick
             )
         logits = self._logits_of(self._sample.rows, parameters[None], temperature, [0])[:, 0]
         return LearnedCurvature(self._sample, gibbs.posterior(logits))
@@ -251,7 +257,7 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
         state, strength = self.forward(final, temperature, slice(0, 1)), self.l2_strength * temperature
 
         def kernel(block):
-            points = self.coordinates.from_features(block.rows_as_array())
+            points = self.coordinates.of_final.from_features(block.rows_as_array())
             if self.fit_intercept:
                 points = np.column_stack([points, np.ones(len(points))])
             seen, pull = blocks(points)
@@ -291,7 +297,8 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
         own = 0.0
         if self.fit_intercept:
             squares = intercept**2
-            length = length + np.sqrt(self.coordinates.spectrum.sum() * squares.sum(axis=1))
+            reach = self.coordinates.of_fits(fits).spectrum.sum(axis=-1)
+            length = length + np.sqrt(reach * squares.sum(axis=1))
             own = (squares / (2 * self._score_variance(fits))).sum(axis=1)
         return (length**2 / (2 * self.l2_strength * temperature) + own) / np.maximum(value, np.finfo(float).tiny)
 
@@ -302,7 +309,7 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
         coef, _ = self._split(gradient)
         if np.abs(coef).max() <= self.gradient_noise():
             return 1.0
-        features = self.coordinates.to_features(coef)
+        features = self.coordinates.of_fits(fits).to_features(coef)
         (squares,) = self.design.sum_rows(
             lambda block: (np.einsum("ns,nsc->sc", block.weight, self.contrasts.logits(block.product(features)) ** 2),),
             fits,
@@ -311,7 +318,7 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
 
     def report(self, parameters, temperature, fits=slice(None)):
         coef, intercept = self._split(parameters)
-        return self.report_scores(self.coordinates.to_features(coef), intercept)
+        return self.report_scores(self.coordinates.of_fits(fits).to_features(coef), intercept)
 
     def report_scores(self, coef, intercept):
         """Coefficients and intercepts of each class, of mean zero over classes, from those of scores."""
