@@ -84,8 +84,10 @@ class AnnealingMixin(ValidationMixin):
         if isinstance(first.judge, NoValidation):
             return
         yield from takewhile(lambda _: not watch.is_stopped, problem.alternatives())
-        may_lean = isinstance(self._schedule(), AdaptiveSchedule) and self._is_log_loss() and not watch.is_stopped
-        if may_lean and (problem.leans_unasked(self._fold_scores(first).mean()) or self._leans(first)):
+        if watch.is_stopped or not (isinstance(self._schedule(), AdaptiveSchedule) and self._is_log_loss()):
+            return
+        scores = self._fold_scores(first)
+        if len(scores) > 1 and (problem.leans_unasked(scores.mean()) or self._leans(first)):
             yield problem.leaned()
 
     def _leans(self, walk: Walk) -> bool:
@@ -98,8 +100,6 @@ class AnnealingMixin(ValidationMixin):
         if not nodes:
             return False
         scores = compared(nodes)
-        if scores.shape[1] < 2:
-            return False
         best = best_of(scores)
         node = nodes[best]
         tilted = walk.problem.tilted(node.parameters[0, ...], node.temperature, node.value)

@@ -20,6 +20,7 @@ METRICS = ("auto", "validated", "euclidean", "diagonal", "halfway", "covariance"
 POWERS = {"halfway": 0.25, "covariance": 0.5}  # of the variance, by which each principal direction is divided
 TILT = 0.05  # power of the variance, on the way to "halfway", at which validation is asked where that leads
 LEAST_LEARNED = 0.02  # of the log-loss of the priors: with less, sparse columns are tried in the other metric unasked
+MOST_TRIED_ROWS = 500  # of dense columns that outnumber them, which are tried in the other metric unasked
 LEAST_PENALTY = 0.1  # of the free energy: with less, no other metric gains much
 
 
@@ -27,7 +28,7 @@ class MetricChoices:
     """The other metrics of a problem: all of them where its own is "validated", one to lean to where it is "auto".
 
     Sparse columns are taken as they are, and may lean to the diagonal metric. That is where dense ones begin, which may
-    lean to "halfway".
+    lean to "halfway", or to "covariance" where they outnumber rows.
     """
 
     original: Any
@@ -65,8 +66,7 @@ class MetricChoices:
 
         None where the penalty is next to nothing: no other metric then changes much.
         """
-        has_basis = self.span is not None or self.coordinates.basis.ndim == 2
-        if not self._may_lean or not has_basis or self.coordinates.rank > WIDEST_EIGENPROBLEM:
+        if not self._may_lean or self.coordinates.basis.ndim != 2 or self.coordinates.rank > WIDEST_EIGENPROBLEM:
             return None
         coef, _ = self._split(parameters[None])
         size, variance = np.sum(coef**2), self.coordinates.spectrum
@@ -79,17 +79,24 @@ class MetricChoices:
         return other
 
     def leans_unasked(self, score):
-        """Sparse columns may hold numbers beside indicators, in other units: one of them can hide all others. Where
-        columns or rows are few, trying takes little time.
+        """Where trying takes little time and often helps: of few rows or sparse columns, and where nothing was learned.
+
+        Sparse columns may hold numbers beside indicators, in other units: one of them can hide all others. Dense ones
+        that outnumber rows share directions that tell the classes nothing, and these can hide what does.
         """
+        if not self._may_lean:
+            return False
+        if not sparse.issparse(self.original.X):
+            return self.span is not None and self.original.n_rows <= MOST_TRIED_ROWS
         is_small = self.span is not None or self.original.n_features <= WIDEST_EIGENPROBLEM
         has_learned = score > (1 - LEAST_LEARNED) * np.sum(xlogy(self.class_shares[0], self.class_shares[0]))
-        return self._may_lean and sparse.issparse(self.original.X) and (is_small or not has_learned)
+        return is_small or not has_learned
 
     def leaned(self):
         if sparse.issparse(self.original.X):
             return self._diagonal()
-        return self._in_metric("halfway", POWERS["halfway"])
+        metric = "halfway" if self.span is None else "covariance"
+        return self._in_metric(metric, POWERS[metric])
 
     def _diagonal(self):
         make: Any = type(self)

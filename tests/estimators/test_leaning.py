@@ -1,6 +1,7 @@
 """metric="auto": the diagonal one, unless folds a little on the way to "halfway" say that it leads somewhere.
 
-Sparse columns as they are, unless the diagonal metric is better: of few, or where nothing was learned, it is tried.
+Where columns outnumber rows "covariance" is tried in any case. Sparse columns are taken as they are, unless the
+diagonal metric is better: of few, or where nothing was learned, it is tried.
 """
 
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ import pytest
 from problems import fold_masks, gaussian, make_everything_wide, solve, stack_of, text, wide
 from scipy import sparse
 from sklearn.datasets import load_iris, load_wine
+from sklearn.metrics import log_loss
 
 from annealed import InnerProductADA
 from annealed.estimators import annealing
@@ -37,10 +39,9 @@ def at_minimum(make):
     return problem, solve(problem, TEMPERATURE, Newton())
 
 
-@pytest.mark.parametrize("make", [gaussian, wide], ids=lambda make: make.__name__)
-def test_all_the_way_the_tilted_problem_is_that_of_the_metric_it_leads_to(make, monkeypatch):
+def test_all_the_way_the_tilted_problem_is_that_of_the_metric_it_leads_to(monkeypatch):
     monkeypatch.setattr(metrics, "TILT", metrics.POWERS["halfway"])
-    problem, found = at_minimum(make)
+    problem, found = at_minimum(gaussian)
     tilted, leaned = problem.tilted(found.parameters[0], TEMPERATURE, found.value[0]), problem.leaned()
     assert leaned.chosen() == {"metric": "halfway"}
     unit = tilted.penalty(1.0, slice(0, 1))[0][0] / problem.coordinates.spectrum[0] ** 0.5  # of the temperature
@@ -51,9 +52,8 @@ def test_all_the_way_the_tilted_problem_is_that_of_the_metric_it_leads_to(make, 
     np.testing.assert_allclose(ours, theirs, atol=1e-5 * np.abs(theirs).max())
 
 
-@pytest.mark.parametrize("make", [gaussian, wide], ids=lambda make: make.__name__)
-def test_tilted_penalty_weighs_the_final_fit_as_much(make):
-    problem, found = at_minimum(make)
+def test_tilted_penalty_weighs_the_final_fit_as_much():
+    problem, found = at_minimum(gaussian)
     tilted = problem.tilted(found.parameters[0], TEMPERATURE, found.value[0])
     values = [own.objective(found.parameters, TEMPERATURE)[0][0] for own in (problem, tilted)]
     assert values[0] == pytest.approx(values[1], rel=1e-12)
@@ -183,6 +183,44 @@ def test_sparse_columns_in_like_units_stay_as_they_are_to_the_bit(is_wide, reque
 def test_sparse_columns_stay_where_no_other_metric_was_left_open(settings):
     X, y = mixed_units()
     assert InnerProductADA(**settings).fit(X, y).metric_ == "euclidean"
+
+
+# --- more columns than rows --------------------------------------------------------------------------
+
+
+def test_more_columns_than_rows_are_tried_unasked_and_not_tilted(monkeypatch):
+    problem, found = at_minimum(wide)
+    assert problem.tilted(found.parameters[0], TEMPERATURE, found.value[0]) is None
+    assert problem.leans_unasked(-1.0)
+    assert problem.leaned().chosen() == {"metric": "covariance"}
+    monkeypatch.setattr(metrics, "MOST_TRIED_ROWS", 10)
+    assert not problem.leans_unasked(-1.0)
+
+
+def shared_noise(n_rows=90, seed=0):
+    """Two classes a little apart in three hundred columns, which share twenty directions of large variance."""
+    generator = np.random.default_rng(seed)
+    y = np.arange(n_rows) % 2
+    directions = np.random.default_rng(1).normal(size=(21, 300))
+    noise = generator.normal(size=(n_rows, 20)) @ directions[1:]
+    return np.outer(y - 0.5, 0.2 * directions[0]) + noise + 0.5 * generator.normal(size=(n_rows, 300)), y
+
+
+def test_directions_that_hide_the_classes_get_the_covariance_metric():
+    X, y = shared_noise()
+    model = InnerProductADA().fit(X, y)
+    assert model.metric_ == "covariance"
+    plain = InnerProductADA(metric="diagonal").fit(X, y)
+    new, labels = shared_noise(400, seed=2)
+    ours, theirs = (log_loss(labels, own.predict_proba(new)) for own in (model, plain))
+    assert ours < 0.9 * theirs
+    assert model.path_.validation_score[model.path_.best_index].mean() == pytest.approx(-ours, abs=0.1)
+
+
+def test_one_validation_set_asks_for_no_other_metric():
+    """By how much two paths differ is not known from one set of rows."""
+    X, y = shared_noise()
+    assert InnerProductADA(selection="holdout").fit(X, y).metric_ == "diagonal"
 
 
 # --- the question -----------------------------------------------------------------------------------

@@ -1,0 +1,58 @@
+"""Coordinates of each fit's own, where directions are divided by their variance among its rows."""
+
+import numpy as np
+import pytest
+from problems import fold_masks, gaussian, stack_of, wide
+
+from annealed.design.coordinates import coordinates_of_fits, principal_coordinates
+
+
+def centred(make):
+    table = make()
+    design = stack_of(table, fold_masks(len(table.y), 3))
+    return design.centered(design.column_mean())
+
+
+def covariance(design, fit):
+    rows, weight = design.X - design.center, design.weight[:, fit]
+    rows = rows - weight @ rows
+    return (rows.T * weight) @ rows
+
+
+@pytest.mark.parametrize("power", [0.25, 0.5])
+@pytest.mark.parametrize("make", [gaussian, wide], ids=lambda make: make.__name__)
+def test_each_fit_divides_by_the_variance_of_its_own_rows(make, power):
+    design = centred(make)
+    own = coordinates_of_fits(design, power, is_centered=True)
+    for fit in range(design.n_fits):
+        variance, vectors = np.linalg.eigh(covariance(design, fit))
+        is_kept = variance > 1e-10 * variance[-1]
+        assert is_kept.all() == (make is gaussian)
+        lowered = np.where(is_kept, np.where(is_kept, variance, 1.0) ** (-2 * power), 0.0)
+        expected = (vectors * lowered) @ vectors.T
+        np.testing.assert_allclose(own.basis[fit] @ own.basis[fit].T, expected, atol=1e-8 * np.abs(expected).max())
+        seen = own.basis[fit].T @ covariance(design, fit) @ own.basis[fit]
+        np.testing.assert_allclose(own.spectrum[fit], np.diag(seen), atol=1e-10 * own.spectrum[fit].max())
+
+
+def test_points_and_coefficients_come_back():
+    design = centred(gaussian)
+    own = coordinates_of_fits(design, 0.5, is_centered=True)
+    rows = np.broadcast_to(design.X - design.center, (design.n_fits, *design.X.shape))
+    np.testing.assert_allclose(own.to_points(own.from_features(rows)), rows, atol=1e-9)
+
+
+def test_the_final_fit_has_the_coordinates_of_all_rows():
+    design = centred(gaussian)
+    own = coordinates_of_fits(design, 0.5, is_centered=True).of_final
+    shared = principal_coordinates(design, np.ones(design.n_features), 0.5)
+    np.testing.assert_allclose(np.abs(own.basis), np.abs(shared.basis), atol=1e-8 * np.abs(shared.basis).max())
+    np.testing.assert_allclose(own.spectrum, shared.spectrum, rtol=1e-8)
+
+
+def test_folds_are_turned_as_the_final_fit_is():
+    """So that one fit's moves serve another."""
+    design = centred(gaussian)
+    own = coordinates_of_fits(design, 0.5, is_centered=True)
+    for fold in own.basis[1:]:
+        assert np.linalg.norm(fold - own.basis[0]) < 0.3 * np.linalg.norm(own.basis[0])

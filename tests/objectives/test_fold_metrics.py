@@ -1,0 +1,79 @@
+"""Where columns outnumber rows each fold measures its penalty by its own rows, as if the others were not there."""
+
+import numpy as np
+import pytest
+from problems import Table, fold_masks, near_start, solve, stack_of, uneven_weights, wide
+
+from annealed.objectives import InnerProduct, hessian
+from annealed.solvers import LBFGS, Newton
+
+TEMPERATURE = 0.2
+METRICS = ["halfway", "covariance"]
+
+
+@pytest.fixture(autouse=True)
+def _columns_in_one_unit(monkeypatch):
+    """Spreads of columns are those of all rows, also within folds."""
+    name = "annealed.objectives.penalized_linear.spread_of_columns"
+    monkeypatch.setattr(name, lambda design: np.ones(design.n_features))
+
+
+def prepared(metric, weight=None, **settings):
+    table = wide()
+    weight = fold_masks(len(table.y), 4) if weight is None else weight
+    problem = InnerProduct(metric=metric, **settings).prepare(stack_of(table, weight))
+    assert problem.coordinates.per_fit
+    return problem
+
+
+@pytest.mark.parametrize("solver", [Newton, LBFGS])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_fold_is_the_fit_of_its_rows_alone(metric, fit_intercept, solver):
+    problem = prepared(metric, fit_intercept=fit_intercept)
+    solution = solve(problem, TEMPERATURE, solver())
+    folds = problem.report(solution.parameters, TEMPERATURE)
+    table, masks = wide(), fold_masks(24, 4).astype(bool)
+    for fit in range(5):
+        rows = masks[:, fit]
+        alone = InnerProduct(metric=metric, fit_intercept=fit_intercept).prepare(
+            stack_of(Table("some rows", table.X[rows], table.y[rows]))
+        )
+        found = solve(alone, TEMPERATURE, Newton())
+        np.testing.assert_allclose(solution.value[fit], found.value[0], rtol=1e-6)
+        expected = alone.report(found.parameters, TEMPERATURE)
+        for name, atol in (("coef", 1e-4), ("intercept", 1e-4)):
+            size = max(1.0, np.abs(expected[name]).max())
+            np.testing.assert_allclose(folds[name][fit], expected[name][0], atol=atol * size)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_gradient_and_hessian_are_slopes(metric):
+    problem = prepared(metric, uneven_weights(24))
+    fits, point = slice(None), near_start(problem, TEMPERATURE)
+    value, gradient, matrix = problem.objective_and_hessian(point, TEMPERATURE, fits)
+    again, same, _ = problem.objective(point, TEMPERATURE)
+    np.testing.assert_allclose(again, value, rtol=1e-12)
+    np.testing.assert_allclose(same, gradient, atol=1e-12)
+    generator = np.random.default_rng(1)
+    differences = generator.normal(size=(problem.n_fits, problem.hessian_size))
+    step = 1e-6 * problem.from_differences(differences)
+    ends = [problem.objective(point + sign * step, TEMPERATURE) for sign in (1, -1)]
+    slope = (ends[0][0] - ends[1][0]) / 2
+    np.testing.assert_allclose(slope, np.sum(gradient * step, axis=1), rtol=1e-5)
+    turned = problem.by_differences(ends[0][1] - ends[1][1]) / 2e-6
+    np.testing.assert_allclose(turned, np.einsum("fij,fj->fi", matrix, differences), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("fits", [slice(None), np.array([0, 2]), np.array([0, 0, 0])], ids=str)
+def test_all_rows_at_once_and_block_by_block_are_the_same(fits, monkeypatch):
+    problem, blocks = prepared("covariance"), prepared("covariance")
+    assert isinstance(problem._rows_of_hessians(), hessian.SmallRows)
+    monkeypatch.setattr(hessian, "MOST_OF_FITS", 0)
+    assert isinstance(blocks._rows_of_hessians(), hessian.BlockRows)
+    point = near_start(problem, TEMPERATURE)[fits]
+    along = np.random.default_rng(2).normal(size=point.shape)
+    for name, vectors in (("objective_and_hessian", ()), ("objective_along", (along,))):
+        ours, theirs = (getattr(own, name)(point, *vectors, TEMPERATURE, fits) for own in (problem, blocks))
+        for one, other in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-10 * np.abs(other).max())
