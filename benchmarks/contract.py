@@ -87,6 +87,11 @@ class Anchor:
         temperatures = model.path_.temperatures
         return cls(float(temperatures[0]), float(model.temperature_), float(temperatures[-1]), model.metric_)
 
+    @property
+    def is_of_columns(self) -> bool:
+        """Whether a peer can have the same penalty, by columns in other units."""
+        return self.metric in ("diagonal", "euclidean")
+
 
 @dataclass(frozen=True)
 class Method:

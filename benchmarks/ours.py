@@ -27,6 +27,10 @@ def default(table: Table, yardstick: Yardstick) -> Method:
     return Method(DEFAULT, lambda: InnerProductADA().fit(table.X, table.y), describe)
 
 
+def diagonal(table: Table) -> InnerProductADA:
+    return InnerProductADA(metric="diagonal").fit(table.X, table.y)
+
+
 def fifty(table: Table, anchor: Anchor, yardstick: Yardstick) -> Method:
     """Fifty temperatures over the range of the default path, as LogisticRegressionCV has them; it never ends early."""
     return on_grid(FIFTY, table, yardstick, np.geomspace(anchor.hot, anchor.cold, 50), metric=anchor.metric)

@@ -124,10 +124,28 @@ def test_certificate_agrees_with_a_known_optimum(made, metric):
     assert np.isclose(only_shifted.bound, only_shifted.value - best.value, rtol=1e-6)
 
 
-def test_other_metrics_are_not_measured():
-    made = made_table()
-    with pytest.raises(ValueError, match="diagonal or the Euclidean metric. Got 'halfway'"):
-        PenalizedLikelihood(made.X, made.y, "halfway")
+@pytest.mark.parametrize(("metric", "power"), [("halfway", 0.25), ("covariance", 0.5)])
+@pytest.mark.parametrize("n_rows", [60, 12], ids=["tall", "wide"])
+def test_certificate_agrees_along_principal_directions(metric, power, n_rows):
+    temperature = 0.05
+    generator = np.random.RandomState(0)
+    X = generator.standard_normal((n_rows, 20)) @ generator.standard_normal((20, 20))
+    y = np.arange(n_rows) % 3
+    made = Table("principal", X, y)
+    spread = X.std(axis=0)
+    size, across = np.linalg.svd((X - X.mean(axis=0)) / spread / np.sqrt(n_rows), full_matrices=False)[1:]
+    is_kept = size > 1e-6
+    turn = (across[is_kept] / size[is_kept, None] ** (2 * power)).T / spread[:, None]
+    peer = LogisticRegression(C=made.C_at(temperature), tol=1e-12, max_iter=10_000, solver="newton-cg")
+    coef, intercept = one_row_per_class(peer.fit(X @ turn, y))
+    likelihood = PenalizedLikelihood(X, y, metric)
+    best = likelihood.gap(coef @ turn.T, intercept, temperature)
+    assert best.relative < 1e-9
+    moved = likelihood.gap(coef @ turn.T * 1.01, intercept, temperature)
+    assert 0 < moved.value - best.value <= moved.bound
+    model = InnerProductADA(metric=metric, schedule=[temperature], selection="last", tol=1e-6).fit(X, y)
+    ours = likelihood.gap(model.path_.coef[0], model.path_.intercept[0], temperature)
+    assert ours.value == pytest.approx(best.value, rel=1e-8)
 
 
 def test_a_bound_as_large_as_the_value_shows_nothing():
