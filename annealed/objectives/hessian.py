@@ -120,7 +120,7 @@ class BlockRows:
 
     def terms(self, table, fits) -> Terms:
         coordinates = self.coordinates.of_fits(fits)
-        coef, intercept = self._to_features(table, coordinates)
+        coef, intercept = self._to_features(coordinates, table)
 
         def kernel(block):
             loss, residual = self._loss_and_residual(block, block.product(coef) + intercept)
@@ -136,12 +136,12 @@ class BlockRows:
         if self.fit_intercept:
             blocks[..., :rank, rank] = blocks[..., rank, :rank] = turn(sums)
             blocks[..., rank, rank] = counts
-        return Terms(loss, self._from_features(*gradient, coordinates), self.contrasts.whole(blocks))
+        return Terms(loss, self._from_features(coordinates, *gradient), self.contrasts.whole(blocks))
 
     def terms_along(self, table, along, fits) -> TermsAlong:
         coordinates = self.coordinates.of_fits(fits)
-        coef, intercept = self._to_features(table, coordinates)
-        coef_along, intercept_along = self._to_features(along, coordinates)
+        coef, intercept = self._to_features(coordinates, table)
+        coef_along, intercept_along = self._to_features(coordinates, along)
 
         def kernel(block):
             weight = block.weight[..., None]
@@ -152,14 +152,14 @@ class BlockRows:
             return (loss, *gradient, *_pulled_back(block, curved * weight))
 
         loss, *sums = self.design.sum_rows(kernel, fits)
-        return TermsAlong(loss, *(self._from_features(*own, coordinates) for own in (sums[:2], sums[2:])))
+        return TermsAlong(loss, *(self._from_features(coordinates, *own) for own in (sums[:2], sums[2:])))
 
-    def _to_features(self, table, coordinates):
+    def _to_features(self, coordinates, table):
         """Coefficients and intercepts."""
         rank = coordinates.rank
         return coordinates.to_features(table[..., :rank]), table[..., rank:].sum(axis=-1)
 
-    def _from_features(self, coef, intercept, coordinates):
+    def _from_features(self, coordinates, coef, intercept):
         """A table, from derivatives by coefficients and intercepts."""
         coef = coordinates.from_features(coef)
         return np.concatenate([coef, intercept[..., None]], axis=2) if self.fit_intercept else coef
