@@ -17,7 +17,8 @@ from scipy.special import xlogy
 from annealed.design.coordinates import SMALLEST_EIGENVALUE, WIDEST_EIGENPROBLEM
 
 METRICS = ("auto", "validated", "euclidean", "diagonal", "halfway", "covariance")
-POWERS = {"halfway": 0.25, "covariance": 0.5}  # of the variance, by which each principal direction is divided
+WHITENING = 0.5  # a power of the variance that leaves none
+POWERS = {"halfway": 0.25, "covariance": WHITENING}  # of the variance, by which each principal direction is divided
 TILT = 0.05  # power of the variance, on the way to "halfway", at which validation is asked where that leads
 LEAST_LEARNED = 0.02  # of the log-loss of the priors: with less, sparse columns are tried in the other metric unasked
 MOST_TRIED_ROWS = 500  # of dense columns that outnumber them, which are tried in the other metric unasked

@@ -16,6 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from annealed.design import DenseDesign, Design, SinglePrecisionRows
+from annealed.design.class_points import class_point_coordinates
 from annealed.design.coordinates import (
     WIDEST_EIGENPROBLEM,
     Coordinates,
@@ -35,7 +36,7 @@ from annealed.objectives.linear import (
     spans_fewer_than_columns,
     spread_of_columns,
 )
-from annealed.objectives.metrics import METRICS, POWERS, MetricChoices
+from annealed.objectives.metrics import METRICS, POWERS, WHITENING, MetricChoices
 
 FEWEST_COPIED_VALUES = 3_000_000  # entries of X times scores, no fewer than three, whose copy in single precision pays
 PRICE_OF_A_PASS = 1e7  # multiplications that the calls of one pass are worth, however few its rows
@@ -124,7 +125,8 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
         if self.span and not power:  # the span's own basis is already the eigenbasis
             return diagonal_coordinates(self.scale, self.design.column_variance())
         if self.span and self.design.n_fits > 1 and type(self.design) is DenseDesign:
-            return coordinates_of_fits(self.design, power, is_centered=self.fit_intercept)
+            points = class_point_coordinates(self.design, self.fit_intercept) if power == WHITENING else None
+            return points or coordinates_of_fits(self.design, power, is_centered=self.fit_intercept)
         return principal_coordinates(self.design, self.scale, power)
 
     # -- parameters: coef and intercept of each score, flat ---------------------------------------------------
