@@ -105,6 +105,15 @@ def text(kind=sparse.csr_matrix, n_samples=60, n_words=25, seed=5):
     return Table(f"text_{kind.__name__}", kind(counts.astype(float)), y, np.log(topics), np.zeros(3))
 
 
+def shared_noise(n_rows=90, seed=0):
+    """Two classes a little apart in three hundred columns, which share twenty directions of large variance."""
+    generator = np.random.default_rng(seed)
+    y = np.arange(n_rows) % 2
+    directions = np.random.default_rng(1).normal(size=(21, 300))
+    noise = generator.normal(size=(n_rows, 20)) @ directions[1:]
+    return np.outer(y - 0.5, 0.2 * directions[0]) + noise + 0.5 * generator.normal(size=(n_rows, 300)), y
+
+
 def wide_text(kind=sparse.csr_matrix):
     return replace(text(kind, n_samples=20, n_words=50, seed=6), name=f"wide_text_{kind.__name__}")
 

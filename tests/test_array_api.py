@@ -6,7 +6,7 @@
 import numpy as np
 import pytest
 from devices import mover, table
-from problems import gaussian, rare_class, two_classes, wide
+from problems import gaussian, rare_class, shared_noise, two_classes, wide
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_wine
@@ -138,6 +138,25 @@ def test_metric_is_validated_on_the_device(move):
     X, y = load_wine(return_X_y=True)
     plain, moved = (InnerProductADA(metric="validated").fit(own, y) for own in (X, move(X)))
     assert moved.metric_ == plain.metric_
+
+
+@pytest.mark.parametrize("metric", ["auto", "halfway", "covariance"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_wide_rows_are_measured_on_the_device_as_in_numpy(move, dtype, metric):
+    """By each fold's own rows: whitened with those that it leaves out, it would see nothing."""
+    X, y = shared_noise()
+    plain, moved = (InnerProductADA(metric=metric).fit(own, y) for own in (X, move(X.astype(dtype))))
+    assert moved.metric_ == plain.metric_ == ("covariance" if metric == "auto" else metric)
+    best = [own.path_.validation_score.mean(axis=1).max() for own in (plain, moved)]
+    np.testing.assert_allclose(best[1], best[0], rtol=3e-2)
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_few_wide_rows_are_not_rounded(move_torch, precision):
+    X, y = shared_noise()
+    rows = move_torch(X.astype(np.float32))
+    rounded, plain = (InnerProductADA(precision=own).fit(rows, y) for own in (precision, None))
+    np.testing.assert_array_equal(to_host(rounded.coef_), to_host(plain.coef_))
 
 
 def test_melda_transforms_back(move):

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg, sparse
 
+from annealed.arrays import to_host
 from annealed.design.base import Design
 
 WIDEST_EIGENPROBLEM = 1000  # beyond this many columns (or rows) a dense eigenbasis costs more than it saves
@@ -110,7 +112,7 @@ def coordinates_of_fits(design: Design, power: float, is_centered: bool) -> Coor
     divided by a variance that a left-out row had a part in set it apart from all rows, and a fold knows nothing of it.
     All are turned as the final fit's, so that coordinates of different fits mean much the same.
     """
-    moments = np.stack([_second_moment(design, fit, is_centered) for fit in range(design.n_fits)])
+    moments = np.stack([(own.rows.T * own.weight) @ own.rows for own in rows_of_fits(design, is_centered)])
     _, frame = design.eigh(moments[0].copy())
     variances, vectors = np.linalg.eigh(frame.T @ moments @ frame)
     is_kept = variances > SMALLEST_EIGENVALUE * variances[:, -1:]
@@ -122,12 +124,22 @@ def coordinates_of_fits(design: Design, power: float, is_centered: bool) -> Coor
     return Coordinates((turned * lowered[:, None]) @ back, (turned * raised[:, None]) @ back, spectrum, per_fit=True)
 
 
-def _second_moment(design, fit, is_centered):
-    moment = design.covariance(fit)
-    if is_centered:
-        mean = design.column_mean(fit)
-        moment -= np.outer(mean, mean)
-    return moment
+class RowsOfFit(NamedTuple):
+    """What a fit sees: which rows, these about the centre or their own mean, and their weights, whose sum is one."""
+
+    is_seen: np.ndarray
+    rows: np.ndarray
+    weight: np.ndarray
+
+
+def rows_of_fits(design: Design, is_centered: bool):
+    """Of each fit in turn, for few rows: they come in double precision from wherever they are."""
+    rows, weights = (to_host(own).astype(np.float64) for own in (design.X, design.weight))
+    rows -= design.center
+    for weight in (weights / weights.sum(axis=0)).T:
+        is_seen = weight > 0
+        own, weight = rows[is_seen], weight[is_seen]
+        yield RowsOfFit(is_seen, own - weight @ own if is_centered else own, weight)
 
 
 def has_affordable_rotation(design: Design) -> bool:

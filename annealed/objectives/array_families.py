@@ -32,7 +32,7 @@ class ArrayPenalizedProblem(ArrayProblem):
         self._last_strength: tuple[float, Any] = np.nan, None
         self._last_inverse: tuple | None = None
         self._has_missing = bool(host.missing.any()) and host.fit_intercept
-        if precision == "bf16":
+        if self.precision == "bf16":
             self._rounded_rows = TurnedRows(self.design, self.place.row(self.basis))
 
     def _split(self, table):

@@ -68,7 +68,8 @@ class ArrayProblem(Problem):
     speaks_numpy = False  # whether what is reported goes back to NumPy, where the user's rows came from
 
     def __init__(self, host, precision: str | None = None):
-        self.host, self.precision = host, precision
+        self.host = host
+        self.precision = None if host.span else precision  # rows in a basis of their span are few, and hold all digits
         self.design, self.form = host.design, host.form
         self.n_fits, self.n_classes, self.class_shares = host.n_fits, host.n_classes, host.class_shares
         self.temperature_free, self.extrapolates = host.temperature_free, host.extrapolates
@@ -88,7 +89,7 @@ class ArrayProblem(Problem):
         self._largest, self._uniform = self._weights_of_fits()
         self._sent_scales: dict[tuple, _Scales] = {}
         self._plain_rows = RowsAsTheyAre(self.design)
-        self._rounded_rows: Any = HalfRows(self.design) if precision == "tf32" else None
+        self._rounded_rows: Any = HalfRows(self.design) if self.precision == "tf32" else None
         self._seen: dict[float, tuple[float, float]] = {}
         self.visits_all = self.n_fits == 1
         self.n_passes = 0
@@ -350,10 +351,18 @@ class ArrayProblem(Problem):
         return self.host.chosen()
 
     def alternatives(self):
-        for host in self.host.alternatives():
-            other = type(self)(host, self.precision)
-            other.speaks_numpy = self.speaks_numpy
-            yield other
+        return (self._of(host) for host in self.host.alternatives())
+
+    def leans_unasked(self, score):
+        return self.host.leans_unasked(score)
+
+    def leaned(self):
+        return self._of(self.host.leaned())
+
+    def _of(self, host):
+        other = type(self)(host, self.precision)
+        other.speaks_numpy = self.speaks_numpy
+        return other
 
     def leave_one_out(self, parameters, temperature):
         raise ValueError('selection="loo" needs rows of NumPy or SciPy. Use selection="cv" or "holdout".')

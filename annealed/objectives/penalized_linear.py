@@ -124,7 +124,7 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
     def _coordinates(self, power) -> Coordinates:
         if self.span and not power:  # the span's own basis is already the eigenbasis
             return diagonal_coordinates(self.scale, self.design.column_variance())
-        if self.span and self.design.n_fits > 1 and type(self.design) is DenseDesign:
+        if self.span and self.design.n_fits > 1:
             points = class_point_coordinates(self.design, self.fit_intercept) if power == WHITENING else None
             return points or coordinates_of_fits(self.design, power, is_centered=self.fit_intercept)
         return principal_coordinates(self.design, self.scale, power)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from problems import fold_masks, gaussian, make_everything_wide, solve, stack_of, text, wide
+from problems import fold_masks, gaussian, make_everything_wide, shared_noise, solve, stack_of, text, wide
 from scipy import sparse
 from sklearn.datasets import load_iris, load_wine
 from sklearn.metrics import log_loss
@@ -195,15 +195,6 @@ def test_more_columns_than_rows_are_tried_unasked_and_not_tilted(monkeypatch):
     assert problem.leaned().chosen() == {"metric": "covariance"}
     monkeypatch.setattr(metrics, "MOST_TRIED_ROWS", 10)
     assert not problem.leans_unasked(-1.0)
-
-
-def shared_noise(n_rows=90, seed=0):
-    """Two classes a little apart in three hundred columns, which share twenty directions of large variance."""
-    generator = np.random.default_rng(seed)
-    y = np.arange(n_rows) % 2
-    directions = np.random.default_rng(1).normal(size=(21, 300))
-    noise = generator.normal(size=(n_rows, 20)) @ directions[1:]
-    return np.outer(y - 0.5, 0.2 * directions[0]) + noise + 0.5 * generator.normal(size=(n_rows, 300)), y
 
 
 def test_directions_that_hide_the_classes_get_the_covariance_metric():
