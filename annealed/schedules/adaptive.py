@@ -6,6 +6,7 @@ from math import isnan, log, sqrt
 
 import numpy as np
 
+from annealed.interpolation import lagrange
 from annealed.schedules.base import Schedule, check_temperature
 
 PATIENCE = 1.8  # of log temperature past the best, before "clearly passed" is considered
@@ -21,9 +22,9 @@ class AdaptiveSchedule(Schedule):
     """Cool from a hot end found in the data until validation has clearly passed its best.
 
     It stops when the mean validation score has fallen below its best by more than the standard error of their
-    fold-by-fold difference (three of them right past the best), when the best lies at a temperature fifty times as
-    hot, when the validation score (without validation, Q / T) no longer moves, or when the training rows are all but
-    certain.
+    fold-by-fold difference (three of them right past the best, or one where a parabola foresees it), when the best lies
+    at a temperature fifty times as hot, when the validation score (without validation, Q / T) no longer moves, or when
+    the training rows are all but certain.
 
     Parameters
     ----------
@@ -72,9 +73,7 @@ class AdaptiveSchedule(Schedule):
             is_learnt = value[-1] < LEARNT_BY_HEART * value[0]
             return has_collapsed or is_learnt or _is_flat(value, cooled, LONG_PATIENCE)
         since_best = cooled[-1] - cooled[best]
-        errors_wanted = 1 if since_best >= PATIENCE else 3
-        is_passed = since_best >= PATIENCE / 2 and _is_below(scores[-1], scores[best], errors_wanted)
-        return is_passed or since_best >= LONG_PATIENCE or _is_flat(mean, cooled, PATIENCE)
+        return _is_passed(scores, cooled, best) or since_best >= LONG_PATIENCE or _is_flat(mean, cooled, PATIENCE)
 
 
 def _means(scores) -> list[float]:
@@ -86,6 +85,22 @@ def _is_flat(values, cooled, patience) -> bool:
     recent = [own for own, place in zip(values, cooled, strict=True) if place >= cooled[-1] - patience]
     is_known = not any(isnan(own) for own in recent)
     return is_known and max(recent) - min(recent) <= FLAT * max(abs(own) for own in recent)
+
+
+def _is_passed(scores, cooled, best) -> bool:
+    """Whether the last scores are clearly below the best, or those at the end of PATIENCE are about to be.
+
+    That is foreseen by a parabola through the last, the best, and those as long before it.
+    """
+    since_best = cooled[-1] - cooled[best]
+    if since_best < PATIENCE / 2:
+        return False
+    if since_best >= PATIENCE or best == 0:
+        return _is_below(scores[-1], scores[best], 1 if since_best >= PATIENCE else 3)
+    before = min(range(best), key=lambda own: abs(cooled[best] - cooled[own] - since_best))
+    known = [before, best, len(scores) - 1]
+    foreseen = lagrange([cooled[own] for own in known], cooled[best] + PATIENCE) @ scores[known]
+    return _is_below(scores[-1], scores[best], 3) or _is_below(foreseen, scores[best], 1)
 
 
 def _is_below(score, best, n_errors) -> bool:

@@ -246,6 +246,16 @@ def test_a_steep_fall_ends_it_sooner():
     assert not should_stop(steep[:-1], noise=0.01)
 
 
+@pytest.mark.parametrize(("spread", "stops"), [(0.001, True), (0.03, True), (0.3, False)])
+def test_a_round_top_is_passed_before_the_fall_is_seen(spread, stops):
+    """Up by 0.1 in three temperatures, down by 0.001 in three: about to fall by 0.07, and folds may agree on that."""
+    falls = 0.001 + spread * np.array([-0.5, -0.25, 0.0, 0.25, 0.5])
+    steps = np.arange(-12, 4)
+    scores = np.stack([np.interp(steps, [-12, -3, 0, 3], [-0.9, -0.6, -0.5, -0.5 - fall]) for fall in falls], axis=1)
+    assert stops_after(list(scores), np.linspace(1, 0.1, len(steps))) == stops
+    assert not stops_after(list(scores[:-1]), np.linspace(1, 0.1, len(steps) - 1))
+
+
 def test_stops_when_validation_no_longer_moves():
     assert should_stop([*rising(10), *[-0.5] * 8])
 
