@@ -21,7 +21,6 @@ WHITENING = 0.5  # a power of the variance that leaves none
 POWERS = {"halfway": 0.25, "covariance": WHITENING}  # of the variance, by which each principal direction is divided
 TILT = 0.05  # power of the variance, on the way to "halfway", at which validation is asked where that leads
 LEAST_LEARNED = 0.02  # of the log-loss of the priors: with less, sparse columns are tried in the other metric unasked
-MOST_TRIED_ROWS = 500  # of dense columns that outnumber them, which are tried in the other metric unasked
 LEAST_PENALTY = 0.1  # of the free energy: with less, no other metric gains much
 
 
@@ -35,6 +34,7 @@ class MetricChoices:
     original: Any
     coordinates: Any
     span: Any
+    class_points: Any
     metric: str
     l2_strength: float
     fit_intercept: bool
@@ -80,7 +80,8 @@ class MetricChoices:
         return other
 
     def leans_unasked(self, score):
-        """Where trying takes little time and often helps: of few rows or sparse columns, and where nothing was learned.
+        """Where trying takes little time and often helps: of rows fewer than columns, whose classes are points when
+        whitened, of few sparse columns, and where nothing was learned.
 
         Sparse columns may hold numbers beside indicators, in other units: one of them can hide all others. Dense ones
         that outnumber rows share directions that tell the classes nothing, and these can hide what does.
@@ -88,7 +89,7 @@ class MetricChoices:
         if not self._may_lean:
             return False
         if not sparse.issparse(self.original.X):
-            return self.span is not None and self.original.n_rows <= MOST_TRIED_ROWS
+            return self.class_points is not None
         is_small = self.span is not None or self.original.n_features <= WIDEST_EIGENPROBLEM
         has_learned = score > (1 - LEAST_LEARNED) * np.sum(xlogy(self.class_shares[0], self.class_shares[0]))
         return is_small or not has_learned

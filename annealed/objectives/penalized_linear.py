@@ -10,7 +10,7 @@ for more. Shapes: coef (n_fits, n_scores, rank), intercept (n_fits, n_scores).
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 from scipy import sparse
@@ -125,9 +125,14 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
         if self.span and not power:  # the span's own basis is already the eigenbasis
             return diagonal_coordinates(self.scale, self.design.column_variance())
         if self.span and self.design.n_fits > 1:
-            points = class_point_coordinates(self.design, self.fit_intercept) if power == WHITENING else None
+            points = self.class_points if power == WHITENING else None
             return points or coordinates_of_fits(self.design, power, is_centered=self.fit_intercept)
         return principal_coordinates(self.design, self.scale, power)
+
+    @cached_property
+    def class_points(self) -> Coordinates | None:
+        """Coordinates of the points that classes are when whitened, where they are."""
+        return class_point_coordinates(self.design, self.fit_intercept) if self.span else None
 
     # -- parameters: coef and intercept of each score, flat ---------------------------------------------------
 

@@ -4,6 +4,7 @@ Where columns outnumber rows "covariance" is tried in any case. Sparse columns a
 diagonal metric is better: of few, or where nothing was learned, it is tried.
 """
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -188,12 +189,19 @@ def test_sparse_columns_stay_where_no_other_metric_was_left_open(settings):
 # --- more columns than rows --------------------------------------------------------------------------
 
 
-def test_more_columns_than_rows_are_tried_unasked_and_not_tilted(monkeypatch):
+def test_more_columns_than_rows_are_tried_unasked_and_not_tilted():
     problem, found = at_minimum(wide)
     assert problem.tilted(found.parameters[0], TEMPERATURE, found.value[0]) is None
     assert problem.leans_unasked(-1.0)
     assert problem.leaned().chosen() == {"metric": "covariance"}
-    monkeypatch.setattr(metrics, "MOST_TRIED_ROWS", 10)
+
+
+def test_rows_of_few_dimensions_in_many_columns_are_not_tried():
+    """No metric makes points of their classes: a second path would cost what the first did."""
+    table = gaussian()
+    turned = table.X @ np.random.default_rng(0).normal(size=(table.X.shape[1], len(table.y) + 10))
+    problem = InnerProduct().prepare(stack_of(replace(table, X=turned)))
+    assert problem.span is not None
     assert not problem.leans_unasked(-1.0)
 
 
