@@ -1,7 +1,8 @@
-"""Products with the matrix of inner products of rows, K = Z Z' with Z = (X - center) / scale, never formed.
+"""Products with the matrix of inner products of rows, K = Z Z' with Z = (X - center) / scale.
 
 One product is `Z @ (Z' @ V)`. For CSR both X and its transpose are kept as CSR with the columns sorted by how many
-rows use them, which keeps the hot part of `Z' @ V` in cache; single precision halves what is moved.
+rows use them, which keeps the hot part of `Z' @ V` in cache; single precision halves what is moved. K is formed only of
+few dense rows that are longer than its own: it is then the smaller thing to read.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from annealed.design.base import Design
 
+MOST_FORMED_ROWS = 2000  # dense and fewer than columns, whose K is formed
 SMALLEST_EIGENVALUE = 1e-7  # of K, beside its largest: what is less is rounding, of either sign
 
 
@@ -23,11 +25,14 @@ class RowProducts:
         self.shift = (design.center / scale).astype(np.float64)
         self.dtype = np.dtype(dtype)
         self.n_rows = design.n_rows
+        self._formed = None
         if sparse.issparse(design.X):
             self._columns = self._by_use(design.X).T.tocsr()
             self._rows = self._columns.T.tocsr()  # there and back again, indices are sorted
             self._center_basis = np.column_stack([design.X @ (self.shift / scale), np.ones(self.n_rows)])
             self._center_form = np.array([[0.0, 1.0], [1.0, -self.shift @ self.shift]])
+        elif self.n_rows <= min(MOST_FORMED_ROWS, design.n_features):
+            self._formed = design.row_gram(1 / scale)
 
     def _by_use(self, X):
         """Rows without centring, divided by the scale; the columns that most rows use first."""
@@ -38,6 +43,8 @@ class RowProducts:
         return sparse.csr_array((entries, place[X.indices], X.indptr), shape=X.shape)
 
     def image(self, vectors):
+        if self._formed is not None:
+            return self._formed @ vectors
         if not sparse.issparse(self.design.X):
             combined = self.combine(vectors) / self.scale[:, None]
             return self.design.X @ combined - self.design.center @ combined

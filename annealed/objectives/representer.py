@@ -22,7 +22,8 @@ from annealed.objectives.base import Inspection, Problem, look_at
 from annealed.objectives.leave_one_out import leave_out
 from annealed.objectives.penalized_linear import PenalizedLinearProblem
 
-MANY_LEADING, FEW_LEADING = 20, 6  # eigenvectors of K in the preconditioner
+MANY_LEADING, FEW_LEADING = 20, 6  # eigenvectors of K in the preconditioner, at first
+GROWTH = 4  # by which they become more where steps become many
 MOST_VALUES_FOR_MANY = 50_000  # scores of a fit up to which many of them cost little
 OWN_LENGTHS, LIKE_LENGTHS = (0.1, 10.0), (0.5, 2.0)  # of what eigenvectors leave of a row's square, beside the mean
 MOST_UNEVEN = 2.0  # spread of it beside the mean: with more, directions by the rows' own lengths can lead uphill
@@ -42,24 +43,33 @@ class RepresenterProblem(Problem):
         self.l2_strength, self.fit_intercept = primal.l2_strength, primal.fit_intercept
         self.contrasts, self.missing = primal.contrasts, primal.missing
         self.products = RowProducts(primal.design, primal.scale, dtype)
+        self.squares = self.products.diagonal()
+        self.row_length = float(np.sqrt(np.mean(self.squares)))
+        self.gradient_unit = max(1.0, float(np.sqrt(primal.coordinates.spectrum.max())))  # of the widest column
         is_small = primal.design.n_rows * self.contrasts.n_scores <= MOST_VALUES_FOR_MANY
-        n_leading = min(
-            MANY_LEADING if is_small else FEW_LEADING,
-            max(1, primal.design.n_rows // 10),
-            max(1, LARGEST_SYSTEM // self.contrasts.n_scores - self.fit_intercept),
-        )
+        self.n_leading = 0
+        self._lead(min(MANY_LEADING if is_small else FEW_LEADING, primal.design.n_rows // 10))
+
+    def lead_further(self) -> bool:
+        """Take more eigenvectors into what the preconditioner knows of K, if there is a point; whether it was done."""
+        n_wanted = min(GROWTH * self.n_leading, self.design.n_rows // 3)
+        return self._lead(n_wanted)
+
+    def _lead(self, n_leading) -> bool:
+        n_leading = max(1, min(n_leading, LARGEST_SYSTEM // self.contrasts.n_scores - self.fit_intercept))
+        if n_leading <= self.n_leading:
+            return False
+        self.n_leading = n_leading
         self.eigenvalues, self.eigenvectors = self.products.leading(n_leading)
         self.vectors, self.inverse_eigenvalues = self.eigenvectors, 1 / self.eigenvalues
         if self.fit_intercept:  # one more of infinite eigenvalue
-            self.vectors = np.column_stack([self.eigenvectors, np.ones(primal.design.n_rows)])
+            self.vectors = np.column_stack([self.eigenvectors, np.ones(self.design.n_rows)])
             self.inverse_eigenvalues = np.append(self.inverse_eigenvalues, 0.0)
-        squares = self.products.diagonal()
-        self.row_length = float(np.sqrt(np.mean(squares)))
-        self.gradient_unit = max(1.0, float(np.sqrt(primal.coordinates.spectrum.max())))  # of the widest column
-        self.left_over = squares - self.eigenvectors**2 @ self.eigenvalues
+        self.left_over = self.squares - self.eigenvectors**2 @ self.eigenvalues
         self.mean_left = max(float(np.mean(self.left_over)), 1e-12 * self.eigenvalues[-1])
         bounds = OWN_LENGTHS if np.std(self.left_over) <= MOST_UNEVEN * self.mean_left else LIKE_LENGTHS
         self.remainder = np.clip(self.left_over, *(share * self.mean_left for share in bounds))[:, None]
+        return True
 
     def split(self, parameters):
         """Alpha and image (n_fits, n_rows, n_scores), and intercept (n_fits, n_scores)."""

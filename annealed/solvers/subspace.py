@@ -7,7 +7,8 @@ minimum over the span of earlier solutions, most often already good to a few par
 
 The final fit is solved to the tolerance and certified in double precision; folds, whose only use is the choice of the
 temperature, to a relative suboptimality of FOLD_SUBOPTIMALITY. All fits of a small problem run as one stack until the
-folds are there, which saves calls; those of a large one in threads, each by itself.
+folds are there, which saves calls; those of a large one in threads, each by itself. Where a temperature takes many
+steps, as of rows whose inner products have a long spectrum, all wait until the preconditioner knows more of it.
 
 Shapes: directions and their images (n_fits, n_directions, n_rows, n_scores).
 """
@@ -27,6 +28,7 @@ from annealed.solvers.base import SINGLE_PRECISION_TOL, SUBOPTIMALITY_SHARE, Sol
 FOLD_SUBOPTIMALITY = 1e-4
 N_EARLIER = 4  # solutions whose span predicts the next
 N_STEPS = 3  # last steps kept in the subspace
+MANY_STEPS = 30  # at one temperature, after which the preconditioner is to know more of K
 PRECONDITIONER_LIFE = 12  # iterations after which it is made anew at the current posterior
 LONGEST_STEP = 2.0  # beside the one it aims at: a longer one says that it is out of date
 MOST_NEWTON = 20  # inner steps to a minimum over a span
@@ -50,19 +52,32 @@ class Subspace(Solver):
     def minimize(self, problem, start, temperature, *, tol, max_iter, memory, final_only=False):
         solution = unsolved(start)
         groups = [np.array([0])] if final_only else _groups(problem)
+        final_tol = tol if final_only else NODE_SHARE * tol
 
-        def solve(fits):
+        def begin(fits):
             ways = None if final_only else memory.directions(problem, fits, start)
-            search = _Search(problem, fits, start[fits], temperature, ways)
-            if fits[-1] > 0:  # folds are among them
-                search.solve(FOLD_SUBOPTIMALITY, max_iter)
-                search.write(solution)
-            if fits[0] == 0:
-                final = search.of_final()
-                final.solve_certified(tol if final_only else NODE_SHARE * tol, max_iter)
-                final.write(solution)
+            return _Search(problem, fits, start[fits], temperature, ways)
 
-        list(map_in_order(solve, groups))
+        def advance(search):
+            """As far as `most` iterations lead; the final fit goes on by itself once the folds beside it are there."""
+            if not search.converged and search.has_folds:
+                search.solve(FOLD_SUBOPTIMALITY, most)
+                search.write(solution)
+            if search.fits[0] == 0 and (search.converged or most == max_iter):
+                search = search.of_final()
+            if search.is_final and not search.converged:
+                search.solve_certified(final_tol, most)
+                search.write(solution)
+            return search
+
+        searches, most = list(map_in_order(begin, groups)), min(MANY_STEPS, max_iter)
+        while True:
+            searches = list(map_in_order(advance, searches))
+            if most == max_iter or all(search.converged for search in searches):
+                break
+            most = min(most + MANY_STEPS, max_iter) if problem.lead_further() else max_iter
+            for search in searches:
+                search.renew_aim()
         if final_only:
             return replace(solution, was_far=solution.n_iter > NEAR_STEPS)
         memory.add(solution.parameters)
@@ -112,7 +127,8 @@ class _Search:
         self.value: Any = None
         self.posterior: Any = None
         self._known: tuple | None = None
-        self._age = PRECONDITIONER_LIFE  # of the preconditioner, in iterations
+        self._is_stuck = False
+        self._age = PRECONDITIONER_LIFE  # of the preconditioner, in iterations: none was made yet
         nothing = np.zeros((len(fits), 0, *self.alpha.shape[1:]))
         alphas, images = (nothing, nothing) if ways is None else ways
         self.minimize_over(alphas, images, thoroughly=True)
@@ -123,6 +139,19 @@ class _Search:
         solution.value[self.fits], solution.gradient_norm[self.fits] = self.value, self.gradient_norm
         solution.n_iter[self.fits], solution.converged[self.fits] = self.n_iter, self.converged
 
+    @property
+    def has_folds(self) -> bool:
+        return bool(self.fits[-1] > 0)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it is of the final fit alone."""
+        return len(self.fits) == 1 and not self.has_folds
+
+    def renew_aim(self):
+        """Make a new preconditioner before the next step."""
+        self._age = PRECONDITIONER_LIFE
+
     def of_final(self):
         """The final fit, the first of these, from here on by itself."""
         if len(self.fits) == 1:
@@ -130,7 +159,7 @@ class _Search:
         other = copy(self)
         for name in ("fits", "weight", "missing", "alpha", "image", "intercept", "value", "posterior", "decrement"):
             setattr(other, name, getattr(self, name)[:1])
-        other.steps = [(step[:1], image[:1]) for step, image in self.steps]
+        other.steps, other.converged = [(step[:1], image[:1]) for step, image in self.steps], False
         other._known, other.preconditioner = None, self.preconditioner.of_first()
         return other
 
@@ -180,24 +209,26 @@ class _Search:
         """One direction a fit, one image, one subspace; the decrement the direction promised.
 
         A step longer than aimed at would lengthen what the direction has outside K's range, too, which no value sees
-        but rounding does: the next aim is by a new preconditioner.
+        but rounding does: the next aim is by a new preconditioner. Where K is little like what that takes it for, a
+        direction may lead nowhere; the residual itself, the steepest way down, then joins the next.
         """
         if self._age >= PRECONDITIONER_LIFE:
             self.preconditioner = RowPreconditioner(self.problem, self.posterior, self.weight, self.kappa)
             self._age = 0
-        residual = self._residual()
-        direction = -self.preconditioner.apply(residual)
-        image = self.problem.image(direction)
+        residual, before = self._residual(), self.value
+        directions = [-self.preconditioner.apply(residual), *([residual] if self._is_stuck else [])]
+        images = [self.problem.image(direction) for direction in directions]
         self.n_iter += 1
         self._age += 1
-        self.decrement = np.abs(0.5 * np.einsum("fns,fns->f", residual, image))
+        self.decrement = np.abs(0.5 * np.einsum("fns,fns->f", residual, images[0]))
         scalars = self.minimize_over(
-            np.stack([direction, *(step for step, _ in self.steps)], axis=1),
-            np.stack([image, *(own for _, own in self.steps)], axis=1),
+            np.stack([*directions, *(step for step, _ in self.steps)], axis=1),
+            np.stack([*images, *(own for _, own in self.steps)], axis=1),
             thoroughly=False,
         )
+        self._is_stuck = not (self.value < before).any()
         if scalars[:, 0].max() > LONGEST_STEP:
-            self._age = PRECONDITIONER_LIFE
+            self.renew_aim()
         return self.decrement
 
     def minimize_over(self, alphas, images, thoroughly):
@@ -242,7 +273,7 @@ class _Span:
                 moves = length[:, None] * step
                 moved = scalars + moves[:, : scalars.shape[1]], intercept + moves[:, scalars.shape[1] :]
                 new_value, new_posterior = self._evaluate(*moved)
-                falls = new_value <= value - 1e-4 * length * decrement
+                falls = (new_value <= value - 1e-4 * length * decrement) | ~active  # these stay, but for rounding
                 if falls.all():
                     break
                 length = np.where(falls, length, length / 2)

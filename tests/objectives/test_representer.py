@@ -80,3 +80,14 @@ def test_preconditioner_solves_the_newton_system_of_its_model(make, fit_intercep
     system = kappa * sought + weight[..., None] * problem.contrasts.curved(posterior, image)
     found = RowPreconditioner(problem, posterior, weight, kappa).apply(system)
     np.testing.assert_allclose(found, sought, atol=1e-5 * np.abs(sought).max())
+
+
+@pytest.mark.parametrize("make", [wide, wide_of_two], ids=lambda make: make.__name__)
+def test_inner_products_of_few_dense_rows_are_formed(make, monkeypatch):
+    formed = adapted(make)
+    monkeypatch.setattr("annealed.design.row_products.MOST_FORMED_ROWS", 0)
+    unformed = adapted(make)
+    vectors = np.random.default_rng(0).normal(size=(2, 24, formed.contrasts.n_scores))
+    np.testing.assert_allclose(formed.image(vectors), unformed.image(vectors), rtol=1e-10)
+    np.testing.assert_allclose(formed.eigenvalues, unformed.eigenvalues, rtol=1e-6)
+    assert formed.products._formed is not None and unformed.products._formed is None

@@ -49,7 +49,7 @@ def test_subspace_without_row_combinations_is_refused():
         (110, 1200, 2, True, "auto", "newton"),
         (250, 1200, 2, True, "auto", "subspace"),
         (160, 1200, 3, True, "auto", "lbfgs"),
-        (250, 1200, 2, True, "covariance", "lbfgs"),
+        (250, 1200, 2, True, "covariance", "newton"),
         (250, 1200, 2, True, "validated", "subspace"),
         (250, 400, 2, True, "auto", "lbfgs"),
         (620, 1200, 3, True, "auto", "subspace"),

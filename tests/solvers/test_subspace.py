@@ -6,6 +6,7 @@ import numpy as np
 import oracles
 import pytest
 from problems import (
+    Table,
     dense,
     fold_masks,
     gaussian,
@@ -23,7 +24,7 @@ from scipy import sparse
 
 from annealed import AnnealedClassifier
 from annealed.objectives import InnerProduct, Picks
-from annealed.solvers import Subspace, make_solver
+from annealed.solvers import LBFGS, Subspace, make_solver, subspace
 from annealed.solvers.subspace import FOLD_SUBOPTIMALITY
 
 TOL = 5e-6  # below which products are in double precision
@@ -185,7 +186,8 @@ def test_final_fit_alone_is_solved_and_folds_stay_as_they_start(make):
     np.testing.assert_allclose(solution.value[0], minimize(problem, 0.1).value[0], rtol=0.01 * TOL)
 
 
-def test_final_fit_alone_does_not_change_what_is_remembered():
+def test_final_fit_alone_does_not_change_what_is_remembered(monkeypatch):
+    monkeypatch.setattr(subspace, "MANY_STEPS", 1000)  # else the problem itself learns from one fit for the next
     table = gaussian()
     _, problem = adapted(table, fold_masks(len(table.y)))
     memory, untouched = Subspace().new_memory(problem), Subspace().new_memory(problem)
@@ -324,3 +326,48 @@ def test_units_of_the_rows_change_neither_the_answer_nor_whether_it_converges(un
     expected = usual.fit(table.X, table.y).path_
     np.testing.assert_allclose(path.coef * unit, expected.coef, atol=2e-3 * np.abs(expected.coef).max())
     np.testing.assert_allclose(path.validation_score, expected.validation_score, atol=1e-3)
+
+
+# --- rows whose inner products have a long spectrum ----------------------------------------------------
+
+
+def smooth_features(n_classes, n_rows=240, n_columns=700):
+    """Waves of a few numbers: eigenvalues of inner products of rows fall slowly, over many orders of magnitude."""
+    generator = np.random.default_rng(3)
+    points = generator.normal(size=(n_rows, 4))
+    waves = np.cos(points @ generator.normal(size=(4, n_columns)) + generator.uniform(0, 6, n_columns))
+    bends = points**2 @ generator.normal(size=(4, n_classes)) + generator.gumbel(size=(n_rows, n_classes))
+    return Table("smooth_features", waves, np.argmax(bends, axis=1))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_where_steps_become_many_the_preconditioner_learns_more_of_the_spectrum(n_classes):
+    table = smooth_features(n_classes)
+    primal, problem = adapted(table, fold_masks(len(table.y)))
+    at_first = problem.n_leading
+    solution = minimize(problem, 1e-3, max_iter=200)
+    assert solution.converged.all()
+    assert problem.n_leading > at_first
+    expected = solve(primal, 1e-3, LBFGS(), tol=1e-8)
+    np.testing.assert_allclose(solution.value[0], expected.value[0], rtol=2e-7)
+    np.testing.assert_allclose(solution.value, expected.value, rtol=2 * FOLD_SUBOPTIMALITY)
+    assert minimize(problem, 1e-3, max_iter=200).converged.all()
+
+
+def test_without_more_eigenvectors_a_long_spectrum_takes_longer(monkeypatch):
+    table = smooth_features(2)
+    iterations = []
+    for growth in (4, 1):
+        monkeypatch.setattr("annealed.objectives.representer.GROWTH", growth)
+        _, problem = adapted(table)
+        iterations.append(minimize(problem, 1e-3, max_iter=300).n_iter.max())
+    assert iterations[0] < 0.5 * iterations[1]
+
+
+def test_eigenvectors_are_taken_no_further_than_a_share_of_the_rows():
+    _, problem = adapted(smooth_features(2))
+    numbers = [problem.n_leading]
+    while problem.lead_further():
+        numbers.append(problem.n_leading)
+    assert numbers == [20, 80]
+    assert problem.vectors.shape == (240, 81)
