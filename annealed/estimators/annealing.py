@@ -18,7 +18,7 @@ from annealed.estimators.on_device import device_design
 from annealed.estimators.validation import Rows, ValidationMixin
 from annealed.objectives.array_families import on_device
 from annealed.schedules import AdaptiveSchedule, UntilSchedule, make_schedule
-from annealed.selection import NoValidation, best_of, choose, clearly_exceeds, compared, fold_weights, rises
+from annealed.selection import LEAST_GAIN, NoValidation, best_of, choose, clearly_exceeds, compared, fold_weights, rises
 from annealed.solvers import make_solver
 from annealed.walk import Step, anneal
 
@@ -83,10 +83,12 @@ class AnnealingMixin(ValidationMixin):
         """
         if isinstance(first.judge, NoValidation):
             return
+        scores = self._fold_scores(first)
+        if self._is_log_loss() and scores.mean() >= -LEAST_GAIN:  # none can be better by so much
+            return
         yield from takewhile(lambda _: not watch.is_stopped, problem.alternatives())
         if watch.is_stopped or not (isinstance(self._schedule(), AdaptiveSchedule) and self._is_log_loss()):
             return
-        scores = self._fold_scores(first)
         if len(scores) > 1 and (problem.leans_unasked(scores.mean()) or self._leans(first)):
             yield problem.leaned()
 
