@@ -52,8 +52,7 @@ class RepresenterProblem(Problem):
 
     def lead_further(self) -> bool:
         """Take more eigenvectors into what the preconditioner knows of K, if there is a point; whether it was done."""
-        n_wanted = min(GROWTH * self.n_leading, self.design.n_rows // 3)
-        return self._lead(n_wanted)
+        return self._lead(min(GROWTH * self.n_leading, self.design.n_rows // 3))
 
     def _lead(self, n_leading) -> bool:
         n_leading = max(1, min(n_leading, LARGEST_SYSTEM // self.contrasts.n_scores - self.fit_intercept))

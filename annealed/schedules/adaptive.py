@@ -88,19 +88,23 @@ def _is_flat(values, cooled, patience) -> bool:
 
 
 def _is_passed(scores, cooled, best) -> bool:
-    """Whether the last scores are clearly below the best, or those at the end of PATIENCE are about to be.
-
-    That is foreseen by a parabola through the last, the best, and those as long before it.
-    """
+    """Whether the last scores are clearly below the best, or those at the end of PATIENCE are about to be."""
     since_best = cooled[-1] - cooled[best]
     if since_best < PATIENCE / 2:
         return False
-    if since_best >= PATIENCE or best == 0:
-        return _is_below(scores[-1], scores[best], 1 if since_best >= PATIENCE else 3)
+    if since_best >= PATIENCE:
+        return _is_below(scores[-1], scores[best], 1)
+    if _is_below(scores[-1], scores[best], 3):
+        return True
+    return best > 0 and _is_below(_foreseen(scores, cooled, best), scores[best], 1)
+
+
+def _foreseen(scores, cooled, best) -> np.ndarray:
+    """Scores at the end of PATIENCE: by a parabola through the last, the best, and those as long before it."""
+    since_best = cooled[-1] - cooled[best]
     before = min(range(best), key=lambda own: abs(cooled[best] - cooled[own] - since_best))
     known = [before, best, len(scores) - 1]
-    foreseen = lagrange([cooled[own] for own in known], cooled[best] + PATIENCE) @ scores[known]
-    return _is_below(scores[-1], scores[best], 3) or _is_below(foreseen, scores[best], 1)
+    return lagrange([cooled[own] for own in known], cooled[best] + PATIENCE) @ scores[known]
 
 
 def _is_below(score, best, n_errors) -> bool:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -58,20 +59,9 @@ class Subspace(Solver):
             ways = None if final_only else memory.directions(problem, fits, start)
             return _Search(problem, fits, start[fits], temperature, ways)
 
-        def advance(search):
-            """As far as `most` iterations lead; the final fit goes on by itself once the folds beside it are there."""
-            if not search.converged and search.has_folds:
-                search.solve(FOLD_SUBOPTIMALITY, most)
-                search.write(solution)
-            if search.fits[0] == 0 and (search.converged or most == max_iter):
-                search = search.of_final()
-            if search.is_final and not search.converged:
-                search.solve_certified(final_tol, most)
-                search.write(solution)
-            return search
-
         searches, most = list(map_in_order(begin, groups)), min(MANY_STEPS, max_iter)
         while True:
+            advance = partial(_advanced, solution=solution, tol=final_tol, most=most, is_last=most == max_iter)
             searches = list(map_in_order(advance, searches))
             if most == max_iter or all(search.converged for search in searches):
                 break
@@ -82,6 +72,19 @@ class Subspace(Solver):
             return replace(solution, was_far=solution.n_iter > NEAR_STEPS)
         memory.add(solution.parameters)
         return solution
+
+
+def _advanced(search, solution, tol, most, is_last):
+    """A search as far as `most` iterations lead; the final fit goes on by itself once the folds beside it are there."""
+    if search.has_folds and not search.converged:
+        search.solve(FOLD_SUBOPTIMALITY, most)
+        search.write(solution)
+    if search.fits[0] == 0 and (search.converged or is_last):
+        search = search.of_final()
+    if search.is_final and not search.converged:
+        search.solve_certified(tol, most)
+        search.write(solution)
+    return search
 
 
 def _groups(problem):
