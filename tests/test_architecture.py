@@ -56,6 +56,7 @@ SHARED_IN_A_FOLDER = {
     "linear",
     "metrics",
     "mixins",
+    "narrow",
     "on_device",
     "penalized_linear",
     "posterior_scale",

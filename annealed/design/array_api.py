@@ -165,7 +165,7 @@ class ArrayDesign(Design):
         step = self.block_rows(n_fits, copies_rows, logit_bytes)
         return [slice(first, min(first + step, self.n_rows)) for first in range(0, self.n_rows, step)]
 
-    def map_blocks(self, function, fits=slice(None), n_fits=None, copies_rows=False, logit_bytes=None):
+    def map_blocks(self, function, fits=slice(None), copies_rows=False, n_fits=None, logit_bytes=None):
         """Blocks with the weights of the named fits; `n_fits`, where fewer are looked at, makes them longer, and so do
         fewer `logit_bytes`; `copies_rows` makes them shorter where rows are wider than logits.
         """
@@ -198,13 +198,13 @@ class ArrayDesign(Design):
             raw = raw - self._device_center
         return ArrayBlock(self.place, raw, rows, labels, weight, self.offset)
 
-    def sum_rows(self, kernel, fits=slice(None)):
+    def sum_rows(self, kernel, fits=slice(None), copies_rows=True):
         """Sums over blocks, as small arrays of NumPy."""
-        return tuple(self.place.host(*self.sum_on_device(kernel, fits, copies_rows=True)))
+        return tuple(self.place.host(*self.sum_on_device(kernel, fits, copies_rows=copies_rows)))
 
     def sum_on_device(self, kernel, fits=slice(None), n_fits=None, copies_rows=False, logit_bytes=None):
         totals: list = []
-        for terms in self.map_blocks(kernel, fits, n_fits, copies_rows, logit_bytes):
+        for terms in self.map_blocks(kernel, fits, copies_rows, n_fits, logit_bytes):
             if not totals:
                 totals = [self.place.xp.astype(term, self.place.wide_dtype, copy=True) for term in terms]
                 continue

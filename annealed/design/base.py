@@ -27,6 +27,10 @@ from annealed.design.threads import blas_threads, map_in_order
 # Of a block's widest temporary: small beside X, large beside the price of a call. Threads hand over the interpreter's
 # lock at each, which costs more than the cache that smaller blocks stay in gains.
 BLOCK_BYTES = 1 << 22
+READ_BYTES = 1 << 24  # of a block whose rows are read where they lie, and not copied
+MANY_BLOCKS = 8  # enough of these for threads to share
+SHARED_WORK = 1 << 24  # multiplications that such a block should be worth: some milliseconds
+SCORE_WORK, FEWEST_SCORES = 64, 4  # columns whose products one score costs beside, and scores that reading rows costs
 
 
 def even_slices(first: int, last: int, most: int) -> list[slice]:
@@ -115,14 +119,23 @@ class Design(ABC):
         other.center = center
         return other
 
-    def block_rows(self, n_fits: int) -> int:
-        width = max(self.n_features, n_fits * self.n_classes)
-        return max(256, BLOCK_BYTES // (8 * width))
+    lends_rows = False  # whether a block has the rows as they lie, and no copy of its own
 
-    def map_blocks(self, function: Callable[[Block], Any], fits=slice(None)) -> Iterator:
-        """`function(block)` of the rows, block by block, with the weights of the named fits."""
+    def block_rows(self, n_fits: int, copies_rows=True) -> int:
+        n_scores = n_fits * self.n_classes
+        width = 8 * max(self.n_features, n_scores)
+        if copies_rows or not self.lends_rows:
+            return max(256, BLOCK_BYTES // width)
+        worth = SHARED_WORK // (max(n_scores, FEWEST_SCORES) * (self.n_features + SCORE_WORK))
+        return max(256, min(READ_BYTES // width, max(worth, self.n_rows // MANY_BLOCKS)))
+
+    def map_blocks(self, function: Callable[[Block], Any], fits=slice(None), copies_rows=True) -> Iterator:
+        """`function(block)` of the rows, block by block, with the weights of the named fits.
+
+        copies_rows : whether the function makes anything as large as the block's rows
+        """
         weight = self.weight[:, fits]
-        slices = even_slices(0, self.n_rows, self.block_rows(weight.shape[1]))
+        slices = even_slices(0, self.n_rows, self.block_rows(weight.shape[1], copies_rows))
         return map_in_order(lambda rows: function(self._block(rows, self.labels[rows], weight[rows])), slices)
 
     def map_rows(self, function: Callable[[Block], Any], rows) -> Iterator:
@@ -134,11 +147,11 @@ class Design(ABC):
     @abstractmethod
     def _block(self, rows, labels, weight) -> Block: ...
 
-    def sum_rows(self, kernel: Callable[[Block], tuple], fits=slice(None)) -> tuple:
+    def sum_rows(self, kernel: Callable[[Block], tuple], fits=slice(None), copies_rows=True) -> tuple:
         """Add `kernel(block)`, a tuple of arrays, over all blocks; those of a block that serves a part of the fits
         have the served fits along their first axis.
         """
-        parts = self.map_blocks(lambda block: (block.served, kernel(block)), fits)
+        parts = self.map_blocks(lambda block: (block.served, kernel(block)), fits, copies_rows)
         served, terms = next(parts)
         if served is None:
             totals = [np.array(term, dtype=np.float64, order="C") for term in terms]

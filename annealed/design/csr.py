@@ -66,7 +66,7 @@ class CsrBlock(Block):
 
 
 class CsrDesign(Design):
-    def block_rows(self, n_fits: int) -> int:
+    def block_rows(self, n_fits: int, copies_rows=True) -> int:
         """Blocks bound the row-sized temporaries only: slicing CSR rows has a price of its own."""
         return max(4096, (1 << 24) // (8 * n_fits * self.n_classes))
 

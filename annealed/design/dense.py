@@ -14,6 +14,7 @@ import numpy as np
 
 from annealed.design.base import Block, Design, even_slices
 from annealed.design.coordinates import Coordinates
+from annealed.design.narrow import scores_of, sums_of
 from annealed.design.threads import map_in_order
 
 FARTHEST_CENTER = 100.0  # mean distances of a column from it: products of rows as they lie then lose two digits
@@ -39,7 +40,7 @@ class DenseBlock(Block):
         """Rows lie innermost in memory: sums and maxima over classes then run along whole vectors of rows."""
         n_fits, n_classes, n_features = coef.shape
         flat = coef.reshape(-1, n_features)
-        scores = flat @ self.raw.T
+        scores = scores_of(flat, self.raw)
         if self.center is not None:
             scores -= (flat @ self.center)[:, None]
         return scores.reshape(n_fits, n_classes, -1).transpose(2, 0, 1)
@@ -47,7 +48,7 @@ class DenseBlock(Block):
     def transposed_product(self, residual):
         n_rows, n_fits, n_classes = residual.shape
         flat = residual.transpose(1, 2, 0).reshape(-1, n_rows)
-        sums = np.dot(flat, self.raw)  # `@` would keep other threads waiting where the result is small
+        sums = sums_of(flat, self.raw)
         if self.center is not None:
             sums -= flat.sum(axis=1)[:, None] * self.center
         return sums.reshape(n_fits, n_classes, -1)
@@ -104,6 +105,10 @@ class DenseDesign(Design):
         for made in ("_center_is_near", "_few_centered_rows"):
             other.__dict__.pop(made, None)
         return other
+
+    @property
+    def lends_rows(self) -> bool:  # type: ignore[override]
+        return self._center_is_near or self._few_centered_rows is not None
 
     def _block(self, rows, labels, weight):
         if self._center_is_near:
@@ -180,12 +185,14 @@ class SinglePrecisionRows(DenseDesign):
         weight = np.asfortranarray(design.weight[self.order], dtype=np.float32)
         super().__init__(rows, design.labels[self.order], weight, design.total_weight, design.n_classes)
 
+    lends_rows = True
+
     def _block(self, rows, labels, weight):
         return DenseBlock(self.X[rows], rows, labels, weight)
 
-    def map_blocks(self, function, fits=slice(None)):
+    def map_blocks(self, function, fits=slice(None), copies_rows=True):
         weight = self.weight[:, fits]
-        step = self.block_rows(weight.shape[1])
+        step = self.block_rows(weight.shape[1], copies_rows)
         parts = []
         for (first, last), has_weight in zip(pairwise(self._starts), self._has_weight[:, fits], strict=True):
             if not has_weight.any():

@@ -245,6 +245,7 @@ class SmoothProblem(Problem):
     fits_are_alike = True  # in the same coordinates, so that a fold can use the final fit's moves and curvature
     takes_last_step = False  # whether steps near a minimum can be trusted without a look: a penalty bounds them
     last_step_share = LAST_STEP_SHARE
+    copies_rows = True  # whether a pass makes anything as large as the rows of a block
     has_quick_rows = False  # whether `rows_and_forward` knows quick rows, of less precision
 
     def quicken(self):
@@ -277,7 +278,7 @@ class SmoothProblem(Problem):
             loss = np.einsum("ns,ns->s", block.weight, losses, dtype=np.float64)
             return (loss, *self.block_pullback(block, state, residual), *variance)
 
-        loss, *sums = design.sum_rows(kernel, fits)
+        loss, *sums = design.sum_rows(kernel, fits, self.copies_rows)
         if learns:
             variance = sums.pop()
             if np.isfinite(loss[0]):

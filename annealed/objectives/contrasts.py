@@ -16,7 +16,7 @@ import numpy as np
 
 from annealed.objectives import gibbs
 
-HALF = np.sqrt(0.5)
+HALF = float(np.sqrt(0.5))
 
 
 class Contrasts:

@@ -29,6 +29,7 @@ class LinearProblem(SmoothProblem):
 
     form: Form = LinearForm()
     coordinates: Coordinates
+    copies_rows = False
 
     def __init__(self, design: Design, center, scale, in_span: bool):
         self.center, self.scale, self.span = center, scale, None

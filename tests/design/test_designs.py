@@ -40,7 +40,7 @@ def backend(request):
 
 def in_short_blocks(monkeypatch):
     for kind in (DenseDesign, CsrDesign):
-        monkeypatch.setattr(kind, "block_rows", lambda self, n_fits: 7)
+        monkeypatch.setattr(kind, "block_rows", lambda self, n_fits, copies_rows=True: 7)
 
 
 @pytest.mark.parametrize("is_blocked", [False, True], ids=["whole", "blocks"])

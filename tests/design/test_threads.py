@@ -50,7 +50,7 @@ def test_the_calling_thread_takes_its_share_and_what_it_maps_meanwhile_stays_in_
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fit_in_a_forked_process_does_not_wait_for_threads_of_its_parent(monkeypatch):
     monkeypatch.setattr(threads, "available_threads", lambda: 2)
-    monkeypatch.setattr(DenseDesign, "block_rows", lambda self, n_fits: 7)
+    monkeypatch.setattr(DenseDesign, "block_rows", lambda self, n_fits, copies_rows=True: 7)
     expected = fitted_temperature()
     with get_context("fork").Pool(1) as pool:
         assert pool.apply_async(fitted_temperature).get(timeout=60) == expected
@@ -105,7 +105,7 @@ def test_users_limit_is_respected():
 
 
 def test_results_do_not_depend_on_the_number_of_threads(monkeypatch):
-    monkeypatch.setattr(DenseDesign, "block_rows", lambda self, n_fits: 7)
+    monkeypatch.setattr(DenseDesign, "block_rows", lambda self, n_fits, copies_rows=True: 7)
     table = gaussian()
     paths = []
     for n_threads in (1, 2, 5):

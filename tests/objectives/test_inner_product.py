@@ -146,7 +146,7 @@ def test_blocks_of_rows_add_up(monkeypatch):
         return *problem.objective(parameters, 0.5), *numbers, problem.held_out_logits(parameters, 0.5).copy()
 
     whole = passes()
-    monkeypatch.setattr(DenseDesign, "block_rows", lambda self, n_fits: 7)
+    monkeypatch.setattr(DenseDesign, "block_rows", lambda self, n_fits, copies_rows=True: 7)
     for part, expected in zip(passes(), whole, strict=True):
         np.testing.assert_allclose(part, expected, rtol=1e-10, atol=1e-13)
 
@@ -366,7 +366,7 @@ def test_every_backend_equals_dense_double_precision(backend, make, metric):
 
 def test_sparse_rows_in_blocks_equal_the_whole(monkeypatch):
     expected = optimum(text(), 0.02)
-    monkeypatch.setattr(CsrDesign, "block_rows", lambda self, n_fits: 7)
+    monkeypatch.setattr(CsrDesign, "block_rows", lambda self, n_fits, copies_rows=True: 7)
     for array, own in zip(optimum(text(), 0.02), expected, strict=True):
         np.testing.assert_allclose(array, own, atol=1e-8)
 

@@ -128,7 +128,7 @@ def test_blocks_of_rows_add_up(monkeypatch):
     problem = Quadratic().prepare(stack_of(table, fold_masks(len(table.y))))
     point = near_start(problem, 0.1)
     whole = problem.objective(point, 0.1)
-    monkeypatch.setattr(DenseDesign, "block_rows", lambda self, n_fits: 7)
+    monkeypatch.setattr(DenseDesign, "block_rows", lambda self, n_fits, copies_rows=True: 7)
     for part, expected in zip(problem.objective(point, 0.1), whole, strict=True):
         np.testing.assert_allclose(part, expected, rtol=1e-10, atol=1e-12)
 

@@ -8,7 +8,7 @@ from problems import badly_scaled, fold_masks, gaussian, near_start, rare_class,
 from scipy import sparse
 
 from annealed import AnnealedClassifier
-from annealed.design import SinglePrecisionRows
+from annealed.design import SinglePrecisionRows, dense
 from annealed.objectives import InnerProduct, Picks
 
 METRICS = ["euclidean", "diagonal", "halfway", "covariance"]
@@ -53,6 +53,24 @@ def test_quick_rows_give_value_and_gradient_to_single_precision(make, metric, te
     np.testing.assert_allclose(quick[0], exact[0], rtol=1e-5)
     for single, double in zip(quick[1:], exact[1:], strict=True):
         np.testing.assert_allclose(single, double, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("make", [gaussian, two_classes], ids=lambda make: make.__name__)
+def test_products_of_quick_rows_stay_in_single_precision(make, copies, monkeypatch):
+    """A factor of double precision would have BLAS copy the rows into it at every pass."""
+    problem, seen = quickened(make()), set()
+
+    def recorded(product):
+        def record(vectors, rows):
+            seen.add((vectors.dtype, rows.dtype))
+            return product(vectors, rows)
+
+        return record
+
+    for name in ("scores_of", "sums_of"):
+        monkeypatch.setattr(dense, name, recorded(getattr(dense, name)))
+    problem.objective(near_start(problem, 1.0), 1.0, quick=True)
+    assert seen == {(np.dtype(np.float32), np.dtype(np.float32))}
 
 
 def test_quick_rows_do_not_see_units(copies):

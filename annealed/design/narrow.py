@@ -1,0 +1,56 @@
+"""Products of many rows with few vectors, piece by piece.
+
+BLAS lays out both factors anew before it multiplies. With few vectors that takes longer than the product itself; where
+a product is small it is left out. The pieces are so small, and one call makes them all.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+MOST_WORK = 1_000_000  # multiplications of a piece
+MOST_SCORES = 1200  # of a piece
+FEWEST_ROWS, MOST_ROWS = 32, 256  # of a piece, for the pieces to pay
+FEWEST_COLUMNS = 32  # likewise
+MOST_BYTES = 128  # of the vectors' entries in one column, likewise
+MANY_COLUMNS = 256  # from which single precision is faster with rows as the left factor, a copy of the scores included
+
+
+def scores_of(vectors, rows):
+    """`vectors @ rows.T`, (n_vectors, n_rows)."""
+    n_vectors = len(vectors)
+    pieces = _pieces(rows, n_vectors, MOST_SCORES // n_vectors)
+    if pieces is None and rows.dtype == np.float32 and rows.shape[1] >= MANY_COLUMNS:
+        return np.ascontiguousarray((rows @ vectors.T).T)
+    if pieces is None:
+        return vectors @ rows.T
+    n_pieces, length, _ = pieces.shape
+    scores = np.empty((n_vectors, len(rows)), np.result_type(vectors, rows))
+    inside, rest = scores[:, : n_pieces * length], slice(n_pieces * length, None)
+    np.matmul(vectors, pieces.transpose(0, 2, 1), out=inside.reshape(n_vectors, n_pieces, length).transpose(1, 0, 2))
+    np.matmul(vectors, rows[rest].T, out=scores[:, rest])
+    return scores
+
+
+def sums_of(weights, rows):
+    """`weights @ rows`, (n_vectors, n_columns)."""
+    n_vectors = len(weights)
+    pieces = _pieces(rows, n_vectors, MOST_ROWS) if n_vectors * rows.size > MOST_WORK else None
+    if pieces is None:
+        return np.dot(weights, rows)  # `@` would keep other threads waiting where the result is small
+    n_pieces, length, _ = pieces.shape
+    inside, rest = weights[:, : n_pieces * length], slice(n_pieces * length, None)
+    sums = np.matmul(inside.reshape(n_vectors, n_pieces, length).transpose(1, 0, 2), pieces).sum(axis=0)
+    sums += np.dot(weights[:, rest], rows[rest])
+    return sums
+
+
+def _pieces(rows, n_vectors, most_rows):
+    """Rows in pieces (n_pieces, length, n_columns), less a rest; None where they would not pay."""
+    n_columns = rows.shape[1]
+    length = min(most_rows, MOST_ROWS, MOST_WORK // (n_vectors * n_columns))
+    is_narrow = 1 < n_vectors <= MOST_BYTES // rows.itemsize and n_columns >= FEWEST_COLUMNS
+    if not is_narrow or length < FEWEST_ROWS or len(rows) < 2 * length:
+        return None
+    n_pieces = len(rows) // length
+    return rows[: n_pieces * length].reshape(n_pieces, length, n_columns)

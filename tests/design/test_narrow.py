@@ -1,0 +1,55 @@
+"""Products with few vectors, piece by piece: the same as those of BLAS in one go."""
+
+import numpy as np
+import pytest
+
+from annealed.design import narrow
+from annealed.design.narrow import scores_of, sums_of
+
+
+def arrays(n_vectors, n_rows, n_columns, dtype=np.float64, order="C"):
+    generator = np.random.default_rng(0)
+    vectors, weights, rows = (
+        generator.normal(size=shape) for shape in ((n_vectors, n_columns), (n_vectors, n_rows), (n_rows, n_columns))
+    )
+    return vectors.astype(dtype), weights.astype(dtype), np.asarray(rows, dtype, order=order)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (1, 900, 70),
+        (2, 900, 70),
+        (10, 5000, 32),
+        (11, 1797, 64),
+        (16, 601, 31),
+        (32, 700, 300),
+        (50, 700, 300),
+        (3, 0, 40),
+    ],
+)
+def test_products_are_those_in_one_go(shape, dtype, order):
+    vectors, weights, rows = arrays(*shape, dtype, order)
+    tol = {"rtol": 1e-4, "atol": 1e-3} if dtype == np.float32 else {"rtol": 1e-10, "atol": 1e-10}
+
+    scores, sums = scores_of(vectors, rows), sums_of(weights, rows)
+
+    assert scores.dtype == sums.dtype == dtype
+    assert scores.flags.c_contiguous
+    np.testing.assert_allclose(scores, vectors @ rows.T, **tol)
+    np.testing.assert_allclose(sums, weights @ rows, **tol)
+
+
+def test_pieces_cover_few_vectors_only():
+    _, _, rows = arrays(2, 1000, 64)
+
+    pieces = narrow._pieces(rows, 5, narrow.MOST_ROWS)
+
+    np.testing.assert_array_equal(pieces.reshape(-1, 64), rows[:768])
+    assert np.shares_memory(pieces, rows)
+    assert narrow._pieces(rows, 1, narrow.MOST_ROWS) is None
+    assert narrow._pieces(rows, 17, narrow.MOST_ROWS) is None
+    assert narrow._pieces(rows[:, :20], 5, narrow.MOST_ROWS) is None
+    assert narrow._pieces(rows[:300], 5, narrow.MOST_ROWS) is None
