@@ -29,12 +29,19 @@ from annealed.design.threads import blas_threads, map_in_order
 FEWEST_PARAMETERS, MOST_PARAMETERS = 1200, 4800  # of the part kept whole, at level 0 and at the last
 ALL_LEVELS = 20  # a level at which everything that can be is learned
 ROWS_PER_COORDINATE = 20  # drawn for a pair of classes, in the mean over pairs
-FEWEST_ROWS = 2500  # likewise
+FEWEST_ROWS, USUAL_PAIRS = 2500, 45  # likewise, of so many pairs; of more, fewer
+PAIR_TIME = 1e5  # nanoseconds, about, that the calls for a pair of classes take, and what is below:
+COPY_TIME, DRAW_TIME = 1.5, 3.0  # a number of a row, where all are taken as they lie and where they are drawn
+SQUARE_TIME = {True: 0.015, False: 0.03}  # a product of two of them, by whether rows are quick
+FACTOR_TIME = 0.05  # a multiplication in the factor of a Hessian
 CHEAP_WORK = 4e8  # multiplications for a Hessian, up to which more rows are drawn: rare values count
 SAMPLE_PER_PARAMETER, FEW_VALUES = 6, 2_000_000  # rows, or numbers, to draw from where no copy of all rows is at hand
 MOST_POSTERIORS = 20_000_000  # rows times classes to draw from
 RARE_SHARE = 0.25  # of them, that a pair of rare classes draws at least
+SMALLEST_POSTERIOR, SMALLEST_SHARE = 1e-15, 1e-10  # of the largest share: what is less is nothing, and slow to multiply
+MOST_PICKED = 0.7  # of all rows, up to which they are picked: so many are faster as they lie
 SEEN_SHARES = 200_000  # that tell which are drawn surely
+SHARED_WORK = 2_000_000  # multiplications for a pair, from which threads share them: calls alone, they would disturb
 CHUNK_ROWS = 4096  # multiplied at a time
 APART = 101  # rows, by which the luck of one pair of classes is that of another
 DOUBLE_PARAMETERS = 200  # up to which the Hessian and its factor are in double precision
@@ -68,13 +75,13 @@ class LeadingRows:
             n_sampled = max(SAMPLE_PER_PARAMETER * n_parameters, FEW_VALUES // len(self.leading))
             self.rows, self.weight = _stratified(design, min(design.n_rows, n_sampled))
             along = coordinates.along(kept)
-            parts = design.map_rows(lambda block: self._scaled(along(block.rows_as_array())), self.rows)
-            self._points, self._is_scaled = np.concatenate(list(parts)), True
+            parts = design.map_rows(lambda block: along(block.rows_as_array()).astype(self.dtype), self.rows)
+            self._points = np.concatenate(list(parts))
         else:
             every = slice(None, None, max(1, design.n_rows * design.n_classes // MOST_POSTERIORS))
             self.rows, weight = quick.order[every], quick.weight[every, 0].astype(np.float64)
             self.weight = weight / max(weight.sum(), np.finfo(float).tiny)
-            self._points, self._is_scaled = quick.X[every, kept[0] : kept[0] + n_leading], False  # no copy
+            self._points = quick.X[every, kept[0] : kept[0] + n_leading]  # no copy
 
     @staticmethod
     def count_leading(coordinates, contrasts, fit_intercept, level):
@@ -84,14 +91,19 @@ class LeadingRows:
     @staticmethod
     def rows_per_pair(n_rows, width, contrasts):
         cheap = int(CHEAP_WORK / (contrasts.n_pairs * width**2))
-        wanted = max(FEWEST_ROWS, ROWS_PER_COORDINATE * width, cheap)
+        few = FEWEST_ROWS * min(1, USUAL_PAIRS / contrasts.n_pairs)
+        wanted = int(max(few, ROWS_PER_COORDINATE * width, cheap))
         return n_rows if n_rows <= 2 * wanted else wanted
 
     @staticmethod
-    def cost(n_rows, width, contrasts):
-        """Multiplications that a Hessian takes, and its factor."""
+    def time(n_rows, width, contrasts, is_quick):
+        """Nanoseconds that a Hessian takes, about, and its factor."""
         n_drawn = LeadingRows.rows_per_pair(n_rows, width, contrasts)
-        return contrasts.n_pairs * n_drawn * width**2 / 2 + (contrasts.n_differences * width) ** 3 / 6
+        of_number = (DRAW_TIME if n_drawn < n_rows else COPY_TIME) + SQUARE_TIME[is_quick] * width / 2
+        return (
+            contrasts.n_pairs * (PAIR_TIME + n_drawn * width * of_number)
+            + FACTOR_TIME * (contrasts.n_differences * width) ** 3 / 6
+        )
 
     def hessian(self, posterior, reference):
         """Weighted mean over the rows of the scores' covariance kron z z', z in units of its spread.
@@ -111,7 +123,8 @@ class LeadingRows:
             low, high = sorted((number[lots.left[turn]], number[lots.right[turn]]))
             hessian[high, :, low if low >= 0 else high] = square
 
-        list(map_in_order(fill, range(len(lots.left))))
+        turns = range(len(lots.left))
+        list(map_in_order(fill, turns) if n_drawn * width**2 >= SHARED_WORK else map(fill, turns))
         for low, high in combinations(range(size), 2):
             square = hessian[high, :, low].copy()
             hessian[low, :, low] += square
@@ -120,21 +133,25 @@ class LeadingRows:
         return hessian.reshape(size * width, -1)
 
     def _square(self, drawn, share):
-        """Sum over the drawn rows of share times z z'."""
-        root = np.sqrt(share).astype(self.dtype)
+        """Sum over the drawn rows of share times z z', in units of the widest spread until all are there."""
+        unit, n_leading = self.spread[: self.n_leading].max(initial=SMALLEST_SPREAD), self.n_leading
+        root = np.sqrt(share)
+        weight, root = (root / unit).astype(self.dtype), root.astype(self.dtype)
         total = np.zeros((len(self.leading), len(self.leading)), self.dtype)
         for first in range(0, len(root), CHUNK_ROWS):
             chunk = slice(first, first + CHUNK_ROWS)
             points = self._points[chunk if drawn is None else drawn[chunk]]
-            points = (points if self._is_scaled else self._scaled(points)) * root[chunk, None]
-            total += np.dot(points.T, points)
+            points = np.multiply(points, weight[chunk, None], out=None if drawn is None else points)
+            total[:n_leading, :n_leading] += np.dot(points.T, points)
+            if self.fit_intercept:
+                total[-1, :n_leading] += root[chunk] @ points
+        scale = unit / self.spread
+        if self.fit_intercept:
+            total[:n_leading, -1], total[-1, -1], scale[-1] = total[-1, :n_leading], share.sum(), 1.0
+        scale = scale.astype(self.dtype)
+        total *= scale
+        total *= scale[:, None]
         return total
-
-    def _scaled(self, points):
-        """Coordinates in units of their spread, with the constant of the intercept where there is one."""
-        scaled = np.ones((len(points), len(self.leading)), self.dtype)
-        np.multiply(points, 1 / self.spread[: self.n_leading], out=scaled[:, : self.n_leading], casting="same_kind")
-        return scaled
 
 
 class _Lots:
@@ -145,7 +162,7 @@ class _Lots:
     def __init__(self, weight, posterior, n_drawn):
         self.n_rows, n_classes = posterior.shape
         self.left, self.right = np.triu_indices(n_classes, 1)
-        self.by_class = np.ascontiguousarray(posterior.T)
+        self.by_class = np.where(posterior.T > SMALLEST_POSTERIOR, posterior.T, 0)
         self.weight = weight.astype(posterior.dtype)
         self.n_drawn = n_drawn
         if n_drawn < self.n_rows:
@@ -158,7 +175,8 @@ class _Lots:
         """Rows of a pair, and the share that each stands for; None is all rows."""
         share = self.weight * self.by_class[self.left[turn]] * self.by_class[self.right[turn]]
         if self.n_drawn >= self.n_rows:
-            return None, share
+            drawn = np.flatnonzero(share > SMALLEST_SHARE * share.max())
+            return (None, share) if len(drawn) > MOST_PICKED * self.n_rows else (drawn, share[drawn])
         some = share[:: max(1, self.n_rows // FEWEST_ROWS)]
         bar = min(self.bar, _sure_share(some, RARE_SHARE * self.n_drawn / self.n_rows))
         drawn = np.flatnonzero(share > self.luck[turn * APART :][: self.n_rows] * bar)

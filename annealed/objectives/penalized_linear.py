@@ -39,8 +39,10 @@ from annealed.objectives.linear import (
 from annealed.objectives.metrics import METRICS, POWERS, WHITENING, MetricChoices
 
 FEWEST_COPIED_VALUES = 3_000_000  # entries of X times scores, no fewer than three, whose copy in single precision pays
-PRICE_OF_A_PASS = 1e7  # multiplications that the calls of one pass are worth, however few its rows
-SQUARE_PRICE = 0.6  # of a multiplication in large square products, beside one in the narrow products of a pass
+SERVES_LONGER = 0.8  # of what a Hessian costs: the next temperatures have it too
+PASS_TIME = {True: 1.5e6, False: 5e5}  # nanoseconds, about, of its calls, by whether rows are quick, in groups of folds
+SCORE_TIME = 4.0  # the posterior of one score
+MULTIPLICATION_TIME = {True: 0.03, False: 0.1}  # both products with one number of a row
 MOST_SPANNED_ROWS, MOST_SPANNED_SHARE = 600, 0.2  # sparse rows, and dense ones per column, whose span gets a basis
 OF_TWO_CLASSES = 0.4  # of either: combinations of rows cost less where each has one score
 IN_SPAN_SHARE = 0.1  # of the last step's own share, where the fit is solved in the span of the rows
@@ -224,15 +226,14 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
         return self.contrasts.variance(np.maximum(self.class_variance[fits] + self.missing[fits], 1e-12))
 
     def learning_cost(self, level):
-        """A Hessian and its factor against the stacked products of a pass, in multiplications."""
+        """The time of a Hessian and its factor against that of a pass of the whole stack."""
         n_leading = LeadingRows.count_leading(self.coordinates, self.contrasts, self.fit_intercept, level)
         if n_leading < min(8, self.coordinates.rank):
             return np.inf
-        hessian = LeadingRows.cost(self.design.n_rows, n_leading + self.fit_intercept, self.contrasts)
-        if self.has_quick_rows:
-            hessian *= SQUARE_PRICE
-        one_pass = 2 * self.design.n_rows * self.design.n_features * self.n_fits * self.n_scores
-        return hessian / (one_pass + PRICE_OF_A_PASS)
+        design, is_quick = self.design, self.has_quick_rows
+        hessian = LeadingRows.time(design.n_rows, n_leading + self.fit_intercept, self.contrasts, is_quick)
+        of_score = SCORE_TIME + MULTIPLICATION_TIME[is_quick] * design.n_features
+        return SERVES_LONGER * hessian / (PASS_TIME[is_quick] + design.n_rows * self.n_fits * self.n_scores * of_score)
 
     def learn_curvature(self, parameters, temperature, level):
         n_leading = LeadingRows.count_leading(self.coordinates, self.contrasts, self.fit_intercept, level)

@@ -121,6 +121,33 @@ def test_rows_without_curvature_are_not_drawn():
     np.testing.assert_array_equal(stands_for, 1.0)
 
 
+def test_where_all_rows_are_taken_those_of_next_to_no_curvature_are_not():
+    """Products of posteriors that are all but zero are slow: they have fewer digits than others."""
+    share = np.where(np.arange(1000) % 4 == 0, 0.3, 1e-25)
+    drawn, stands_for = lots_of(share, n_drawn=1000).draw(0)
+    np.testing.assert_array_equal(drawn, np.arange(0, 1000, 4))
+    np.testing.assert_array_equal(stands_for, 0.3)
+    drawn, stands_for = lots_of(np.linspace(0.1, 1, 1000), n_drawn=1000).draw(0)
+    assert drawn is None and len(stands_for) == 1000
+
+
+@pytest.mark.parametrize("unit", [1e-24, 1e12])
+def test_units_of_the_rows_change_no_curvature(unit, monkeypatch):
+    """In single precision too, where squares of such numbers have no digits or are infinite."""
+    monkeypatch.setattr(curvature, "DOUBLE_PARAMETERS", 0)
+    hessians = []
+    for factor in (1.0, unit):
+        table = gaussian(n_samples=200, n_features=6)
+        table.X[:] *= factor
+        problem = InnerProduct(metric="euclidean").prepare(stack_of(table))
+        point = problem.start(TEMPERATURE) + 0.1  # of the intercepts: posteriors that coefficients do not move
+        point.reshape(-1, problem.n_scores, problem._width)[..., :-1] = 0
+        learned = problem.learn_curvature(point[0], TEMPERATURE, 0)
+        assert learned.hessian.dtype == np.float32
+        hessians.append(learned.hessian)
+    np.testing.assert_allclose(np.abs(hessians[1]), np.abs(hessians[0]), rtol=1e-4, atol=1e-5)
+
+
 def test_quick_rows_give_the_same_curvature_as_a_copy_of_their_own(monkeypatch):
     monkeypatch.setattr(penalized_linear, "FEWEST_COPIED_VALUES", 1)
     table = gaussian(n_samples=300, n_features=7)
