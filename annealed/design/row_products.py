@@ -7,11 +7,15 @@ few dense rows that are longer than its own: it is then the smaller thing to rea
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from annealed.design.base import Design
+from annealed.design.base import MANY_BLOCKS, Design, even_slices
+from annealed.design.narrow import scores_of, sums_of
+from annealed.design.threads import map_in_order
 
 MOST_FORMED_ROWS = 2000  # dense and fewer than columns, whose K is formed
 SMALLEST_EIGENVALUE = 1e-7  # of K, beside its largest: what is less is rounding, of either sign
@@ -46,18 +50,34 @@ class RowProducts:
         if self._formed is not None:
             return self._formed @ vectors
         if not sparse.issparse(self.design.X):
-            combined = self.combine(vectors) / self.scale[:, None]
-            return self.design.X @ combined - self.design.center @ combined
+            combined = (self.combine(vectors) / self.scale[:, None]).T
+            scores = map_in_order(lambda rows: scores_of(combined, self._dense_rows(rows)), self._parts)
+            return np.concatenate(list(scores), axis=1).T - combined @ self.design.center
         product = self._rows @ (self._columns @ vectors.astype(self.dtype, copy=False))
         # What the image of rows that are not centred has too much: numbers of rows alone, in double precision.
         return product - self._center_basis @ (self._center_form @ (self._center_basis.T @ vectors))
 
     def combine(self, vectors):
         """In double precision and the design's own column order: what certificates and reports are made of."""
-        combined = self.design.X.T @ vectors
+        combined = self._sums(vectors)
         combined /= self.scale[:, None]
         combined -= np.outer(self.shift, vectors.sum(axis=0))
         return combined
+
+    def _sums(self, vectors):
+        """X' @ V, (n_features, n_columns)."""
+        if sparse.issparse(self.design.X):
+            return self.design.X.T @ vectors
+        weights = np.ascontiguousarray(vectors.T)
+        parts = map_in_order(lambda rows: sums_of(weights[:, rows], self._dense_rows(rows)), self._parts)
+        return sum(parts, start=np.zeros((len(weights), self.design.n_features))).T
+
+    @cached_property
+    def _parts(self):
+        return even_slices(0, self.n_rows, max(256, -(-self.n_rows // MANY_BLOCKS)))
+
+    def _dense_rows(self, rows):
+        return np.asarray(self.design.X[rows], dtype=np.float64)
 
     def diagonal(self):
         """Squared norm of each row of Z."""
