@@ -69,14 +69,15 @@ class LeadingRows:
         if fit_intercept:
             self.leading, self.spread = np.append(kept, coordinates.rank), np.append(self.spread, 1.0)
         self.spread = np.maximum(self.spread, SMALLEST_SPREAD)
+        self._widest = self._unit = self.spread[:n_leading].max(initial=SMALLEST_SPREAD)
         self.dtype = np.float64 if contrasts.n_differences * len(self.leading) <= DOUBLE_PARAMETERS else np.float32
         if quick is None:
             n_parameters = contrasts.n_differences * len(self.leading)
             n_sampled = max(SAMPLE_PER_PARAMETER * n_parameters, FEW_VALUES // len(self.leading))
             self.rows, self.weight = _stratified(design, min(design.n_rows, n_sampled))
             along = coordinates.along(kept)
-            parts = design.map_rows(lambda block: along(block.rows_as_array()).astype(self.dtype), self.rows)
-            self._points = np.concatenate(list(parts))
+            parts = design.map_rows(lambda block: self._in_units(along(block.rows_as_array())), self.rows)
+            self._points, self._unit = np.concatenate(list(parts)), 1.0
         else:
             every = slice(None, None, max(1, design.n_rows * design.n_classes // MOST_POSTERIORS))
             self.rows, weight = quick.order[every], quick.weight[every, 0].astype(np.float64)
@@ -132,20 +133,24 @@ class LeadingRows:
             hessian[low, :, high] = hessian[high, :, low] = -square
         return hessian.reshape(size * width, -1)
 
+    def _in_units(self, points):
+        """Divided by the widest spread, so that single precision holds their squares."""
+        return (points / self._widest).astype(self.dtype)
+
     def _square(self, drawn, share):
-        """Sum over the drawn rows of share times z z', in units of the widest spread until all are there."""
-        unit, n_leading = self.spread[: self.n_leading].max(initial=SMALLEST_SPREAD), self.n_leading
-        root = np.sqrt(share)
-        weight, root = (root / unit).astype(self.dtype), root.astype(self.dtype)
+        """Sum over the drawn rows of share times z z'; in units of the widest spread, until all are there."""
+        root, n_leading = np.sqrt(share), self.n_leading
+        weight, root = (root / self._unit).astype(self.dtype), root.astype(self.dtype)
         total = np.zeros((len(self.leading), len(self.leading)), self.dtype)
         for first in range(0, len(root), CHUNK_ROWS):
             chunk = slice(first, first + CHUNK_ROWS)
             points = self._points[chunk if drawn is None else drawn[chunk]]
-            points = np.multiply(points, weight[chunk, None], out=None if drawn is None else points)
+            is_own = drawn is not None and points.dtype == self.dtype
+            points = np.multiply(points, weight[chunk, None], out=points if is_own else None)
             total[:n_leading, :n_leading] += np.dot(points.T, points)
             if self.fit_intercept:
                 total[-1, :n_leading] += root[chunk] @ points
-        scale = unit / self.spread
+        scale = self._widest / self.spread
         if self.fit_intercept:
             total[:n_leading, -1], total[-1, -1], scale[-1] = total[-1, :n_leading], share.sum(), 1.0
         scale = scale.astype(self.dtype)

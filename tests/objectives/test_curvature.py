@@ -131,7 +131,7 @@ def test_where_all_rows_are_taken_those_of_next_to_no_curvature_are_not():
     assert drawn is None and len(stands_for) == 1000
 
 
-@pytest.mark.parametrize("unit", [1e-24, 1e12])
+@pytest.mark.parametrize("unit", [1e-60, 1e60])
 def test_units_of_the_rows_change_no_curvature(unit, monkeypatch):
     """In single precision too, where squares of such numbers have no digits or are infinite."""
     monkeypatch.setattr(curvature, "DOUBLE_PARAMETERS", 0)
