@@ -33,7 +33,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--results", type=Path, default=Path(__file__).resolve().parent / "results", help="folder of rows"
     )
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.results.exists() and not options.results.is_dir():
+        parser.error(f"--results must be a folder. Got the file {options.results}.")
+    return options
 
 
 def limit_threads(n_threads: int) -> None:

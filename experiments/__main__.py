@@ -27,7 +27,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     for module in EXPERIMENTS.values():
         if hasattr(module, "add_options"):
             module.add_options(parser)
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.results.exists() and not options.results.is_dir():
+        parser.error(f"--results must be a folder. Got the file {options.results}.")
+    return options
 
 
 def main(arguments: list[str]) -> int:

@@ -307,3 +307,10 @@ def test_the_page_has_a_place_for_what_is_measured():
     assert table.put_between_marks(table.PAGE.read_text(), "measured").count("measured: ") == 2
     with pytest.raises(ValueError, match="must hold the lines"):
         table.put_between_marks("no marks", "measured")
+
+
+def test_results_cannot_go_into_a_file(tmp_path, capsys):
+    (tmp_path / "rows.csv").touch()
+    with pytest.raises(SystemExit):
+        parse(["--results", str(tmp_path / "rows.csv")])
+    assert "--results must be a folder. Got the file" in capsys.readouterr().err

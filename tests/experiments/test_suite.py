@@ -203,3 +203,10 @@ def test_groups_are_the_longest_runs():
     assert groups(np.array([1.0, 1.5, 2.1, 4.0]), 0.7) == [(0, 1), (1, 2)]
     assert groups(np.array([1.0, 2.0, 3.0]), 5.0) == [(0, 2)]
     assert groups(np.array([1.0, 2.0, 3.0]), 0.5) == []
+
+
+def test_results_cannot_go_into_a_file(tmp_path, capsys):
+    (tmp_path / "rows.csv").touch()
+    with pytest.raises(SystemExit):
+        main(["suite", "--results", str(tmp_path / "rows.csv")])
+    assert "--results must be a folder. Got the file" in capsys.readouterr().err
