@@ -1,7 +1,7 @@
 """Products of many rows with few vectors, piece by piece.
 
-BLAS lays out both factors anew before it multiplies. With few vectors that takes longer than the product itself; where
-a product is small it is left out. The pieces are so small, and one call makes them all.
+Before it multiplies, BLAS copies both factors into an order of its own. With few vectors that takes longer than the
+multiplications; small products are made without it. So rows are cut into pieces of that size, multiplied in one call.
 """
 
 from __future__ import annotations
