@@ -64,6 +64,8 @@ def add_options(parser) -> None:
 
 def run(options) -> None:
     """Measure what is not there yet, then sum up."""
+    if options.corpora:
+        raise SystemExit(f"the suite has tables: give --tables {' '.join(options.corpora)} instead of --corpora.")
     rows_file = options.results / FILE
     if not options.summary:
         methods = chosen(options.methods, list(METHODS), "method")
