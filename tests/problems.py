@@ -105,13 +105,13 @@ def text(kind=sparse.csr_matrix, n_samples=60, n_words=25, seed=5):
     return Table(f"text_{kind.__name__}", kind(counts.astype(float)), y, np.log(topics), np.zeros(3))
 
 
-def shared_noise(n_rows=90, seed=0):
-    """Two classes a little apart in three hundred columns, which share twenty directions of large variance."""
+def shared_noise(n_rows=90, seed=0, n_columns=300):
+    """Two classes a little apart in hundreds of columns, which share twenty directions of large variance."""
     generator = np.random.default_rng(seed)
     y = np.arange(n_rows) % 2
-    directions = np.random.default_rng(1).normal(size=(21, 300))
+    directions = np.random.default_rng(1).normal(size=(21, n_columns))
     noise = generator.normal(size=(n_rows, 20)) @ directions[1:]
-    return np.outer(y - 0.5, 0.2 * directions[0]) + noise + 0.5 * generator.normal(size=(n_rows, 300)), y
+    return np.outer(y - 0.5, 0.2 * directions[0]) + noise + 0.5 * generator.normal(size=(n_rows, n_columns)), y
 
 
 def wide_text(kind=sparse.csr_matrix):

@@ -68,6 +68,8 @@ class AnnealingMixin(ValidationMixin):
             if rows.device is not None:
                 problem = on_device(problem, self.precision)
                 problem.speaks_numpy = rows.device.speaks_numpy
+            if len(splits) > 1 and self._leaves_setting_open():
+                problem = problem.begun()
             first = best = walk(problem)
             for other in self._rivals(problem, first, watch):
                 rival = walk(other)
@@ -77,20 +79,23 @@ class AnnealingMixin(ValidationMixin):
         return best
 
     def _rivals(self, problem, first: Walk, watch: FitWatch):
-        """What may validate better than the first walk: all that the family offers, or what a little of it speaks for.
-
-        The latter only where the schedule finds its own range: given temperatures mean something in this setting.
-        """
+        """What may validate better than the first walk: all the family offers, or what a little of it speaks for."""
         if isinstance(first.judge, NoValidation):
             return
         scores = self._fold_scores(first)
         if self._is_log_loss() and scores.mean() >= -LEAST_GAIN:  # none can be better by so much
             return
         yield from takewhile(lambda _: not watch.is_stopped, problem.alternatives())
-        if watch.is_stopped or not (isinstance(self._schedule(), AdaptiveSchedule) and self._is_log_loss()):
+        if watch.is_stopped or not self._leaves_setting_open():
             return
         if len(scores) > 1 and (problem.leans_unasked(scores.mean()) or self._leans(first)):
             yield problem.leaned()
+
+    def _leaves_setting_open(self) -> bool:
+        """Whether a problem may choose its setting: where the schedule finds its own range. Given temperatures mean
+        something in the family's own setting.
+        """
+        return isinstance(self._schedule(), AdaptiveSchedule) and self._is_log_loss()
 
     def _leans(self, walk: Walk) -> bool:
         """Whether validation clearly rises towards another setting, at the best of the last nodes.

@@ -350,6 +350,10 @@ class ArrayProblem(Problem):
     def chosen(self):
         return self.host.chosen()
 
+    def begun(self):
+        host = self.host.begun()
+        return self if host is self.host else self._of(host)
+
     def alternatives(self):
         return (self._of(host) for host in self.host.alternatives())
 

@@ -148,6 +148,10 @@ class Problem(ABC):
         """Settings that the family or validation settled, by name; the estimator shows them with an underscore."""
         return {}
 
+    def begun(self) -> Problem:
+        """The same rows under the setting to begin with, where the estimator leaves that open."""
+        return self
+
     def alternatives(self) -> Iterable[Problem]:
         """The same rows under other settings, for validation to choose among; each is asked for when it is needed."""
         return ()

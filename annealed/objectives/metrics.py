@@ -8,13 +8,16 @@ with the power 0 in the diagonal metric and `POWERS` in others. Which is best is
 from __future__ import annotations
 
 from copy import copy
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.special import xlogy
 
-from annealed.design.coordinates import SMALLEST_EIGENVALUE, WIDEST_EIGENPROBLEM
+from annealed.arrays import to_host
+from annealed.design.coordinates import SMALLEST_EIGENVALUE, WIDEST_EIGENPROBLEM, rows_of_fits
+from annealed.design.shrinkage import excess_without_ridge
 
 METRICS = ("auto", "validated", "euclidean", "diagonal", "halfway", "covariance")
 WHITENING = 0.5  # a power of the variance that leaves none
@@ -22,16 +25,20 @@ POWERS = {"halfway": 0.25, "covariance": WHITENING}  # of the variance, by which
 TILT = 0.05  # power of the variance, on the way to "halfway", at which validation is asked where that leads
 LEAST_LEARNED = 0.02  # of the log-loss of the priors: with less, sparse columns are tried in the other metric unasked
 LEAST_PENALTY = 0.1  # of the free energy: with less, no other metric gains much
+MANY_COLUMNS = 10  # for each row: with fewer, least squares may take a ridge for useless by luck
+SMALL_EXCESS = 0.005  # of the squared error without a ridge over the least: nothing is gained by one
+LARGE_EXCESS = 0.15  # likewise: without one nothing is gained
 
 
 class MetricChoices:
     """The other metrics of a problem: all of them where its own is "validated", one to lean to where it is "auto".
 
     Sparse columns are taken as they are, and may lean to the diagonal metric. That is where dense ones begin, which may
-    lean to "halfway", or to "covariance" where they outnumber rows.
+    lean to "halfway", or to "covariance" where they outnumber rows; far outnumbered ones may begin there.
     """
 
     original: Any
+    design: Any
     coordinates: Any
     span: Any
     class_points: Any
@@ -50,6 +57,23 @@ class MetricChoices:
 
     def chosen(self):
         return {"metric": self.metric}
+
+    def begun(self):
+        """With the metric "auto", whitened where columns far outnumber rows and least squares gain by no ridge."""
+        is_dense = not sparse.issparse(self.original.X)
+        is_wide = self.original.n_features >= MANY_COLUMNS * self.original.n_rows
+        if not (self._may_lean and is_dense and is_wide and self.class_points and self._excess <= SMALL_EXCESS):
+            return self
+        other = self.leaned()
+        other._may_lean = False
+        return other
+
+    @cached_property
+    def _excess(self) -> float:
+        """Of the squared error of least squares without a ridge, over the least with one."""
+        seen = next(rows_of_fits(self.design, self.fit_intercept))
+        indicators = np.eye(self.design.n_classes)[to_host(self.design.labels)[seen.is_seen]]
+        return excess_without_ridge(seen.rows, seen.weight, indicators, self.fit_intercept) - 1
 
     def alternatives(self):
         """With the metric "validated", the same problem in the other metrics: of sparse rows the diagonal one, of
@@ -81,7 +105,7 @@ class MetricChoices:
 
     def leans_unasked(self, score):
         """Where trying takes little time and often helps: of rows fewer than columns, whose classes are points when
-        whitened, of few sparse columns, and where nothing was learned.
+        whitened, unless least squares need a ridge; of few sparse columns, and where nothing was learned.
 
         Sparse columns may hold numbers beside indicators, in other units: one of them can hide all others. Dense ones
         that outnumber rows share directions that tell the classes nothing, and these can hide what does.
@@ -89,7 +113,7 @@ class MetricChoices:
         if not self._may_lean:
             return False
         if not sparse.issparse(self.original.X):
-            return self.class_points is not None
+            return self.class_points is not None and self._excess <= LARGE_EXCESS
         is_small = self.span is not None or self.original.n_features <= WIDEST_EIGENPROBLEM
         has_learned = score > (1 - LEAST_LEARNED) * np.sum(xlogy(self.class_shares[0], self.class_shares[0]))
         return is_small or not has_learned

@@ -1,6 +1,7 @@
 """metric="auto": the diagonal one, unless folds a little on the way to "halfway" say that it leads somewhere.
 
-Where columns outnumber rows "covariance" is tried in any case. Sparse columns are taken as they are, unless the
+Where columns outnumber rows "covariance" is tried unasked, unless least squares need a ridge; far outnumbered rows that
+gain nothing by one begin there. Sparse columns are taken as they are, unless the
 diagonal metric is better: of few, or where nothing was learned, it is tried.
 """
 
@@ -223,6 +224,62 @@ def test_directions_that_hide_the_classes_get_the_covariance_metric():
     ours, theirs = (log_loss(labels, own.predict_proba(new)) for own in (model, plain))
     assert ours < 0.9 * theirs
     assert model.path_.validation_score[model.path_.best_index].mean() == pytest.approx(-ours, abs=0.1)
+
+
+def far_outnumbered():
+    return shared_noise(n_columns=1000)
+
+
+def with_excess(excess, monkeypatch):
+    """Whatever the rows, least squares without a ridge err by so much more."""
+    monkeypatch.setattr(metrics, "excess_without_ridge", lambda *own: 1 + excess)
+
+
+def walks_of(X, y, monkeypatch, **settings):
+    """A fit, and how many paths it walked."""
+    walked, walk = [], InnerProductADA._walk
+    monkeypatch.setattr(InnerProductADA, "_walk", lambda *own: walked.append(own) or walk(*own))
+    return InnerProductADA(**settings).fit(X, y), len(walked)
+
+
+def test_far_outnumbered_rows_that_gain_by_no_ridge_are_whitened_at_once(monkeypatch):
+    X, y = far_outnumbered()
+    model, n_walks = walks_of(X, y, monkeypatch)
+    assert (model.metric_, n_walks) == ("covariance", 1)
+    assert model.path_ == InnerProductADA(metric="covariance").fit(X, y).path_
+
+
+def test_sample_weights_of_zero_are_rows_left_out_of_that_question():
+    X, y = far_outnumbered()
+    extra = np.random.default_rng(0).normal(size=(3, X.shape[1]))
+    weight = np.r_[np.ones(len(y)), np.zeros(3)]
+    longer, labels = np.concatenate([X, extra]), np.r_[y, y[:3]]
+    model = InnerProductADA(cv=3).fit(longer, labels, sample_weight=weight)
+    assert model.metric_ == InnerProductADA(cv=3).fit(X, y).metric_ == "covariance"
+
+
+@pytest.mark.parametrize(
+    ("excess", "n_columns", "n_walks"), [(0.02, 1000, 2), (0.2, 1000, 1), (0.0, 200, 2), (0.2, 200, 1)]
+)
+def test_least_squares_say_how_many_metrics_are_walked(excess, n_columns, n_walks, monkeypatch):
+    """Both where the answer is not clear, or rows are not few enough to trust it; the diagonal one alone where a ridge
+    is needed.
+    """
+    with_excess(excess, monkeypatch)
+    model, walked = walks_of(*shared_noise(n_columns=n_columns), monkeypatch)
+    assert walked == n_walks
+    assert n_walks > 1 or model.metric_ == "diagonal"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"metric": "diagonal"}, {"schedule": [1.0, 0.1, 0.01]}, {"scoring": "accuracy"}, {"selection": "holdout"}],
+    ids=str,
+)
+def test_they_are_not_asked_where_the_metric_was_not_left_open(settings, monkeypatch):
+    monkeypatch.setattr(metrics, "excess_without_ridge", None)  # not to be called
+    model, n_walks = walks_of(*far_outnumbered(), monkeypatch, **settings)
+    assert (model.metric_, n_walks) == ("diagonal", 1)
 
 
 def test_one_validation_set_asks_for_no_other_metric():
