@@ -8,32 +8,58 @@ Predictions are compared at their best scale: that of a posterior is found by va
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy import linalg
 
-from annealed.design.coordinates import SMALLEST_EIGENVALUE
-
 N_RIDGES = 25
 SMALLEST_RIDGE = 0.1  # of the smallest eigenvalue
+SAME = 1e-10  # of the mean square of rows: those that are no farther apart are one row
+TWINS = 1e-6  # of the median eigenvalue, for the smallest: rows that are all but the same foretell each other
 
 
-def excess_without_ridge(rows, weight, indicators, is_centered) -> float:
-    """Squared error, each row left out in turn, of the fit that meets every row, beside the least that a ridge gives.
+class RidgeEffect(NamedTuple):
+    """How squared errors of rows left out differ by a ridge, relative to those without; not a number where unknown.
+
+    gain : by the best one
+    cost : by the median eigenvalue, negative where it gains
+    """
+
+    gain: float
+    cost: float
+
+
+def ridge_effect(rows, weight, indicators, is_centered) -> RidgeEffect:
+    """Of least squares on class indicators, each row left out in turn, with all that are the same.
 
     rows : (n_rows, n_columns), independent but for their weighted mean, which is zero where they are centred
     weight : (n_rows,), positive, of sum one
     """
+    first, owner = _distinct(rows)
+    rows, indicators, weight = rows[first], indicators[first], np.bincount(owner, weight)
     root = np.sqrt(weight)[:, None]
     wanted = root * (indicators - root.T**2 @ indicators if is_centered else indicators)
     eigenvalues, vectors = linalg.eigh((root * rows) @ (root * rows).T)
     if is_centered:  # the mean is free: what is along it has no residual
         eigenvalues, vectors = eigenvalues[1:], vectors[:, 1:]
-    eigenvalues = np.maximum(eigenvalues, SMALLEST_EIGENVALUE * eigenvalues[-1])
-    ridges = np.append(0.0, np.geomspace(SMALLEST_RIDGE * eigenvalues[0], eigenvalues[-1], N_RIDGES))
+    lowest, median, highest = eigenvalues[0], np.median(eigenvalues), eigenvalues[-1]
+    if not lowest > TWINS * median:
+        return RidgeEffect(np.nan, np.nan)
+    ridges = np.array([0.0, median, *np.geomspace(SMALLEST_RIDGE * lowest, highest, N_RIDGES)])
     inverse = 1 / (eigenvalues + ridges[:, None])
     residual = vectors @ (inverse[:, :, None] * (vectors.T @ wanted)) / (inverse @ vectors.T**2)[:, :, None]
     errors = np.maximum(_errors_at_best_scale(wanted - residual, wanted), np.finfo(float).eps)
-    return float(errors[0] / errors.min())
+    return RidgeEffect(gain=float(1 - errors.min() / errors[0]), cost=float(errors[1] / errors[0] - 1))
+
+
+def _distinct(rows):
+    """The first of all rows that are the same, and for every row the number of its first one among these."""
+    square = rows @ rows.T
+    own = np.diag(square)
+    is_same = own[:, None] + own - 2 * square <= SAME * own.mean()
+    np.fill_diagonal(is_same, True)
+    return np.unique(np.argmax(is_same, axis=1), return_inverse=True)
 
 
 def _errors_at_best_scale(predicted, wanted):

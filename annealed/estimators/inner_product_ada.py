@@ -48,8 +48,8 @@ class InnerProductADA(AnnealedClassifier):
         principal direction of the standardized columns divided by the fourth root of its variance; "auto" is euclidean
         for sparse X, unless folds say that diagonal is clearly better (asked up to a thousand columns, of a few hundred
         rows, or where nothing was learned), and diagonal for dense X, unless they say that halfway is (not asked on a
-        device), or covariance where columns outnumber a few hundred independent rows. Where they do so ten times over
-        and least squares, leaving rows out, gain nothing by a ridge, it is covariance at once. All this with the
+        device), or covariance where columns outnumber a few hundred independent rows. Where they do so fifteen times
+        over and least squares, leaving rows out, only lose by a ridge, it is covariance at once. All this with the
         default schedule, several folds and log-loss: ``metric_`` tells. The spreads of columns are those of all rows,
         also within folds. Principal directions are too, but where columns outnumber rows: there each fold has its own.
         "validated" walks one path a metric and keeps the one that validates best, ``metric_``: diagonal, and where

@@ -17,7 +17,7 @@ from scipy.special import xlogy
 
 from annealed.arrays import to_host
 from annealed.design.coordinates import SMALLEST_EIGENVALUE, WIDEST_EIGENPROBLEM, rows_of_fits
-from annealed.design.shrinkage import excess_without_ridge
+from annealed.design.shrinkage import ridge_effect
 
 METRICS = ("auto", "validated", "euclidean", "diagonal", "halfway", "covariance")
 WHITENING = 0.5  # a power of the variance that leaves none
@@ -25,9 +25,10 @@ POWERS = {"halfway": 0.25, "covariance": WHITENING}  # of the variance, by which
 TILT = 0.05  # power of the variance, on the way to "halfway", at which validation is asked where that leads
 LEAST_LEARNED = 0.02  # of the log-loss of the priors: with less, sparse columns are tried in the other metric unasked
 LEAST_PENALTY = 0.1  # of the free energy: with less, no other metric gains much
-MANY_COLUMNS = 10  # for each row: with fewer, least squares may take a ridge for useless by luck
-SMALL_EXCESS = 0.005  # of the squared error without a ridge over the least: nothing is gained by one
-LARGE_EXCESS = 0.15  # likewise: without one nothing is gained
+MANY_COLUMNS = 15  # for each row: with fewer, least squares may take a ridge for useless by luck
+SMALL_GAIN = 0.005  # by a ridge, of the squared error: none is needed
+CLEAR_COST = 0.07  # likewise, of a ridge that is as large as most directions: there is something that it hides
+LARGE_GAIN = 0.1  # likewise: without a ridge little is learned
 
 
 class MetricChoices:
@@ -59,21 +60,27 @@ class MetricChoices:
         return {"metric": self.metric}
 
     def begun(self):
-        """With the metric "auto", whitened where columns far outnumber rows and least squares gain by no ridge."""
-        is_dense = not sparse.issparse(self.original.X)
+        """With the metric "auto", whitened where columns far outnumber rows and least squares only lose by a ridge."""
         is_wide = self.original.n_features >= MANY_COLUMNS * self.original.n_rows
-        if not (self._may_lean and is_dense and is_wide and self.class_points and self._excess <= SMALL_EXCESS):
+        if not (self._may_lean and is_wide and self._becomes_points):
+            return self
+        effect = self._ridge_effect
+        if not (effect.gain <= SMALL_GAIN and effect.cost >= CLEAR_COST):
             return self
         other = self.leaned()
         other._may_lean = False
         return other
 
+    @property
+    def _becomes_points(self) -> bool:
+        """Whether columns are dense and the rows of a class are one point when whitened."""
+        return not sparse.issparse(self.original.X) and self.class_points is not None
+
     @cached_property
-    def _excess(self) -> float:
-        """Of the squared error of least squares without a ridge, over the least with one."""
+    def _ridge_effect(self):
         seen = next(rows_of_fits(self.design, self.fit_intercept))
         indicators = np.eye(self.design.n_classes)[to_host(self.design.labels)[seen.is_seen]]
-        return excess_without_ridge(seen.rows, seen.weight, indicators, self.fit_intercept) - 1
+        return ridge_effect(seen.rows, seen.weight, indicators, self.fit_intercept)
 
     def alternatives(self):
         """With the metric "validated", the same problem in the other metrics: of sparse rows the diagonal one, of
@@ -113,7 +120,7 @@ class MetricChoices:
         if not self._may_lean:
             return False
         if not sparse.issparse(self.original.X):
-            return self.class_points is not None and self._excess <= LARGE_EXCESS
+            return self._becomes_points and not self._ridge_effect.gain > LARGE_GAIN
         is_small = self.span is not None or self.original.n_features <= WIDEST_EIGENPROBLEM
         has_learned = score > (1 - LEAST_LEARNED) * np.sum(xlogy(self.class_shares[0], self.class_shares[0]))
         return is_small or not has_learned

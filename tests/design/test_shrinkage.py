@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from annealed.design import shrinkage
-from annealed.design.shrinkage import excess_without_ridge
+from annealed.design.shrinkage import ridge_effect
 
 
 def wide_rows(weighted, is_centered, n_rows=15, n_columns=20):
@@ -38,7 +38,7 @@ def test_errors_are_those_of_refits_without_each_row(weighted, is_centered, monk
     monkeypatch.setattr(shrinkage, "N_RIDGES", 6)
     gram = np.sqrt(weight)[:, None] * rows
     eigenvalues = np.linalg.eigvalsh(gram @ gram.T)[int(is_centered) :]
-    ridges = [1e-9 * eigenvalues[0], *np.geomspace(0.1 * eigenvalues[0], eigenvalues[-1], 6)]
+    ridges = [1e-9 * eigenvalues[0], np.median(eigenvalues), *np.geomspace(0.1 * eigenvalues[0], eigenvalues[-1], 6)]
     wanted = indicators - (weight @ indicators if is_centered else 0)
     errors = []
     for ridge in ridges:
@@ -46,18 +46,31 @@ def test_errors_are_those_of_refits_without_each_row(weighted, is_centered, monk
         along, size = (np.sum(weight[:, None] * predicted * own) for own in (wanted, predicted))
         errors.append(np.sum(weight[:, None] * wanted**2) - max(along, 0) ** 2 / size)
     assert min(errors) < 0.99 * errors[0]
-    assert excess_without_ridge(rows, weight, indicators, is_centered) == pytest.approx(
-        errors[0] / min(errors), rel=1e-5
-    )
+    found = ridge_effect(rows, weight, indicators, is_centered)
+    np.testing.assert_allclose(found, [1 - min(errors) / errors[0], errors[1] / errors[0] - 1], rtol=1e-5)
 
 
 def test_the_unit_of_rows_does_not_matter():
     rows, weight, indicators = wide_rows(weighted=True, is_centered=True)
-    here = excess_without_ridge(rows, weight, indicators, True)
-    assert here == pytest.approx(excess_without_ridge(1e3 * rows, weight, indicators, True), rel=1e-9)
+    here, there = (ridge_effect(unit * rows, weight, indicators, True) for unit in (1, 1e3))
+    np.testing.assert_allclose(here, there, rtol=1e-9)
 
 
-def test_what_cannot_be_predicted_needs_no_ridge():
+def test_by_what_cannot_be_predicted_a_ridge_changes_nothing():
     """Rows that have nothing in common: every prediction is the mean of the others, which goes against the left-out."""
     rows, indicators = np.eye(9) - 1 / 9, np.eye(3)[np.arange(9) % 3]
-    assert excess_without_ridge(rows, np.full(9, 1 / 9), indicators, True) == pytest.approx(1.0)
+    np.testing.assert_allclose(ridge_effect(rows, np.full(9, 1 / 9), indicators, True), 0.0, atol=1e-12)
+
+
+def test_a_row_that_occurs_twice_is_one_of_twice_the_weight():
+    rows, weight, indicators = wide_rows(weighted=True, is_centered=True)
+    double = np.r_[0, 0:15, 4, 4]
+    share = weight / np.bincount(double)
+    found = ridge_effect(rows[double], share[double], indicators[double], True)
+    np.testing.assert_allclose(found, ridge_effect(rows, weight, indicators, True), rtol=1e-9)
+
+
+def test_rows_that_are_all_but_the_same_tell_nothing():
+    rows, weight, indicators = wide_rows(weighted=False, is_centered=False)
+    rows[1] = rows[0] + 1e-4 * rows[2]
+    assert np.isnan(ridge_effect(rows, weight, indicators, False)).all()

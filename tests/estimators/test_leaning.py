@@ -1,7 +1,7 @@
 """metric="auto": the diagonal one, unless folds a little on the way to "halfway" say that it leads somewhere.
 
 Where columns outnumber rows "covariance" is tried unasked, unless least squares need a ridge; far outnumbered rows that
-gain nothing by one begin there. Sparse columns are taken as they are, unless the
+only lose by one begin there. Sparse columns are taken as they are, unless the
 diagonal metric is better: of few, or where nothing was learned, it is tried.
 """
 
@@ -16,6 +16,7 @@ from sklearn.datasets import load_iris, load_wine
 from sklearn.metrics import log_loss
 
 from annealed import InnerProductADA
+from annealed.design.shrinkage import RidgeEffect
 from annealed.estimators import annealing
 from annealed.estimators.annealing import Walk
 from annealed.objectives import InnerProduct, metrics
@@ -227,12 +228,7 @@ def test_directions_that_hide_the_classes_get_the_covariance_metric():
 
 
 def far_outnumbered():
-    return shared_noise(n_columns=1000)
-
-
-def with_excess(excess, monkeypatch):
-    """Whatever the rows, least squares without a ridge err by so much more."""
-    monkeypatch.setattr(metrics, "excess_without_ridge", lambda *own: 1 + excess)
+    return shared_noise(n_columns=2000)
 
 
 def walks_of(X, y, monkeypatch, **settings):
@@ -242,7 +238,7 @@ def walks_of(X, y, monkeypatch, **settings):
     return InnerProductADA(**settings).fit(X, y), len(walked)
 
 
-def test_far_outnumbered_rows_that_gain_by_no_ridge_are_whitened_at_once(monkeypatch):
+def test_far_outnumbered_rows_that_only_lose_by_a_ridge_are_whitened_at_once(monkeypatch):
     X, y = far_outnumbered()
     model, n_walks = walks_of(X, y, monkeypatch)
     assert (model.metric_, n_walks) == ("covariance", 1)
@@ -259,13 +255,21 @@ def test_sample_weights_of_zero_are_rows_left_out_of_that_question():
 
 
 @pytest.mark.parametrize(
-    ("excess", "n_columns", "n_walks"), [(0.02, 1000, 2), (0.2, 1000, 1), (0.0, 200, 2), (0.2, 200, 1)]
+    ("gain", "cost", "n_columns", "n_walks"),
+    [
+        (0.02, 0.1, 2000, 2),
+        (0.0, 0.03, 2000, 2),
+        (np.nan, np.nan, 2000, 2),
+        (0.0, 0.1, 500, 2),
+        (0.2, 0.1, 2000, 1),
+        (0.2, -0.1, 500, 1),
+    ],
 )
-def test_least_squares_say_how_many_metrics_are_walked(excess, n_columns, n_walks, monkeypatch):
+def test_least_squares_say_how_many_metrics_are_walked(gain, cost, n_columns, n_walks, monkeypatch):
     """Both where the answer is not clear, or rows are not few enough to trust it; the diagonal one alone where a ridge
     is needed.
     """
-    with_excess(excess, monkeypatch)
+    monkeypatch.setattr(metrics, "ridge_effect", lambda *own: RidgeEffect(gain, cost))
     model, walked = walks_of(*shared_noise(n_columns=n_columns), monkeypatch)
     assert walked == n_walks
     assert n_walks > 1 or model.metric_ == "diagonal"
@@ -277,7 +281,7 @@ def test_least_squares_say_how_many_metrics_are_walked(excess, n_columns, n_walk
     ids=str,
 )
 def test_they_are_not_asked_where_the_metric_was_not_left_open(settings, monkeypatch):
-    monkeypatch.setattr(metrics, "excess_without_ridge", None)  # not to be called
+    monkeypatch.setattr(metrics, "ridge_effect", None)  # not to be called
     model, n_walks = walks_of(*far_outnumbered(), monkeypatch, **settings)
     assert (model.metric_, n_walks) == ("diagonal", 1)
 
