@@ -6,6 +6,7 @@ import time
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ class Walk:
 class AnnealingMixin(ValidationMixin):
     """The walks of `AnnealedClassifier`, whose own are `_make_objective` and `_keep`."""
 
+    cv: Any
     schedule: Any
     solver: Any
     tol: Any
@@ -68,7 +70,7 @@ class AnnealingMixin(ValidationMixin):
             if rows.device is not None:
                 problem = on_device(problem, self.precision)
                 problem.speaks_numpy = rows.device.speaks_numpy
-            if len(splits) > 1 and self._leaves_setting_open():
+            if len(splits) > 1 and self._leaves_setting_open() and self._takes_rows_one_by_one():
                 problem = problem.begun()
             first = best = walk(problem)
             for other in self._rivals(problem, first, watch):
@@ -96,6 +98,10 @@ class AnnealingMixin(ValidationMixin):
         something in the family's own setting.
         """
         return isinstance(self._schedule(), AdaptiveSchedule) and self._is_log_loss()
+
+    def _takes_rows_one_by_one(self) -> bool:
+        """Whether folds are of rows dealt at random. A user's own may keep rows together that belong to one another."""
+        return self.cv is None or isinstance(self.cv, Integral)
 
     def _leans(self, walk: Walk) -> bool:
         """Whether validation clearly rises towards another setting, at the best of the last nodes.

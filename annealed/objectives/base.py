@@ -149,7 +149,7 @@ class Problem(ABC):
         return {}
 
     def begun(self) -> Problem:
-        """The same rows under the setting to begin with, where the estimator leaves that open."""
+        """The same rows under the setting to begin with, where that is left open and rows are independent."""
         return self
 
     def alternatives(self) -> Iterable[Problem]:

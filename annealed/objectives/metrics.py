@@ -2,7 +2,8 @@
 
     (l2_strength T / 2) sum_k v_k^(2 power) |coef_k|^2
 
-with the power 0 in the diagonal metric and `POWERS` in others. Which is best is for validation to say.
+with the power 0 in the diagonal metric and `POWERS` in others. Which is best is for validation to say, or for least
+squares beforehand, where columns outnumber rows.
 """
 
 from __future__ import annotations

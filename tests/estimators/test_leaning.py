@@ -14,6 +14,7 @@ from problems import fold_masks, gaussian, make_everything_wide, shared_noise, s
 from scipy import sparse
 from sklearn.datasets import load_iris, load_wine
 from sklearn.metrics import log_loss
+from sklearn.model_selection import StratifiedKFold
 
 from annealed import InnerProductADA
 from annealed.design.shrinkage import RidgeEffect
@@ -243,6 +244,13 @@ def test_far_outnumbered_rows_that_only_lose_by_a_ridge_are_whitened_at_once(mon
     model, n_walks = walks_of(X, y, monkeypatch)
     assert (model.metric_, n_walks) == ("covariance", 1)
     assert model.path_ == InnerProductADA(metric="covariance").fit(X, y).path_
+
+
+def test_rows_that_a_splitter_may_keep_together_are_not_taken_one_by_one(monkeypatch):
+    X, y = far_outnumbered()
+    for cv in (StratifiedKFold(3), list(StratifiedKFold(3).split(X, y))):
+        _, n_walks = walks_of(X, y, monkeypatch, cv=cv)
+        assert n_walks > 1
 
 
 def test_sample_weights_of_zero_are_rows_left_out_of_that_question():
