@@ -46,11 +46,16 @@ def ridge_effect(rows, weight, indicators, is_centered) -> RidgeEffect:
     lowest, median, highest = eigenvalues[0], np.median(eigenvalues), eigenvalues[-1]
     if not lowest > TWINS * median:
         return RidgeEffect(np.nan, np.nan)
-    ridges = np.array([0.0, median, *np.geomspace(SMALLEST_RIDGE * lowest, highest, N_RIDGES)])
-    inverse = 1 / (eigenvalues + ridges[:, None])
-    residual = vectors @ (inverse[:, :, None] * (vectors.T @ wanted)) / (inverse @ vectors.T**2)[:, :, None]
-    errors = np.maximum(_errors_at_best_scale(wanted - residual, wanted), np.finfo(float).eps)
-    return RidgeEffect(gain=float(1 - errors.min() / errors[0]), cost=float(errors[1] / errors[0] - 1))
+    ridges = [0.0, median, *np.geomspace(SMALLEST_RIDGE * lowest, highest, N_RIDGES)]
+    along, squares = vectors.T @ wanted, vectors**2
+
+    def error(ridge):
+        inverse = 1 / (eigenvalues + ridge)
+        residual = vectors @ (inverse[:, None] * along) / (squares @ inverse)[:, None]
+        return max(_error_at_best_scale(wanted - residual, wanted), np.finfo(float).eps)
+
+    without, with_median, *others = map(error, ridges)
+    return RidgeEffect(gain=1 - min(without, *others) / without, cost=with_median / without - 1)
 
 
 def _distinct(rows):
@@ -62,7 +67,7 @@ def _distinct(rows):
     return np.unique(np.argmax(is_same, axis=1), return_inverse=True)
 
 
-def _errors_at_best_scale(predicted, wanted):
-    """Sum of squares left of `wanted` by each of a stack of predictions times the best factor that is not negative."""
-    along, size = np.sum(predicted * wanted, axis=(1, 2)), np.sum(predicted**2, axis=(1, 2))
-    return np.sum(wanted**2) - np.maximum(along, 0) ** 2 / np.maximum(size, np.finfo(float).tiny)
+def _error_at_best_scale(predicted, wanted) -> float:
+    """Sum of squares left of `wanted` by predictions times the best factor that is not negative."""
+    along, size = float(np.sum(predicted * wanted)), float(np.sum(predicted**2))
+    return float(np.sum(wanted**2)) - max(along, 0.0) ** 2 / max(size, np.finfo(float).tiny)
