@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from annealed.arrays import is_dispatched, is_foreign
 from annealed.callbacks import CallbackSupportMixin, FitWatch, with_callbacks
+from annealed.design.threads import threads_over_blocks
 from annealed.estimators.annealing import AnnealingMixin
 from annealed.estimators.mixins import LogitsMixin, PathDiagramMixin
 from annealed.estimators.on_device import (
@@ -214,7 +215,8 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
             walk = self._polished(walk, max_iter)
         for name, setting in walk.settings.items():
             setattr(self, f"{name}_", setting)
-        self._keep(walk.steps, walk.problem, walk.judge, X.dtype)
+        with threads_over_blocks():
+            self._keep(walk.steps, walk.problem, walk.judge, X.dtype)
         if not is_intended:
             self._warn_unconverged()
         watch.context.call_on_fit_task_end(estimator=self, **watch.data, reconstruction_attributes=dict)
