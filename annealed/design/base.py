@@ -29,7 +29,7 @@ from annealed.design.threads import blas_threads, map_in_order
 BLOCK_BYTES = 1 << 22
 READ_BYTES = 1 << 24  # of a block whose rows are read where they lie, and not copied
 MANY_BLOCKS = 8  # enough of these for threads to share
-SHARED_WORK = 1 << 24  # multiplications that such a block should be worth: some milliseconds
+SHARED_WORK = 1 << 24  # multiplications of a pass that are worth a thread: with fewer it waits longer than it works
 SCORE_WORK, FEWEST_SCORES = 64, 4  # columns whose products one score costs beside, and scores that reading rows costs
 
 
@@ -126,8 +126,12 @@ class Design(ABC):
         width = 8 * max(self.n_features, n_scores)
         if copies_rows or not self.lends_rows:
             return max(256, BLOCK_BYTES // width)
-        worth = SHARED_WORK // (max(n_scores, FEWEST_SCORES) * (self.n_features + SCORE_WORK))
-        return max(256, min(READ_BYTES // width, max(worth, self.n_rows // MANY_BLOCKS)))
+        return max(256, min(READ_BYTES // width, max(self.rows_of_thread(n_fits), self.n_rows // MANY_BLOCKS)))
+
+    def rows_of_thread(self, n_fits: int) -> int:
+        """As many as are worth a thread of their own."""
+        of_row = max(n_fits * self.n_classes, FEWEST_SCORES) * (self.n_features + SCORE_WORK)
+        return max(1, SHARED_WORK // of_row)
 
     def map_blocks(self, function: Callable[[Block], Any], fits=slice(None), copies_rows=True) -> Iterator:
         """`function(block)` of the rows, block by block, with the weights of the named fits.

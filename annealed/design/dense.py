@@ -108,13 +108,13 @@ class DenseDesign(Design):
 
     @property
     def lends_rows(self) -> bool:  # type: ignore[override]
-        return self._center_is_near or self._few_centered_rows is not None
+        return self._few_centered_rows is not None or self._center_is_near
 
     def _block(self, rows, labels, weight):
-        if self._center_is_near:
-            return DenseBlock(self.X[rows], rows, labels, weight, self.center)
         if self._few_centered_rows is not None:
             return DenseBlock(self._few_centered_rows[rows], rows, labels, weight)
+        if self._center_is_near:
+            return DenseBlock(self.X[rows], rows, labels, weight, self.center)
         return DenseBlock(_centered(self.X[rows], self.center), rows, labels, weight)
 
     def row_gram(self, scale):
@@ -217,7 +217,7 @@ class SinglePrecisionRows(DenseDesign):
             block.served = served
             return function(block)
 
-        return map_in_order(serve, parts)
+        return map_in_order(serve, parts, self.n_rows // self.rows_of_thread(weight.shape[1]))
 
     def product(self, coef):
         return super().product(coef)[self._place]

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from itertools import count
+from math import inf
 
 from joblib import cpu_count
 from threadpoolctl import ThreadpoolController
@@ -73,12 +74,12 @@ def blas_threads(size: int) -> Iterator[None]:
         yield
 
 
-def map_in_order(function: Callable, items: Iterable) -> Iterator:
+def map_in_order(function: Callable, items: Iterable, most_threads: float = inf) -> Iterator:
     """`map`, in threads where the context allows them: the calling one takes its share, so that a core is never left to
     threads that wait for each other. Each result is handed over as soon as those before it are: few are ever held.
     """
     items = list(items)
-    n_threads = min(_n_threads.get(), len(items))
+    n_threads = int(min(_n_threads.get(), len(items), most_threads))
     return map(function, items) if n_threads < 2 else _shared(function, items, n_threads)
 
 

@@ -31,6 +31,7 @@ SHORTEST_STEP = 1e-10
 SMALLEST_QUICK_PAIR = 1e-5  # relative fall promised by a step in single precision whose gradient change is kept
 QUICK_DECREMENT = 1e-7  # relative: steps in single precision are taken down to this
 LEAST_PATIENCE = 1.0  # passes of the whole stack before a better preconditioner is asked for
+MUCH_HOTTER = 6.0  # than where a Hessian was learned: posteriors are so much softer there that it would mislead
 
 
 class LBFGS(Solver):
@@ -63,22 +64,34 @@ class LBFGS(Solver):
         """Two looks at all of them, with a step between. Most are solved then, and the others are, one by one."""
         if memory.is_over:
             return self.successor.fill(problem, starts, temperatures, tol=tol, max_iter=max_iter, memory=None)
-        options = {"tol": tol, "max_iter": max_iter, "memory": memory, "final_only": True}
+
+        def solve(start, temperature):
+            own = self._recalled(problem, memory, temperature)
+            return self.minimize(
+                problem, start, temperature, tol=tol, max_iter=max_iter, memory=own, final_only=True
+            ).only(0)
+
         if len(starts) == 1:
-            return self.minimize(problem, starts, float(temperatures[0]), **options).only(0)
+            return solve(starts, float(temperatures[0]))
         found, gradient = look_at_final(problem, starts, temperatures, tol)
         rest = np.flatnonzero(~found.converged)
         if len(rest):
             final = np.zeros(1, dtype=int)
-            aims = [_aimed(problem, memory, gradient[[own]], float(temperatures[own]), final)[1] for own in rest]
+            aims = []
+            for own, place in zip(rest, temperatures[rest].tolist(), strict=True):
+                recalled = self._recalled(problem, memory, place)
+                aims.append(_aimed(problem, recalled, gradient[[own]], place, final)[1])
             seen, _ = look_at_final(problem, starts[rest] + np.concatenate(aims), temperatures[rest], tol)
             seen.n_iter[:] += 1
             falls = seen.value < found.value[rest]
             found.put(rest[falls], seen, falls)
         for own in np.flatnonzero(~found.converged):
-            point = found.parameters[[own]]
-            found.put([own], self.minimize(problem, point, float(temperatures[own]), **options).only(0))
+            found.put([own], solve(found.parameters[[own]], float(temperatures[own])))
         return found
+
+    def _recalled(self, problem, memory, temperature):
+        """What the walk remembers, or nothing far behind where it learned a Hessian."""
+        return self.new_memory(problem) if temperature > MUCH_HOTTER * memory.learned_at else memory
 
     def minimize(self, problem, start, temperature, *, tol, max_iter, memory, final_only=False):
         if memory.is_over and not final_only:
@@ -250,6 +263,7 @@ class _Pairs:
     def clear(self):
         self.count = np.zeros(self.n_fits, dtype=int)
         self.learned, self.level = None, -1  # what the family has said of its Hessian, and how much of it
+        self.learned_at = np.inf  # temperature
         self.n_passes = 0.0  # spent on steps since
         self.n_learned = 0  # Hessians, since the last node
         self.is_over = False  # from the next node on each fit needs its own, and a successor has them
@@ -261,7 +275,7 @@ class _Pairs:
     def learn(self, problem, parameters, temperature):
         self.level += 1
         self.learned = None  # gives its memory back before the next takes more
-        self.learned = problem.learn_curvature(parameters, temperature, self.level)
+        self.learned, self.learned_at = problem.learn_curvature(parameters, temperature, self.level), temperature
         self.n_learned += 1
         self.n_passes = 0.0
 

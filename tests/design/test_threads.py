@@ -12,7 +12,7 @@ from problems import gaussian
 from threadpoolctl import threadpool_limits
 
 from annealed import InnerProductADA
-from annealed.design import DenseDesign, threads
+from annealed.design import DenseDesign, SinglePrecisionRows, principal_coordinates, threads
 
 
 def test_order_is_kept_and_errors_come_through():
@@ -44,6 +44,34 @@ def test_the_calling_thread_takes_its_share_and_what_it_maps_meanwhile_stays_in_
     assert all(len(own) == 1 for own in seen)
     assert {get_ident()} in seen
     assert len(set.union(*seen)) == 3
+
+
+def own_thread(_):
+    sleep(0.01)
+    return get_ident()
+
+
+def test_no_more_threads_are_used_than_asked_for(monkeypatch):
+    monkeypatch.setattr(threads, "available_threads", lambda: 4)
+    with threads.threads_over_blocks():
+        used = {most: set(threads.map_in_order(own_thread, range(8), most)) for most in (0, 1, 2)}
+    assert used[0] == used[1] == {get_ident()}
+    assert len(used[2]) == 2
+
+
+def test_few_rows_in_groups_of_folds_are_not_shared_by_threads(monkeypatch):
+    """However many groups there are: each would be less than a thread is worth."""
+    table = gaussian(2000, 20)
+    folds = (np.arange(2000)[:, None] % 5 != np.arange(5)) / 1600.0
+    design = DenseDesign(table.X, table.y, folds, np.ones(5), 3)
+    rows = SinglePrecisionRows(design, principal_coordinates(design, np.ones(20), 0.0))
+    monkeypatch.setattr(threads, "available_threads", lambda: 4)
+    with threads.threads_over_blocks():
+        alone = set(rows.map_blocks(own_thread))
+        monkeypatch.setattr("annealed.design.base.SHARED_WORK", 1 << 10)
+        shared = set(rows.map_blocks(own_thread))
+    assert alone == {get_ident()}
+    assert len(shared) > 1
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")

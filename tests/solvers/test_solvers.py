@@ -397,6 +397,24 @@ def test_memory_is_forgotten_where_the_loss_depends_on_temperature(family):
     np.testing.assert_array_equal(carried.parameters, fresh.parameters)
 
 
+def test_what_was_learned_far_colder_serves_no_hotter_temperature():
+    """There it tells of posteriors nearly hard, and its steps would be far too long."""
+    problem, solver = prepared(InnerProduct(), gaussian(400, 20)), LBFGS()
+    hot, cold, options = np.array([8.0, 5.0]), 0.005, {"tol": 1e-6, "max_iter": 500}
+    starts, walked = np.repeat(problem.start(8.0)[:1], 2, axis=0), solver.new_memory(problem)
+    point = solver.minimize(problem, problem.start(cold), cold, **options, memory=walked).parameters[0]
+    walked.learn(problem, point, cold)
+    n_pairs = walked.count.copy()
+    found = solver.fill(problem, starts, hot, **options, memory=walked)
+    afresh = solver.fill(problem, starts, hot, **options, memory=solver.new_memory(problem))
+    assert found.converged.all()
+    assert (found.n_iter <= afresh.n_iter + 1).all()
+    np.testing.assert_array_equal(walked.count, n_pairs)
+    near = solver.fill(problem, starts, hot / 400, **options, memory=walked)
+    assert near.converged.all()
+    assert walked.count[0] > n_pairs[0]
+
+
 @pytest.mark.parametrize("memory_size", [1, 3, 30])
 def test_any_memory_size_reaches_the_minimum(memory_size):
     problem = prepared(InnerProduct(), gaussian())
