@@ -79,7 +79,7 @@ class HeldOut:
 
     def judge_all(self, problem, points, temperatures):
         """Logits of several in one product, and what comes after in one go too, where they are few."""
-        if self.X is not None:
+        if self.X is not None or len(points) == 1:
             return self._judge_each(problem, points, temperatures)
         judged, n_values = [], len(self.labels) * problem.n_classes
         for part in _parts(len(points), LOGITS_TOGETHER // n_values):

@@ -103,16 +103,11 @@ def anneal(
     walk = _Walk(problem, solver, judge, fills_gaps, {"tol": tol, "max_iter": max_iter, "memory": memory})
     ladder = schedule.temperatures(problem.hot_temperature)
     is_sparse = problem.interpolates and not problem.visits_all
-    for temperature, is_left_out in _with_nodes(ladder, REACH if is_sparse else 0.0):
-        if is_left_out:
-            walk.waiting.append(temperature)
-            continue
+    for temperatures in walk.groups(_with_nodes(ladder, REACH if is_sparse else 0.0)):
         if watch is not None:
-            watch.begin(temperature)
-        walk.visit(temperature)
-        if watch is not None and watch.end(walk.nodes):
-            break
-        if _should_stop(schedule, walk.nodes):
+            watch.begin(temperatures[0])
+        walk.visit(temperatures)
+        if walk.is_over(schedule, watch, len(temperatures)):
             break
     if walk.settles_last:
         walk.settle()
@@ -164,22 +159,57 @@ class _Walk:
         )
         return [replace(step, inspection=look) for step, look in zip(steps, looks, strict=True)]
 
-    def visit(self, temperature):
-        """Solve and validate every fit; fill what now has nodes enough around it."""
+    def groups(self, ladder):
+        """Nodes of a ladder, as many at a time as the solver takes together; what it leaves out waits."""
+        group: list[float] = []
+        size = self.solver.n_together(self.problem) if self.settles_last else 1
+        for temperature, is_left_out in ladder:
+            (self.waiting if is_left_out else group).append(temperature)
+            if len(group) == size:
+                yield group
+                group = []
+        if group:
+            yield group
+
+    def is_over(self, schedule, watch: Watch | None, n_new) -> bool:
+        """Whether one of the last nodes ends the walk, by what is seen or by a watch; those after it are forgotten."""
+        for end in range(len(self.nodes) - n_new + 1, len(self.nodes) + 1):
+            seen = self.nodes[:end]
+            if (watch is not None and watch.end(seen)) or _should_stop(schedule, seen):
+                self.nodes = seen
+                return True
+            if watch is not None and end < len(self.nodes):
+                watch.begin(self.nodes[end].temperature)
+        return False
+
+    def visit(self, temperatures):
+        """Solve and validate every fit at the next nodes; fill what now has nodes enough around it."""
         began = perf_counter()
-        start = _predict(self.problem, self.nodes, temperature)
-        solve = self.solver.approach if self.settles_last else self.solver.minimize
-        solution = solve(self.problem, start, temperature, **self.options)
-        judgement = self.judge.judge(self.problem, solution.parameters, temperature)
-        self.nodes.append(self._record(temperature, solution, judgement, perf_counter() - began, is_node=True))
-        if self.fills_gaps and len(self.nodes) > 1:
-            self.waiting.append(float(np.sqrt(self.nodes[-2].temperature * temperature)))
+        first, *later = temperatures
+        starts = [_predict(self.problem, self.nodes, first), *(self._foreseen(own) for own in later)]
+        if self.settles_last:
+            solutions = self.solver.approach(self.problem, starts, temperatures, **self.options)
+        else:
+            solutions = [self.solver.minimize(self.problem, starts[0], temperatures[0], **self.options)]
+        judged = self.judge.judge_all(self.problem, [own.parameters for own in solutions], temperatures)
+        seconds = (perf_counter() - began) / len(temperatures)
+        for temperature, solution, judgement in zip(temperatures, solutions, judged, strict=True):
+            self.nodes.append(self._record(temperature, solution, judgement, seconds, is_node=True))
+            if self.fills_gaps and len(self.nodes) > 1:
+                self.waiting.append(float(np.sqrt(self.nodes[-2].temperature * temperature)))
         if self.solver.fills_last:  # small enough to keep every fold
             return
         if len(self.nodes) >= N_POINTS:
             self.fill(self.nodes[-COLDER_NODES].temperature)
         if len(self.nodes) > NODES_AT_HAND:
             self.nodes[-NODES_AT_HAND - 1] = _without_folds(self.nodes[-NODES_AT_HAND - 1])
+
+    def _foreseen(self, temperature):
+        """Where a minimum may lie that is solved together with those before it: on the line of the last tangent."""
+        if not self.nodes:
+            return self.problem.start(temperature)
+        last = self.nodes[-1]
+        return last.parameters + np.log(temperature / last.temperature) * last.tangent
 
     def settle(self):
         """Solve the final fit to the tolerance at every node."""

@@ -83,8 +83,12 @@ class Solver(BaseEstimator, ABC):
     leaves_folds_rough = True  # so that further steps change their validation, if by little
     settles_last = False  # whether a path may be walked by `approach`, and `settle` come when it has ended
 
-    def approach(self, problem: Problem, start, temperature, *, tol, max_iter, memory) -> Solution:
-        """All fits, the final one no further than the folds."""
+    def n_together(self, problem: Problem) -> int:
+        """Temperatures that `approach` is best given at a time."""
+        return 1
+
+    def approach(self, problem: Problem, starts, temperatures, *, tol, max_iter, memory) -> list[Solution]:
+        """All fits at several temperatures, the final one no further than the folds."""
         raise NotImplementedError
 
     def settle(self, problem: Problem, starts, temperatures, *, tol, max_iter, memory) -> Solution:

@@ -29,6 +29,8 @@ POOR_FALL = 0.25  # likewise, from which the next is not taken: a new factor is 
 NODE_SHARE = 0.1  # of the tolerance, for points that others are interpolated from
 CHEAP_WORK = 1.4e7  # `hessian_work` up to which this is the fastest method
 BEARABLE_WORK = 4e7  # and up to which it is where others take many steps
+GROUP_SIZE = 6  # nodes of a path that are solved together where
+GROUPED_LOGITS, GROUPED_WORK = 5000, 120_000  # of all fits at one, and `hessian_work`, are no more
 STACKED_ENTRIES = 700_000  # of Hessians made at a time
 
 
@@ -49,12 +51,22 @@ class Newton(Solver):
         fits = np.arange(1 if final_only else problem.n_fits)
         return self._minimize(problem, start, temperature, tol, max_iter, fits)
 
-    def approach(self, problem, start, temperature, *, tol, max_iter, memory=None):
-        return self._minimize(problem, start, temperature, tol, max_iter, np.arange(problem.n_fits), is_rough=True)
+    def n_together(self, problem):
+        """Where calls are all that a look costs, those of several temperatures cost as much as those of one."""
+        n_logits = problem.design.n_rows * problem.n_fits * problem.n_classes
+        is_tiny = n_logits <= GROUPED_LOGITS and problem.hessian_work <= GROUPED_WORK
+        return GROUP_SIZE if is_tiny else 1
 
-    def _minimize(self, problem, start, temperature, tol, max_iter, fits, is_rough=False):
+    def approach(self, problem, starts, temperatures, *, tol, max_iter, memory=None):
+        n_fits = problem.n_fits
+        solution, fits = unsolved(np.concatenate(starts)), np.tile(np.arange(n_fits), len(starts))
+        search = _Search(problem, solution, fits, np.repeat(temperatures, n_fits), tol, is_rough=True)
+        solution = replace(solution, tangent=search.run(max_iter))
+        return [solution.part(slice(first, first + n_fits)) for first in range(0, len(fits), n_fits)]
+
+    def _minimize(self, problem, start, temperature, tol, max_iter, fits):
         solution = unsolved(start)
-        search = _Search(problem, solution, fits, np.full(len(fits), float(temperature)), tol, is_rough)
+        search = _Search(problem, solution, fits, np.full(len(fits), float(temperature)), tol)
         return replace(solution, tangent=search.run(max_iter))
 
     def minimize_folds(self, problem, start, temperature, *, tol, max_iter, memory=None):

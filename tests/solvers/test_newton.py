@@ -46,7 +46,9 @@ def test_what_a_path_leaves_rough_is_settled_in_one_stack():
     temperatures = np.array([1.0, 0.3, 0.1])
     options = {"tol": 1e-6, "max_iter": 100}
     solver, start = Newton(), problem.start(1.0)
-    rough = np.stack([solver.approach(problem, start, own, **options).parameters[0] for own in temperatures])
+    rough = np.stack(
+        [own.parameters[0] for own in solver.approach(problem, [start] * len(temperatures), temperatures, **options)]
+    )
     rough[1] *= 1.1  # no longer solved as it lies
     settled = solver.settle(problem, rough, temperatures, **options)
     assert settled.converged.all()
