@@ -8,12 +8,14 @@ Predictions are compared at their best scale: that of a posterior is found by va
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
 
 N_RIDGES = 25
+FEW_NUMBERS = 50_000  # of rows by classes, for as many ridges as are tried in one go
 SMALLEST_RIDGE = 0.1  # of the smallest eigenvalue
 SAME = 1e-10  # of the mean square of rows: those that are no farther apart are one row
 TWINS = 1e-6  # of the median eigenvalue, for the smallest: rows that are all but the same foretell each other
@@ -46,15 +48,17 @@ def ridge_effect(rows, weight, indicators, is_centered) -> RidgeEffect:
     lowest, median, highest = eigenvalues[0], np.median(eigenvalues), eigenvalues[-1]
     if not lowest > TWINS * median:
         return RidgeEffect(np.nan, np.nan)
-    ridges = [0.0, median, *np.geomspace(SMALLEST_RIDGE * lowest, highest, N_RIDGES)]
+    ridges = np.array([0.0, median, *np.geomspace(SMALLEST_RIDGE * lowest, highest, N_RIDGES)])
     along, squares = vectors.T @ wanted, vectors**2
 
-    def error(ridge):
-        inverse = 1 / (eigenvalues + ridge)
-        residual = vectors @ (inverse[:, None] * along) / (squares @ inverse)[:, None]
-        return max(_error_at_best_scale(wanted - residual, wanted), np.finfo(float).eps)
+    def errors(some):
+        inverse = 1 / (eigenvalues + some[:, None])
+        residual = vectors @ (inverse[..., None] * along) / (inverse @ squares.T)[..., None]
+        return np.maximum(_errors_at_best_scale(wanted - residual, wanted), np.finfo(float).eps).tolist()
 
-    without, with_median, *others = map(error, ridges)
+    together = max(1, FEW_NUMBERS // wanted.size)
+    parts = [ridges[first : first + together] for first in range(0, len(ridges), together)]
+    without, with_median, *others = chain.from_iterable(map(errors, parts))
     return RidgeEffect(gain=1 - min(without, *others) / without, cost=with_median / without - 1)
 
 
@@ -67,7 +71,7 @@ def _distinct(rows):
     return np.unique(np.argmax(is_same, axis=1), return_inverse=True)
 
 
-def _error_at_best_scale(predicted, wanted) -> float:
-    """Sum of squares left of `wanted` by predictions times the best factor that is not negative."""
-    along, size = float(np.sum(predicted * wanted)), float(np.sum(predicted**2))
-    return float(np.sum(wanted**2)) - max(along, 0.0) ** 2 / max(size, np.finfo(float).tiny)
+def _errors_at_best_scale(predicted, wanted) -> np.ndarray:
+    """Sums of squares left of `wanted` by predictions (..., n_rows, n_columns) times the best factor not below zero."""
+    along, size = np.einsum("...nc,nc->...", predicted, wanted), np.einsum("...nc,...nc->...", predicted, predicted)
+    return np.sum(wanted**2) - np.maximum(along, 0.0) ** 2 / np.maximum(size, np.finfo(float).tiny)

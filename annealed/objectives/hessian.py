@@ -223,11 +223,26 @@ class ExactHessian:
         return self.n_fits * (square / self.n_scores + self.hessian_size**3 / 24)
 
     def held_out_logits(self, parameters, temperature):
-        """Of few rows at hand, all logits of all fits are one small product."""
-        rows, n_logits = self._hessian_rows, self.design.n_rows * self.n_fits * self.contrasts.n_classes
-        if not isinstance(rows, SmallRows) or n_logits > FEW_LOGITS:
+        if self._rows_at_hand(1) is None:
             return super().held_out_logits(parameters, temperature)  # type: ignore[misc]
-        return rows.logits(self._table(parameters), slice(None))[self.picks.rows, self.picks.fits]
+        return self.held_out_logits_of([parameters], [temperature])[0]
+
+    def held_out_logits_of(self, points, temperatures):
+        """Of few rows at hand, all logits of all fits are one small product."""
+        rows = self._rows_at_hand(len(points))
+        if rows is None:
+            return super().held_out_logits_of(points, temperatures)  # type: ignore[misc]
+        fits = np.tile(np.arange(self.n_fits), len(points))
+        logits = rows.logits(self._table(np.concatenate(points)), fits)
+        by_point = logits.reshape(len(logits), len(points), self.n_fits, -1)
+        picked = by_point[self.picks.rows, :, self.picks.fits].transpose(1, 2, 0)
+        return np.ascontiguousarray(picked).swapaxes(1, 2)  # rows innermost in memory, as in blocks
+
+    def _rows_at_hand(self, n_points) -> SmallRows | None:
+        """Where all logits of so many points are few."""
+        n_logits = n_points * self.design.n_rows * self.n_fits * self.contrasts.n_classes
+        rows = self._hessian_rows
+        return rows if isinstance(rows, SmallRows) and n_logits <= FEW_LOGITS else None
 
     def objective_and_hessian(self, parameters, temperature, fits):
         """Q_new / T (n_fits,), its gradient, and its Hessian by differences, (n_fits, hessian_size, hessian_size)."""
