@@ -79,9 +79,8 @@ class MELDA(
         None lets validation choose; a number fixes it: the literal method, with ``l2_strength * temperature`` as
         penalty.
     l2_strength : float, default=1.0
-    metric : {"auto", "validated", "euclidean", "diagonal", "halfway", "covariance"}, default="validated"
-        Units of the penalty; see :class:`annealed.InnerProductADA`. Validation chooses among some, unless the
-        temperature is fixed; "auto" takes two fifths of that time.
+    metric : {"auto", "validated", "euclidean", "diagonal", "halfway", "covariance"}, default="auto"
+        Units of the penalty; see :class:`annealed.InnerProductADA`.
     schedule, selection, cv, class_weight, tol, max_iter, random_state, device, precision
         As in :class:`annealed.InnerProductADA`.
 
@@ -126,7 +125,7 @@ class MELDA(
         reference_class=None,
         temperature=None,
         l2_strength=1.0,
-        metric="validated",
+        metric="auto",
         schedule="auto",
         selection="cv",
         cv=None,

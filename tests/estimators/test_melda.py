@@ -206,7 +206,7 @@ def test_inverse_transform_is_the_shortest_row_of_that_projection(coordinates):
 @pytest.mark.parametrize("table", [two_classes(), gaussian()], ids=repr)
 def test_posterior_is_that_of_inner_product_ada(table, coordinates):
     model = MELDA(coordinates=coordinates).fit(table.X, table.y)
-    reference = InnerProductADA(metric="validated").fit(table.X, table.y)
+    reference = InnerProductADA().fit(table.X, table.y)
     np.testing.assert_allclose(model.predict_proba(table.X), reference.predict_proba(table.X), atol=1e-12)
     np.testing.assert_allclose(model.predict_log_proba(table.X), reference.predict_log_proba(table.X), atol=1e-9)
     np.testing.assert_allclose(model.decision_function(table.X), reference.decision_function(table.X), atol=1e-9)
