@@ -82,8 +82,8 @@ class Tables:
         return self._spreads[measure].loc[table, method]
 
     def ranks(self, measure: str, methods: list[str] | None = None) -> pd.DataFrame:
-        """One is best; equal numbers share a rank, failures the last."""
-        return self.means(measure)[methods or self.methods].fillna(np.inf).rank(axis=1)
+        """One is best; equal numbers share a rank, failures the last. A sum's last digits depend on its order."""
+        return self.means(measure)[methods or self.methods].fillna(np.inf).astype(np.float32).rank(axis=1)
 
     def ratio(self, method: str, other: str, measure: str = "log_loss") -> pd.Series:
         """Of a method's number to another's, table by table; 0 where the other failed, infinite where it did."""

@@ -177,6 +177,15 @@ def test_a_failure_ranks_last_and_loses():
     assert "it failed" in "\n".join(suite_summary.loss_lines(tables))
 
 
+def test_means_of_the_same_numbers_share_a_rank_whatever_their_order():
+    rows = made_up({"one": ALL_BETTER})
+    splits = pd.concat([rows.assign(split=number) for number in range(3)], ignore_index=True)
+    for method, losses in (("LRCV", [0.3, 0.2, 0.1]), ("LDA", [0.1, 0.2, 0.3])):
+        splits.loc[splits["method"] == method, "log_loss"] = losses
+    ranks = suite_summary.Tables(splits).ranks("log_loss", ["LRCV", "LDA"])
+    assert ranks.loc["one"].tolist() == [1.5, 1.5]
+
+
 def test_a_table_that_is_not_whole_does_not_count():
     rows = made_up({"one": ALL_BETTER, "two": {"LDA": 0.1}})
     assert suite_summary.Tables(rows).names == ["one"]
