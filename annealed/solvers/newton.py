@@ -30,7 +30,7 @@ NODE_SHARE = 0.1  # of the tolerance, for points that others are interpolated fr
 CHEAP_WORK = 1.4e7  # `hessian_work` up to which this is the fastest method
 BEARABLE_WORK = 4e7  # and up to which it is where others take many steps
 GROUP_SIZE = 6  # nodes of a path that are solved together where
-GROUPED_LOGITS, GROUPED_WORK = 5000, 120_000  # of all fits at one, and `hessian_work`, are no more
+GROUPED_LOGITS, GROUPED_WORK = 5000, 500_000  # of all fits at one, and `hessian_work`, are no more
 STACKED_ENTRIES = 700_000  # of Hessians made at a time
 
 
