@@ -206,10 +206,7 @@ class _Walk:
 
     def _foreseen(self, temperature):
         """Where a minimum may lie that is solved together with those before it: on the line of the last tangent."""
-        if not self.nodes:
-            return self.problem.start(temperature)
-        last = self.nodes[-1]
-        return last.parameters + np.log(temperature / last.temperature) * last.tangent
+        return _along_tangents(self.nodes[-1:], temperature) if self.nodes else self.problem.start(temperature)
 
     def settle(self):
         """Solve the final fit to the tolerance at every node."""

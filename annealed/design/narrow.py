@@ -35,8 +35,8 @@ def scores_of(vectors, rows):
 def sums_of(weights, rows):
     """`weights @ rows`, (n_vectors, n_columns)."""
     n_vectors = len(weights)
-    is_worth_it = rows.dtype == np.float32 and n_vectors * rows.size > MOST_WORK
-    pieces = _pieces(rows, n_vectors, MOST_ROWS) if is_worth_it else None
+    pays = rows.dtype == np.float32 and n_vectors * rows.size > MOST_WORK  # in double precision they do not
+    pieces = _pieces(rows, n_vectors, MOST_ROWS) if pays else None
     if pieces is None:
         return np.dot(weights, rows)  # `@` would keep other threads waiting where the result is small
     n_pieces, length, _ = pieces.shape

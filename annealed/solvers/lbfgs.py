@@ -64,29 +64,25 @@ class LBFGS(Solver):
         """Two looks at all of them, with a step between. Most are solved then, and the others are, one by one."""
         if memory.is_over:
             return self.successor.fill(problem, starts, temperatures, tol=tol, max_iter=max_iter, memory=None)
+        memories = [self._recalled(problem, memory, own) for own in temperatures.tolist()]
 
-        def solve(start, temperature):
-            own = self._recalled(problem, memory, temperature)
-            return self.minimize(
-                problem, start, temperature, tol=tol, max_iter=max_iter, memory=own, final_only=True
-            ).only(0)
+        def solve(own, start):
+            options = {"tol": tol, "max_iter": max_iter, "memory": memories[own], "final_only": True}
+            return self.minimize(problem, start, float(temperatures[own]), **options).only(0)
 
         if len(starts) == 1:
-            return solve(starts, float(temperatures[0]))
+            return solve(0, starts)
         found, gradient = look_at_final(problem, starts, temperatures, tol)
         rest = np.flatnonzero(~found.converged)
         if len(rest):
             final = np.zeros(1, dtype=int)
-            aims = []
-            for own, place in zip(rest, temperatures[rest].tolist(), strict=True):
-                recalled = self._recalled(problem, memory, place)
-                aims.append(_aimed(problem, recalled, gradient[[own]], place, final)[1])
+            aims = [_aimed(problem, memories[own], gradient[[own]], float(temperatures[own]), final)[1] for own in rest]
             seen, _ = look_at_final(problem, starts[rest] + np.concatenate(aims), temperatures[rest], tol)
             seen.n_iter[:] += 1
             falls = seen.value < found.value[rest]
             found.put(rest[falls], seen, falls)
         for own in np.flatnonzero(~found.converged):
-            found.put([own], solve(found.parameters[[own]], float(temperatures[own])))
+            found.put([own], solve(own, found.parameters[[own]]))
         return found
 
     def _recalled(self, problem, memory, temperature):
