@@ -8,11 +8,13 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from time import perf_counter, process_time
+from time import perf_counter, process_time, sleep
 
 from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.contract import Method
+
+SETTLE_SECONDS = 0.03  # of sleep: a spinning thread uses most of it, an idle process next to nothing
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,16 @@ def quietly(solve):
     return result, "not converged" if is_unconverged else ""
 
 
+def settle() -> None:
+    """Wait until no thread of this process works. Those of OpenBLAS spin for a tenth of a second after their last call,
+    on cores that whoever comes next needs.
+    """
+    used = -1.0
+    while process_time() - used > SETTLE_SECONDS / 10:
+        used = process_time()
+        sleep(SETTLE_SECONDS)
+
+
 def timed(solve) -> tuple[object, Timing, str]:
     wall, cpu = perf_counter(), process_time()
     result, complaint = quietly(solve)
@@ -85,6 +97,7 @@ def interleaved(methods: Sequence[Method], repeats: int) -> Iterator[Run]:
             if repeat and spent[method.name] > method.patience:
                 continue
             gc.collect()
+            settle()
             began = perf_counter()
             result, timing, complaint = timed(method.solve)
             spent[method.name] += perf_counter() - began

@@ -61,6 +61,7 @@ SHARED_IN_A_FOLDER = {
     "penalized_linear",
     "posterior_scale",
     "potts",
+    "span",
     "threads",
     "validation",
     "weights",

@@ -91,6 +91,11 @@ class RepresenterProblem(Problem):
         image = self.products.image(wide)
         return image.reshape(len(image), len(vectors), -1).swapaxes(0, 1)
 
+    def combine(self, vectors):
+        """Z' times each of a stack of row combinations, (n_features, n_fits, n_columns)."""
+        wide = vectors.swapaxes(0, 1).reshape(vectors.shape[1], -1)
+        return self.products.combine(wide).reshape(-1, len(vectors), vectors.shape[2])
+
     def _logits(self, parameters):
         """Logits (n_rows, n_classes) of one fit."""
         _, image, intercept = self.split(parameters[None])
@@ -151,7 +156,7 @@ class RepresenterProblem(Problem):
 
 
 class RowPreconditioner:
-    """Approximate inverses of the Newton systems `kappa I + weight D K` of a stack of fits.
+    """Approximate inverses of the Newton systems `kappa I + weight D K` of a stack of fits, each with its own kappa.
 
     D_i = diag(a_i) - b_i b_i' is a row's Hessian by its scores, without b_i where there is a single one. K is taken as
     `diag(remainder) + U diag(eigenvalues) U'`; the intercept is one more column of U, of ones. Row blocks are inverted
@@ -160,22 +165,23 @@ class RowPreconditioner:
     """
 
     def __init__(self, problem: RepresenterProblem, posterior, weight, kappa):
-        self.kappa, self.remainder, self.vectors = kappa, problem.remainder, problem.vectors
+        self.kappa = np.broadcast_to(kappa, len(weight))[:, None, None]
+        self.remainder, self.vectors = problem.remainder, problem.vectors
         load = weight * problem.remainder[:, 0]
         along, across = problem.contrasts.row_hessian(posterior)
-        self.spread = kappa + load[..., None] * along
+        self.spread = self.kappa + load[..., None] * along
         self.has_across = across.shape[-1] > 1
         if self.has_across:
             self.ratio = across / self.spread
             self.factor = load / (1 - load * np.sum(across * self.ratio, axis=-1))
         self.small_inverse = self._invert_small(problem.inverse_eigenvalues)
 
-    def of_first(self) -> RowPreconditioner:
-        """That of the first fit alone."""
-        first = copy(self)
-        for name in ("spread", "small_inverse", *(("ratio", "factor") if self.has_across else ())):
-            setattr(first, name, getattr(self, name)[:1])
-        return first
+    def part(self, few) -> RowPreconditioner:
+        """That of some of the fits."""
+        other = copy(self)
+        for name in ("kappa", "spread", "small_inverse", *(("ratio", "factor") if self.has_across else ())):
+            setattr(other, name, getattr(self, name)[few])
+        return other
 
     def _invert_small(self, inverse_eigenvalues):
         """Woodbury's small systems, (n_vectors * n_scores) square."""
@@ -186,9 +192,9 @@ class RowPreconditioner:
         if self.has_across:
             weighted = self.ratio * np.sqrt(self.factor[..., None] / self.remainder)
             wide = (self.vectors[None, :, :, None] * weighted[:, :, None, :]).reshape(n_fits, n_rows, -1)
-            small -= self.kappa * (np.swapaxes(wide, 1, 2) @ wide).reshape(small.shape)
+            small -= (self.kappa * (np.swapaxes(wide, 1, 2) @ wide)).reshape(small.shape)
         inverse_spread = (1 / self.spread).transpose(2, 0, 1)
-        taken = (1 - self.kappa * inverse_spread) / self.remainder[:, 0]
+        taken = (1 - self.kappa[:, 0] * inverse_spread) / self.remainder[:, 0]
         small[:, :, each, :, each] += (self.vectors.T * taken[:, :, None]) @ self.vectors
         small[:, :, each, :, each] += np.diag(inverse_eigenvalues)
         if self.has_across and not inverse_eigenvalues[-1]:  # a common shift of all intercepts: any curvature will do

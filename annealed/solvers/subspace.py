@@ -7,8 +7,10 @@ minimum over the span of earlier solutions, most often already good to a few par
 
 The final fit is solved to the tolerance and certified in double precision; folds, whose only use is the choice of the
 temperature, to a relative suboptimality of FOLD_SUBOPTIMALITY. All fits of a small problem run as one stack until the
-folds are there, which saves calls; those of a large one in threads, each by itself. Where a temperature takes many
-steps, as of rows whose inner products have a long spectrum, all wait until the preconditioner knows more of it.
+folds are there, which saves calls; those of a large one in threads, each by itself. Of a yet smaller one the final fit
+is left where the folds are until the path has ended, and then solved at all its temperatures in one stack. Where a
+temperature takes many steps, as of rows whose inner products have a long spectrum, all wait until the preconditioner
+knows more of it.
 
 Shapes: directions and their images (n_fits, n_directions, n_rows, n_scores).
 """
@@ -25,6 +27,7 @@ import numpy as np
 from annealed.design.threads import map_in_order
 from annealed.objectives import RepresenterProblem, RowPreconditioner
 from annealed.solvers.base import SINGLE_PRECISION_TOL, SUBOPTIMALITY_SHARE, Solver, unsolved
+from annealed.solvers.span import Span
 
 FOLD_SUBOPTIMALITY = 1e-4
 N_EARLIER = 4  # solutions whose span predicts the next
@@ -32,12 +35,15 @@ N_STEPS = 3  # last steps kept in the subspace
 MANY_STEPS = 30  # at one temperature, after which the preconditioner is to know more of K
 PRECONDITIONER_LIFE = 12  # iterations after which it is made anew at the current posterior
 LONGEST_STEP = 2.0  # beside the one it aims at: a longer one says that it is out of date
-MOST_NEWTON = 20  # inner steps to a minimum over a span
 PRECISION = 1e-10  # relative fall worth an inner step
 NEAR_STEPS = 2  # that a filling takes at most, unless it began far from its minimum
 NODE_SHARE = 0.5  # of the tolerance, for points that others are interpolated from
-RIDGE = 1e-12
 STACKED_VALUES = 120_000  # scores of all fits up to which they are solved as one stack
+FEW_SCORES = 4000  # of a fit, up to which the final one at several temperatures goes in step, too
+OF_EACH = (  # what a search holds of each of its fits
+    *("fits", "places", "kappa", "weight", "missing", "alpha", "image", "intercept"),
+    *("value", "posterior", "gradient_norm", "decrement", "target", "before"),
+)
 
 
 class Subspace(Solver):
@@ -45,53 +51,84 @@ class Subspace(Solver):
 
     def adapt(self, problem, tol):
         dtype = np.float32 if tol >= SINGLE_PRECISION_TOL else np.float64
-        return RepresenterProblem(problem, dtype)
+        adapted = RepresenterProblem(problem, dtype)
+        self.settles_last = self.fills_last = _n_scores(adapted) <= FEW_SCORES and _goes_in_step(adapted)
+        self.filled_together = STACKED_VALUES // _n_scores(adapted) if self.fills_last else 1
+        return adapted
 
     def new_memory(self, problem):
         return _Earlier()
 
     def minimize(self, problem, start, temperature, *, tol, max_iter, memory, final_only=False):
-        solution = unsolved(start)
-        groups = [np.array([0])] if final_only else _groups(problem)
-        final_tol = tol if final_only else NODE_SHARE * tol
+        if final_only:
+            return self._solve_final(problem, start, np.array([temperature]), tol, max_iter)
+        return self._minimize(problem, start, temperature, NODE_SHARE * tol, max_iter, memory)
+
+    def approach(self, problem, starts, temperatures, *, tol, max_iter, memory):
+        points = zip(starts, temperatures, strict=True)
+        return [self._minimize(problem, *point, None, max_iter, memory) for point in points]
+
+    def settle(self, problem, starts, temperatures, *, tol, max_iter, memory):
+        return self._solve_final(problem, starts, temperatures, NODE_SHARE * tol, max_iter)
+
+    def fill(self, problem, starts, temperatures, *, tol, max_iter, memory):
+        return self._solve_final(problem, starts, temperatures, tol, max_iter)
+
+    def _minimize(self, problem, start, temperature, final_tol, max_iter, memory):
+        """All fits; the final one as far as the folds where it is given no tolerance."""
+        solution, fits = unsolved(start), np.arange(problem.n_fits)
+        groups = [fits] if _goes_in_step(problem) else [fits[[own]] for own in range(len(fits))]
 
         def begin(fits):
-            ways = None if final_only else memory.directions(problem, fits, start)
-            return _Search(problem, fits, start[fits], temperature, ways)
+            return _Search(problem, fits, fits, start[fits], temperature, memory.directions(problem, fits, start))
 
-        searches, most = list(map_in_order(begin, groups)), min(MANY_STEPS, max_iter)
-        while True:
-            advance = partial(_advanced, solution=solution, tol=final_tol, most=most, is_last=most == max_iter)
-            searches = list(map_in_order(advance, searches))
-            if most == max_iter or all(search.converged for search in searches):
-                break
-            most = min(most + MANY_STEPS, max_iter) if problem.lead_further() else max_iter
-            for search in searches:
-                search.renew_aim()
-        if final_only:
-            return replace(solution, was_far=solution.n_iter > NEAR_STEPS)
+        _run(problem, list(map_in_order(begin, groups)), solution, final_tol, max_iter)
         memory.add(solution.parameters)
         return solution
+
+    def _solve_final(self, problem, starts, temperatures, tol, max_iter):
+        """The final fit at several temperatures, in step; starts beyond those are left as they are."""
+        solution, size = unsolved(starts), max(1, STACKED_VALUES // _n_scores(problem))
+        for places in np.split(np.arange(len(temperatures)), range(size, len(temperatures), size)):
+            search = _Search(problem, np.zeros(len(places), dtype=int), places, starts[places], temperatures[places])
+            _run(problem, [search], solution, tol, max_iter)
+        return replace(solution, was_far=solution.n_iter > NEAR_STEPS)
+
+
+def _n_scores(problem) -> int:
+    return problem.design.n_rows * problem.contrasts.n_scores
+
+
+def _goes_in_step(problem) -> bool:
+    """Whether fits are solved as one stack: those of a small problem."""
+    return problem.n_fits * _n_scores(problem) <= STACKED_VALUES
+
+
+def _run(problem, searches, solution, final_tol, max_iter):
+    """Solve, and make the preconditioner know more where steps become many."""
+    most = min(MANY_STEPS, max_iter)
+    while True:
+        advance = partial(_advanced, solution=solution, tol=final_tol, most=most, is_last=most == max_iter)
+        searches = list(map_in_order(advance, searches))
+        if most == max_iter or all(search.converged for search in searches):
+            return
+        most = min(most + MANY_STEPS, max_iter) if problem.lead_further() else max_iter
+        for search in searches:
+            search.renew_aim()
 
 
 def _advanced(search, solution, tol, most, is_last):
     """A search as far as `most` iterations lead; the final fit goes on by itself once the folds beside it are there."""
-    if search.has_folds and not search.converged:
+    if search.converged:
+        return search
+    if tol is None or search.has_folds:
         search.solve(FOLD_SUBOPTIMALITY, most)
         search.write(solution)
-    if search.fits[0] == 0 and (search.converged or is_last):
-        search = search.of_final()
-    if search.is_final and not search.converged:
-        search.solve_certified(tol, most)
-        search.write(solution)
-    return search
-
-
-def _groups(problem):
-    """Fits that go in step: all of a small problem, each by itself of a large one."""
-    fits = np.arange(problem.n_fits)
-    n_values = len(fits) * problem.design.n_rows * problem.contrasts.n_scores
-    return [fits] if n_values <= STACKED_VALUES else [fits[[own]] for own in range(len(fits))]
+        if tol is None or search.fits[0] > 0 or not (search.converged or is_last):
+            return search
+        search = search.part(slice(1))
+        search.converged = False
+    return search.certified(solution, tol, most)
 
 
 @dataclass
@@ -114,18 +151,21 @@ class _Earlier:
 
 
 class _Search:
-    """Some fits at one temperature, in step."""
+    """Some fits at one temperature, or the final one at several, in step. `places` are theirs in the solution."""
 
-    def __init__(self, problem, fits, start, temperature, ways=None):
-        self.problem, self.fits = problem, fits
-        self.kappa = problem.l2_strength * temperature
+    def __init__(self, problem, fits, places, start, temperature, ways=None):
+        self.problem, self.fits, self.places = problem, fits, places
+        self.kappa = np.broadcast_to(problem.l2_strength * temperature, len(fits))
         self.weight = problem.design.weight[:, fits].T
         self.labels = problem.design.labels
         self.missing = problem.missing[fits]
         self.alpha, self.image, self.intercept = (part.copy() for part in problem.split(start))
-        self.n_iter, self.converged, self.gradient_norm = 0, False, np.nan
+        self.n_iter, self.converged = 0, False
+        self.gradient_norm = np.full(len(fits), np.nan)
         self.precision = PRECISION
         self.decrement = np.zeros(len(fits))  # that the last direction promised
+        self.target = self.before = self.decrement  # what it is to be, and the value when it last was
+        self.preconditioner: Any = None
         self.steps: list = []
         self.value: Any = None
         self.posterior: Any = None
@@ -138,62 +178,80 @@ class _Search:
         self.steps = []
 
     def write(self, solution):
-        solution.parameters[self.fits] = self.problem.join(self.alpha, self.image, self.intercept)
-        solution.value[self.fits], solution.gradient_norm[self.fits] = self.value, self.gradient_norm
-        solution.n_iter[self.fits], solution.converged[self.fits] = self.n_iter, self.converged
+        solution.parameters[self.places] = self.problem.join(self.alpha, self.image, self.intercept)
+        solution.value[self.places], solution.gradient_norm[self.places] = self.value, self.gradient_norm
+        solution.n_iter[self.places], solution.converged[self.places] = self.n_iter, self.converged
 
     @property
     def has_folds(self) -> bool:
         return bool(self.fits[-1] > 0)
 
-    @property
-    def is_final(self) -> bool:
-        """Whether it is of the final fit alone."""
-        return len(self.fits) == 1 and not self.has_folds
-
     def renew_aim(self):
         """Make a new preconditioner before the next step."""
         self._age = PRECONDITIONER_LIFE
 
-    def of_final(self):
-        """The final fit, the first of these, from here on by itself."""
-        if len(self.fits) == 1:
-            return self
+    def part(self, few):
+        """Some of these, from here on by themselves."""
         other = copy(self)
-        for name in ("fits", "weight", "missing", "alpha", "image", "intercept", "value", "posterior", "decrement"):
-            setattr(other, name, getattr(self, name)[:1])
-        other.steps, other.converged = [(step[:1], image[:1]) for step, image in self.steps], False
-        other._known, other.preconditioner = None, self.preconditioner.of_first()
+        for name in OF_EACH:
+            setattr(other, name, getattr(self, name)[few])
+        other.steps = [(step[few], image[few]) for step, image in self.steps]
+        other.preconditioner = None if self.preconditioner is None else self.preconditioner.part(few)
+        other._known = None
         return other
 
     def solve(self, suboptimality, max_iter):
         """Iterate until the decrement, an estimate of the relative suboptimality, is small."""
         while self.n_iter < max_iter and not self.converged:
-            self.converged = bool((self._iterate() <= suboptimality * self.value).all())
+            self.converged = bool((self.iterate() <= suboptimality * self.value).all())
 
-    def solve_certified(self, tol, max_iter):
-        """Iterate until the certificate of (17) holds in double precision; it is asked once the decrement is small."""
-        self.precision = min(self.precision, (0.1 * tol) ** 2)
-        target = SUBOPTIMALITY_SHARE * tol
-        is_likely = self.decrement[0] <= target * self.value[0]
-        while not (is_likely and self._is_certified(tol)) and self.n_iter < max_iter:
-            is_likely, before = True, self.value[0]
-            while self.n_iter < max_iter and self._iterate()[0] > 0.3 * target * self.value[0]:
-                pass
-            target /= 4
-            if before - self.value[0] <= 1e-15 * before and target < 1e-3 * SUBOPTIMALITY_SHARE * tol:
-                break
+    def certified(self, solution, tol, max_iter):
+        """Iterate until the certificate of (17) holds in double precision; it is asked once the decrement is small.
 
-    def _is_certified(self, tol):
-        gradient = self.problem.products.combine(self._residual()[0])
-        by_intercept = self._intercept_gradient()
-        largest = max(np.abs(gradient).max() / self.problem.gradient_unit, np.abs(by_intercept).max())
+        Those for which it holds are written and left behind. What comes back are the others, none if it converged.
+        """
+        search, share = self, SUBOPTIMALITY_SHARE * tol
+        search.precision = min(search.precision, (0.1 * tol) ** 2)
+        search.target, search.before = np.full(len(self.fits), share), search.value
+        asked, is_stuck = search.decrement <= share * search.value, np.zeros(len(self.fits), dtype=bool)
+        while True:
+            holds = search.has_certificate(asked, tol)
+            if holds.any():
+                search, is_stuck = search.without(holds, solution), is_stuck[~holds]
+            if not len(search.fits):
+                search.converged = True
+                return search
+            if search.n_iter >= max_iter or is_stuck.all():
+                search.write(solution)
+                return search
+            asked = search.iterate() <= 0.3 * search.target * search.value
+            search.target = np.where(asked, search.target / 4, search.target)
+            is_stuck = asked & (search.before - search.value <= 1e-15 * search.before) & (search.target < 1e-3 * share)
+            search.before = np.where(asked, search.value, search.before)
+
+    def without(self, done, solution):
+        """What is left when those that are done are written."""
+        solved = self.part(done)
+        solved.converged = True
+        solved.write(solution)
+        return self.part(~done)
+
+    def has_certificate(self, asked, tol):
+        """Of which of those asked it holds."""
+        holds = np.zeros(len(self.fits), dtype=bool)
+        if not asked.any():
+            return holds
+        residual = self._residual()[asked]
+        gradient = self.problem.combine(residual)
+        by_intercept = self._intercept_gradient()[asked]
+        largest = np.abs(gradient).max(axis=(0, 2)) / self.problem.gradient_unit
+        self.gradient_norm[asked] = largest = np.maximum(largest, np.abs(by_intercept).max(axis=1))
         # At the best intercept the gradient differs by no more than the rows' length times the intercept's.
-        length = np.linalg.norm(gradient) + self.problem.row_length * np.linalg.norm(by_intercept)
-        certificate = length**2 / (2 * self.kappa) / max(self.value[0], np.finfo(float).tiny)
-        self.gradient_norm = largest
-        self.converged = bool(largest <= tol and certificate <= SUBOPTIMALITY_SHARE * tol)
-        return self.converged
+        length = np.sqrt(np.einsum("pfs,pfs->f", gradient, gradient))
+        length += self.problem.row_length * np.linalg.norm(by_intercept, axis=1)
+        certificate = length**2 / (2 * self.kappa[asked]) / np.maximum(self.value[asked], np.finfo(float).tiny)
+        holds[asked] = (largest <= tol) & (certificate <= SUBOPTIMALITY_SHARE * tol)
+        return holds
 
     def row_residual(self, posterior):
         """Weight (posterior - targets), by scores; the last one asked for is remembered."""
@@ -203,12 +261,13 @@ class _Search:
 
     def _residual(self):
         """Kappa alpha - weight (targets - posterior): the optimum's condition, and minus the fall's direction."""
-        return self.row_residual(self.posterior) + self.kappa * self.alpha
+        return self.row_residual(self.posterior) + self.kappa[:, None, None] * self.alpha
 
     def _intercept_gradient(self):
-        return self.row_residual(self.posterior).sum(axis=1) if self.problem.fit_intercept else np.zeros(1)
+        by_rows = self.row_residual(self.posterior).sum(axis=1)
+        return by_rows if self.problem.fit_intercept else np.zeros_like(by_rows)
 
-    def _iterate(self):
+    def iterate(self):
         """One direction a fit, one image, one subspace; the decrement the direction promised.
 
         A step longer than aimed at would lengthen what the direction has outside K's range, too, which no value sees
@@ -236,121 +295,9 @@ class _Search:
 
     def minimize_over(self, alphas, images, thoroughly):
         """Move towards the minimum over the current point plus these directions, and the intercepts."""
-        span = _Span(self, alphas, images)
+        span = Span(self, alphas, images)
         scalars, self.intercept, self.value, self.posterior = span.minimize(thoroughly)
         move, move_image = span.moves(scalars)
         self.alpha, self.image = self.alpha + move, self.image + move_image
         self.steps = [(move, move_image), *self.steps][:N_STEPS]
         return scalars
-
-
-class _Span:
-    """The objective over a few directions and the intercepts, whose scores are all known."""
-
-    def __init__(self, search, alphas, images):
-        self.search, self.images = search, images
-        self.contrasts = search.problem.contrasts
-        n_fits, n_directions = alphas.shape[:2]
-        flat_alphas = self.flat_alphas = alphas.reshape(n_fits, n_directions, search.alpha[0].size)
-        self.flat = images.reshape(flat_alphas.shape)
-        own = search.image.reshape(n_fits, -1, 1)
-        self.linear = (flat_alphas @ own)[..., 0]
-        square = flat_alphas @ np.swapaxes(self.flat, 1, 2)
-        self.square = (square + np.swapaxes(square, 1, 2)) / 2
-        self.constant = np.einsum("fns,fns->f", search.alpha, search.image)
-
-    def minimize(self, thoroughly):
-        """Newton's method; unless thoroughly, done once a step's fall was the one it promised."""
-        search = self.search
-        scalars, intercept = np.zeros(self.linear.shape), search.intercept
-        value, posterior = search.value, search.posterior
-        if value is None:
-            value, posterior = self._evaluate(scalars, intercept)
-        for _ in range(MOST_NEWTON):
-            step, decrement = self._newton(scalars, intercept, posterior)
-            active = decrement > search.precision * value
-            if not active.any():
-                break
-            length = np.where(active, 1.0, 0.0)
-            for _ in range(20):
-                moves = length[:, None] * step
-                moved = scalars + moves[:, : scalars.shape[1]], intercept + moves[:, scalars.shape[1] :]
-                new_value, new_posterior = self._evaluate(*moved)
-                falls = (new_value <= value - 1e-4 * length * decrement) | ~active  # these stay, but for rounding
-                if falls.all():
-                    break
-                length = np.where(falls, length, length / 2)
-            if not (falls.all() and (new_value < value).any()):
-                break
-            is_quadratic = np.abs(value - new_value - 0.5 * decrement) <= 0.1 * decrement
-            (scalars, intercept), value, posterior = moved, new_value, new_posterior
-            if not thoroughly and (is_quadratic | ~active).all():
-                break
-        return scalars, intercept, value, posterior
-
-    def moves(self, scalars):
-        """By how much a point moves, and its image."""
-        shape = self.search.image.shape
-        return (scalars[:, None] @ self.flat_alphas).reshape(shape), (scalars[:, None] @ self.flat).reshape(shape)
-
-    def _evaluate(self, scalars, intercept):
-        search = self.search
-        moved = (scalars[:, None] @ self.flat).reshape(search.image.shape)
-        losses, posterior = self.contrasts.loss_and_posterior(moved + search.image + intercept[:, None], search.labels)
-        loss = np.einsum("fn,fn->f", search.weight, losses)
-        if search.missing.any():
-            loss = loss + self._missing_loss(intercept)
-        size = self.constant + 2 * np.einsum("fm,fm->f", scalars, self.linear)
-        size += np.einsum("fm,fmk,fk->f", scalars, self.square, scalars)
-        return loss + search.kappa / 2 * size, posterior
-
-    def _missing_loss(self, intercept):
-        logits = self.contrasts.to_classes(intercept, axis=1)
-        log_partition = np.logaddexp.reduce(logits, axis=1, keepdims=True)
-        return np.sum(self.search.missing * (log_partition - logits), axis=1)
-
-    def _newton(self, scalars, intercept, posterior):
-        """Newton steps in (scalars, intercept) and the fall they promise; balanced, since scales differ widely."""
-        search = self.search
-        residual = search.row_residual(posterior)
-        flat_residual = residual.reshape(len(residual), -1, 1)
-        inner = self.linear + np.einsum("fmk,fk->fm", self.square, scalars)
-        gradient = (self.flat @ flat_residual)[..., 0] + search.kappa * inner
-        hessian, cross, shifts = self.contrasts.hessian_along(self.images, posterior, search.weight)
-        hessian += search.kappa * self.square
-        if search.problem.fit_intercept:
-            intercept_gradient, intercept_hessian = self._intercept_terms(intercept, residual.sum(axis=1), shifts)
-            gradient = np.concatenate([gradient, intercept_gradient], axis=1)
-            hessian = np.concatenate(
-                [
-                    np.concatenate([hessian, cross], axis=2),
-                    np.concatenate([np.swapaxes(cross, 1, 2), intercept_hessian], axis=2),
-                ],
-                axis=1,
-            )
-        step = -_balanced_solve(hessian, gradient)
-        decrement = -np.einsum("fp,fp->f", gradient, step)
-        if not search.problem.fit_intercept:
-            step = np.concatenate([step, np.zeros_like(intercept)], axis=1)
-        return step, decrement
-
-    def _intercept_terms(self, intercept, gradient, hessian):
-        """Derivatives by the intercepts from those of the rows: with the imaginary rows of missing classes."""
-        missing = self.search.missing
-        if not missing.any():
-            return gradient, hessian
-        logits = self.contrasts.to_classes(intercept, axis=1)
-        p = np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
-        total = missing.sum(axis=1, keepdims=True)
-        along, across = self.contrasts.row_hessian(p)
-        own = along[:, None] * np.eye(along.shape[1]) - across[:, :, None] * across[:, None]
-        return gradient + self.contrasts.pull(total * p - missing), hessian + total[..., None] * own
-
-
-def _balanced_solve(hessian, gradient):
-    """Solutions of a stack of systems balanced to a unit diagonal; the ridge settles directions that agree."""
-    diagonal = np.einsum("fpp->fp", hessian)
-    balance = 1 / np.sqrt(np.maximum(diagonal, np.finfo(float).tiny))
-    balanced = hessian * balance[:, :, None] * balance[:, None, :]
-    balanced += RIDGE * np.eye(balanced.shape[1])
-    return balance * np.linalg.solve(balanced, (balance * gradient)[..., None])[..., 0]

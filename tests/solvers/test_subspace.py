@@ -234,6 +234,32 @@ def test_a_filling_tells_whether_it_began_far_from_its_minimum():
     assert not Subspace().fill(problem, solved.parameters, temperatures, **settings).was_far.any()
 
 
+@pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
+def test_the_final_fit_at_several_temperatures_in_step_is_that_at_each(make):
+    """One starts solved, the others far away: each stops by itself."""
+    _, problem = adapted(make(), metric="euclidean")
+    temperatures, settings = np.array([1.0, 0.3, 0.02]), {"tol": TOL, "max_iter": 500, "memory": None}
+    starts = np.repeat(problem.start(1.0)[:1], 3, axis=0)
+    starts[1] = minimize(problem, 0.3, tol=0.1 * TOL).parameters[0]
+    together = Subspace().fill(problem, starts, temperatures, **settings)
+    assert together.converged.all()
+    assert together.n_iter[1] == 0 < together.n_iter[0] < together.n_iter[2]
+    assert (together.gradient_norm <= TOL).all()
+    for start, temperature, value in zip(starts, temperatures, together.value, strict=True):
+        alone = Subspace().fill(problem, start[None], np.array([temperature]), **settings)
+        np.testing.assert_allclose(value, alone.value[0], rtol=0.01 * TOL)
+
+
+def test_too_few_iterations_leave_the_others_solved():
+    _, problem = adapted(text())
+    temperatures, settings = np.array([0.3, 0.02]), {"tol": TOL, "max_iter": 2, "memory": None}
+    starts = np.repeat(minimize(problem, 0.3, tol=0.1 * TOL).parameters[:1], 2, axis=0)
+    found = Subspace().fill(problem, starts, temperatures, **settings)
+    assert found.converged.tolist() == [True, False]
+    assert found.n_iter.tolist() == [0, 2]
+    np.testing.assert_array_equal(found.parameters[0, :-1], starts[0, :-1])
+
+
 # --- along a path -----------------------------------------------------------------------------------
 
 
@@ -282,6 +308,20 @@ def test_gradient_vanishes_on_every_backend_through_the_classifier(kind, precisi
         lambda_, intercept = temperature * path.coef[index], temperature * path.intercept[index]
         gradient = oracles.penalized_gradient(rows, table.y, lambda_, intercept, temperature, 1.0, eye)
         assert oracles.gradient_norm(*gradient, rows.mean(axis=0), eye) <= 1e-4 * np.sqrt(78)
+
+
+@pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
+def test_a_path_settled_last_is_the_path_settled_at_each_node(make, monkeypatch):
+    """That of few scores is; of more, the final fit is solved to the tolerance before the next node."""
+    table, ladder, paths = make(), np.geomspace(3, 1e-3, 14), []
+    for few in (subspace.FEW_SCORES, 0):
+        monkeypatch.setattr(subspace, "FEW_SCORES", few)
+        model = AnnealedClassifier(InnerProduct(metric="euclidean"), ladder, "subspace", cv=3, tol=TOL)
+        paths.append(model.fit(table.X, table.y).path_)
+    settled, expected = paths
+    assert settled.converged.all()
+    np.testing.assert_allclose(settled.coef, expected.coef, atol=1e-3 * np.abs(expected.coef).max())
+    np.testing.assert_allclose(settled.validation_score, expected.validation_score, atol=0.01)
 
 
 def test_same_seed_same_bits():
@@ -352,6 +392,18 @@ def test_where_steps_become_many_the_preconditioner_learns_more_of_the_spectrum(
     np.testing.assert_allclose(solution.value[0], expected.value[0], rtol=2e-7)
     np.testing.assert_allclose(solution.value, expected.value, rtol=2 * FOLD_SUBOPTIMALITY)
     assert minimize(problem, 1e-3, max_iter=200).converged.all()
+
+
+def test_the_final_fit_waits_for_folds_that_take_longer(monkeypatch):
+    """Each by itself, in rounds at the end of which not all are there."""
+    monkeypatch.setattr(subspace, "STACKED_VALUES", 0)
+    monkeypatch.setattr(subspace, "MANY_STEPS", 12)
+    table = smooth_features(2)
+    easy = np.arange(len(table.y)) < 10
+    _, problem = adapted(table, np.column_stack([easy, np.ones(len(easy))]).astype(float))
+    solution = minimize(problem, 1e-3, tol=1e-3)
+    assert solution.converged.all()
+    assert solution.n_iter[0] < 12 < solution.n_iter[1]
 
 
 def test_without_more_eigenvectors_a_long_spectrum_takes_longer(monkeypatch):

@@ -1,0 +1,123 @@
+"""The minimum over a few directions and the intercepts, whose scores are all known: Newton steps that touch no X.
+
+Shapes as in `subspace.py`: directions and their images (n_fits, n_directions, n_rows, n_scores).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+MOST_NEWTON = 20  # steps
+RIDGE = 1e-12
+
+
+class Span:
+    """The objective of the fits of a search over such directions from where they are."""
+
+    def __init__(self, search, alphas, images):
+        self.search, self.images = search, images
+        self.contrasts = search.problem.contrasts
+        n_fits, n_directions = alphas.shape[:2]
+        flat_alphas = self.flat_alphas = alphas.reshape(n_fits, n_directions, search.alpha[0].size)
+        self.flat = images.reshape(flat_alphas.shape)
+        own = search.image.reshape(n_fits, -1, 1)
+        self.linear = (flat_alphas @ own)[..., 0]
+        square = flat_alphas @ np.swapaxes(self.flat, 1, 2)
+        self.square = (square + np.swapaxes(square, 1, 2)) / 2
+        self.constant = np.einsum("fns,fns->f", search.alpha, search.image)
+
+    def minimize(self, thoroughly):
+        """Newton's method; unless thoroughly, done once a step's fall was the one it promised."""
+        search = self.search
+        scalars, intercept = np.zeros(self.linear.shape), search.intercept
+        value, posterior = search.value, search.posterior
+        if value is None:
+            value, posterior = self._evaluate(scalars, intercept)
+        for _ in range(MOST_NEWTON):
+            step, decrement = self._newton(scalars, intercept, posterior)
+            active = decrement > search.precision * value
+            if not active.any():
+                break
+            length = np.where(active, 1.0, 0.0)
+            for _ in range(20):
+                moves = length[:, None] * step
+                moved = scalars + moves[:, : scalars.shape[1]], intercept + moves[:, scalars.shape[1] :]
+                new_value, new_posterior = self._evaluate(*moved)
+                falls = (new_value <= value - 1e-4 * length * decrement) | ~active  # these stay, but for rounding
+                if falls.all():
+                    break
+                length = np.where(falls, length, length / 2)
+            if not (falls.all() and (new_value < value).any()):
+                break
+            is_quadratic = np.abs(value - new_value - 0.5 * decrement) <= 0.1 * decrement
+            (scalars, intercept), value, posterior = moved, new_value, new_posterior
+            if not thoroughly and (is_quadratic | ~active).all():
+                break
+        return scalars, intercept, value, posterior
+
+    def moves(self, scalars):
+        """By how much a point moves, and its image."""
+        shape = self.search.image.shape
+        return (scalars[:, None] @ self.flat_alphas).reshape(shape), (scalars[:, None] @ self.flat).reshape(shape)
+
+    def _evaluate(self, scalars, intercept):
+        search = self.search
+        moved = (scalars[:, None] @ self.flat).reshape(search.image.shape)
+        losses, posterior = self.contrasts.loss_and_posterior(moved + search.image + intercept[:, None], search.labels)
+        loss = np.einsum("fn,fn->f", search.weight, losses)
+        if search.missing.any():
+            loss = loss + self._missing_loss(intercept)
+        size = self.constant + 2 * np.einsum("fm,fm->f", scalars, self.linear)
+        size += np.einsum("fm,fmk,fk->f", scalars, self.square, scalars)
+        return loss + search.kappa / 2 * size, posterior
+
+    def _missing_loss(self, intercept):
+        logits = self.contrasts.to_classes(intercept, axis=1)
+        log_partition = np.logaddexp.reduce(logits, axis=1, keepdims=True)
+        return np.sum(self.search.missing * (log_partition - logits), axis=1)
+
+    def _newton(self, scalars, intercept, posterior):
+        """Newton steps in (scalars, intercept) and the fall they promise; balanced, since scales differ widely."""
+        search = self.search
+        residual = search.row_residual(posterior)
+        flat_residual = residual.reshape(len(residual), -1, 1)
+        inner = self.linear + np.einsum("fmk,fk->fm", self.square, scalars)
+        gradient = (self.flat @ flat_residual)[..., 0] + search.kappa[:, None] * inner
+        hessian, cross, shifts = self.contrasts.hessian_along(self.images, posterior, search.weight)
+        hessian += search.kappa[:, None, None] * self.square
+        if search.problem.fit_intercept:
+            intercept_gradient, intercept_hessian = self._intercept_terms(intercept, residual.sum(axis=1), shifts)
+            gradient = np.concatenate([gradient, intercept_gradient], axis=1)
+            hessian = np.concatenate(
+                [
+                    np.concatenate([hessian, cross], axis=2),
+                    np.concatenate([np.swapaxes(cross, 1, 2), intercept_hessian], axis=2),
+                ],
+                axis=1,
+            )
+        step = -_balanced_solve(hessian, gradient)
+        decrement = -np.einsum("fp,fp->f", gradient, step)
+        if not search.problem.fit_intercept:
+            step = np.concatenate([step, np.zeros_like(intercept)], axis=1)
+        return step, decrement
+
+    def _intercept_terms(self, intercept, gradient, hessian):
+        """Derivatives by the intercepts from those of the rows: with the imaginary rows of missing classes."""
+        missing = self.search.missing
+        if not missing.any():
+            return gradient, hessian
+        logits = self.contrasts.to_classes(intercept, axis=1)
+        p = np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
+        total = missing.sum(axis=1, keepdims=True)
+        along, across = self.contrasts.row_hessian(p)
+        own = along[:, None] * np.eye(along.shape[1]) - across[:, :, None] * across[:, None]
+        return gradient + self.contrasts.pull(total * p - missing), hessian + total[..., None] * own
+
+
+def _balanced_solve(hessian, gradient):
+    """Solutions of a stack of systems balanced to a unit diagonal; the ridge settles directions that agree."""
+    diagonal = np.einsum("fpp->fp", hessian)
+    balance = 1 / np.sqrt(np.maximum(diagonal, np.finfo(float).tiny))
+    balanced = hessian * balance[:, :, None] * balance[:, None, :]
+    balanced += RIDGE * np.eye(balanced.shape[1])
+    return balance * np.linalg.solve(balanced, (balance * gradient)[..., None])[..., 0]
