@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 MOST_NEWTON = 20  # steps
+SHORTER = (*0.5 ** np.arange(1, 20), 0.0, 0.0)  # lengths tried after the whole step, of which the last always does
 RIDGE = 1e-12
 
 
@@ -39,19 +40,19 @@ class Span:
             if not active.any():
                 break
             length = np.where(active, 1.0, 0.0)
-            for _ in range(20):
+            for shorter in SHORTER:
                 moves = length[:, None] * step
                 moved = scalars + moves[:, : scalars.shape[1]], intercept + moves[:, scalars.shape[1] :]
                 new_value, new_posterior = self._evaluate(*moved)
                 falls = (new_value <= value - 1e-4 * length * decrement) | ~active  # these stay, but for rounding
                 if falls.all():
                     break
-                length = np.where(falls, length, length / 2)
-            if not (falls.all() and (new_value < value).any()):
+                length = np.where(falls, length, shorter)
+            if not (new_value < value).any():
                 break
             is_quadratic = np.abs(value - new_value - 0.5 * decrement) <= 0.1 * decrement
             (scalars, intercept), value, posterior = moved, new_value, new_posterior
-            if not thoroughly and (is_quadratic | ~active).all():
+            if not thoroughly and (is_quadratic | (length == 0)).all():
                 break
         return scalars, intercept, value, posterior
 

@@ -7,10 +7,9 @@ minimum over the span of earlier solutions, most often already good to a few par
 
 The final fit is solved to the tolerance and certified in double precision; folds, whose only use is the choice of the
 temperature, to a relative suboptimality of FOLD_SUBOPTIMALITY. All fits of a small problem run as one stack until the
-folds are there, which saves calls; those of a large one in threads, each by itself. Of a yet smaller one the final fit
-is left where the folds are until the path has ended, and then solved at all its temperatures in one stack. Where a
-temperature takes many steps, as of rows whose inner products have a long spectrum, all wait until the preconditioner
-knows more of it.
+folds are there, which saves calls; those of a large one in threads, each by itself. The path of a yet smaller one is
+filled when it has ended, all temperatures as one stack. Where a temperature takes many steps, as of rows whose inner
+products have a long spectrum, all wait until the preconditioner knows more of it.
 
 Shapes: directions and their images (n_fits, n_directions, n_rows, n_scores).
 """
@@ -36,10 +35,11 @@ MANY_STEPS = 30  # at one temperature, after which the preconditioner is to know
 PRECONDITIONER_LIFE = 12  # iterations after which it is made anew at the current posterior
 LONGEST_STEP = 2.0  # beside the one it aims at: a longer one says that it is out of date
 PRECISION = 1e-10  # relative fall worth an inner step
+FINER, FINEST = 0.25, 1e-16  # by how much less is worth it where no certificate was given, and the least that ever is
 NEAR_STEPS = 2  # that a filling takes at most, unless it began far from its minimum
 NODE_SHARE = 0.5  # of the tolerance, for points that others are interpolated from
 STACKED_VALUES = 120_000  # scores of all fits up to which they are solved as one stack
-FEW_SCORES = 4000  # of a fit, up to which the final one at several temperatures goes in step, too
+FEW_SCORES = 4000  # of a fit, up to which a path is filled when it has ended, all temperatures in step
 OF_EACH = (  # what a search holds of each of its fits
     *("fits", "places", "kappa", "weight", "missing", "alpha", "image", "intercept"),
     *("value", "posterior", "gradient_norm", "decrement", "target", "before"),
@@ -52,7 +52,7 @@ class Subspace(Solver):
     def adapt(self, problem, tol):
         dtype = np.float32 if tol >= SINGLE_PRECISION_TOL else np.float64
         adapted = RepresenterProblem(problem, dtype)
-        self.settles_last = self.fills_last = _n_scores(adapted) <= FEW_SCORES and _goes_in_step(adapted)
+        self.fills_last = _n_scores(adapted) <= FEW_SCORES
         self.filled_together = STACKED_VALUES // _n_scores(adapted) if self.fills_last else 1
         return adapted
 
@@ -61,32 +61,19 @@ class Subspace(Solver):
 
     def minimize(self, problem, start, temperature, *, tol, max_iter, memory, final_only=False):
         if final_only:
-            return self._solve_final(problem, start, np.array([temperature]), tol, max_iter)
-        return self._minimize(problem, start, temperature, NODE_SHARE * tol, max_iter, memory)
-
-    def approach(self, problem, starts, temperatures, *, tol, max_iter, memory):
-        points = zip(starts, temperatures, strict=True)
-        return [self._minimize(problem, *point, None, max_iter, memory) for point in points]
-
-    def settle(self, problem, starts, temperatures, *, tol, max_iter, memory):
-        return self._solve_final(problem, starts, temperatures, NODE_SHARE * tol, max_iter)
-
-    def fill(self, problem, starts, temperatures, *, tol, max_iter, memory):
-        return self._solve_final(problem, starts, temperatures, tol, max_iter)
-
-    def _minimize(self, problem, start, temperature, final_tol, max_iter, memory):
-        """All fits; the final one as far as the folds where it is given no tolerance."""
+            return self.fill(problem, start, np.array([temperature]), tol=tol, max_iter=max_iter, memory=memory)
         solution, fits = unsolved(start), np.arange(problem.n_fits)
-        groups = [fits] if _goes_in_step(problem) else [fits[[own]] for own in range(len(fits))]
+        is_small = problem.n_fits * _n_scores(problem) <= STACKED_VALUES
+        groups = [fits] if is_small else [fits[[own]] for own in range(len(fits))]
 
         def begin(fits):
             return _Search(problem, fits, fits, start[fits], temperature, memory.directions(problem, fits, start))
 
-        _run(problem, list(map_in_order(begin, groups)), solution, final_tol, max_iter)
+        _run(problem, list(map_in_order(begin, groups)), solution, NODE_SHARE * tol, max_iter)
         memory.add(solution.parameters)
         return solution
 
-    def _solve_final(self, problem, starts, temperatures, tol, max_iter):
+    def fill(self, problem, starts, temperatures, *, tol, max_iter, memory):
         """The final fit at several temperatures, in step; starts beyond those are left as they are."""
         solution, size = unsolved(starts), max(1, STACKED_VALUES // _n_scores(problem))
         for places in np.split(np.arange(len(temperatures)), range(size, len(temperatures), size)):
@@ -97,11 +84,6 @@ class Subspace(Solver):
 
 def _n_scores(problem) -> int:
     return problem.design.n_rows * problem.contrasts.n_scores
-
-
-def _goes_in_step(problem) -> bool:
-    """Whether fits are solved as one stack: those of a small problem."""
-    return problem.n_fits * _n_scores(problem) <= STACKED_VALUES
 
 
 def _run(problem, searches, solution, final_tol, max_iter):
@@ -121,10 +103,10 @@ def _advanced(search, solution, tol, most, is_last):
     """A search as far as `most` iterations lead; the final fit goes on by itself once the folds beside it are there."""
     if search.converged:
         return search
-    if tol is None or search.has_folds:
+    if search.has_folds:
         search.solve(FOLD_SUBOPTIMALITY, most)
         search.write(solution)
-        if tol is None or search.fits[0] > 0 or not (search.converged or is_last):
+        if search.fits[0] > 0 or not (search.converged or is_last):
             return search
         search = search.part(slice(1))
         search.converged = False
@@ -203,7 +185,7 @@ class _Search:
     def solve(self, suboptimality, max_iter):
         """Iterate until the decrement, an estimate of the relative suboptimality, is small."""
         while self.n_iter < max_iter and not self.converged:
-            self.converged = bool((self.iterate() <= suboptimality * self.value).all())
+            self.converged = bool((self.iterate(suboptimality) <= suboptimality * self.value).all())
 
     def certified(self, solution, tol, max_iter):
         """Iterate until the certificate of (17) holds in double precision; it is asked once the decrement is small.
@@ -216,6 +198,8 @@ class _Search:
         asked, is_stuck = search.decrement <= share * search.value, np.zeros(len(self.fits), dtype=bool)
         while True:
             holds = search.has_certificate(asked, tol)
+            if (asked & ~holds).any():
+                search.precision = max(FINER * search.precision, FINEST)
             if holds.any():
                 search, is_stuck = search.without(holds, solution), is_stuck[~holds]
             if not len(search.fits):
@@ -225,7 +209,7 @@ class _Search:
                 search.write(solution)
                 return search
             asked = search.iterate() <= 0.3 * search.target * search.value
-            search.target = np.where(asked, search.target / 4, search.target)
+            search.target = np.where(asked, FINER * search.target, search.target)
             is_stuck = asked & (search.before - search.value <= 1e-15 * search.before) & (search.target < 1e-3 * share)
             search.before = np.where(asked, search.value, search.before)
 
@@ -267,7 +251,7 @@ class _Search:
         by_rows = self.row_residual(self.posterior).sum(axis=1)
         return by_rows if self.problem.fit_intercept else np.zeros_like(by_rows)
 
-    def iterate(self):
+    def iterate(self, enough=0.0):
         """One direction a fit, one image, one subspace; the decrement the direction promised.
 
         A step longer than aimed at would lengthen what the direction has outside K's range, too, which no value sees
@@ -288,7 +272,7 @@ class _Search:
             np.stack([*images, *(own for _, own in self.steps)], axis=1),
             thoroughly=False,
         )
-        self._is_stuck = not (self.value < before).any()
+        self._is_stuck = bool(((self.value >= before) & (self.decrement > enough * self.value)).any())
         if scalars[:, 0].max() > LONGEST_STEP:
             self.renew_aim()
         return self.decrement
