@@ -27,7 +27,7 @@ GROWTH = 4  # by which they become more where steps become many
 MOST_VALUES_FOR_MANY = 50_000  # scores of a fit up to which many of them cost little
 OWN_LENGTHS, LIKE_LENGTHS = (0.1, 10.0), (0.5, 2.0)  # of what eigenvectors leave of a row's square, beside the mean
 MOST_UNEVEN = 2.0  # spread of it beside the mean: with more, directions by the rows' own lengths can lead uphill
-LARGEST_SYSTEM = 600  # one unknown for each eigenvector, or intercept, and score; fewer of them where classes are many
+LARGEST_SYSTEM = 1200  # one unknown for each eigenvector, or intercept, and score; fewer of them where classes are many
 
 
 class RepresenterProblem(Problem):
