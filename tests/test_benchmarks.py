@@ -1,6 +1,8 @@
 """The benchmarks' own machinery on tiny problems: loaders, certificates, turns, rows, the page. Nothing is timed."""
 
 from pathlib import Path
+from threading import Thread
+from time import perf_counter
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,7 +19,7 @@ from benchmarks import ours, rows, runner, table
 from benchmarks.__main__ import parse
 from benchmarks.contract import Anchor, Method, Skipped, Table
 from benchmarks.machine import Machine, measure_machine
-from benchmarks.measure import Estimate, Timing, interleaved, peak_extra_bytes, timed
+from benchmarks.measure import Estimate, Timing, interleaved, peak_extra_bytes, settle, timed
 from benchmarks.peers import lda, logistic_regression, logistic_regression_cv
 from benchmarks.peers.logistic_regression import in_raw_columns, one_row_per_class
 from benchmarks.problems import PROBLEMS, QUICK, dense_ill_conditioned, scaling
@@ -173,6 +175,21 @@ def test_penalty_and_temperature_are_inverse():
 
 
 # --- measuring --------------------------------------------------------------------------------------
+
+
+def test_a_turn_waits_until_the_threads_of_the_last_are_idle():
+    """A thread of theirs goes on for a while, as those of BLAS do."""
+    ends = perf_counter() + 0.3
+
+    def spin():
+        while perf_counter() < ends:
+            pass
+
+    thread = Thread(target=spin)
+    thread.start()
+    settle()
+    assert perf_counter() >= ends
+    thread.join()
 
 
 def test_methods_take_turns_and_slow_ones_are_not_repeated():

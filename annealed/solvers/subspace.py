@@ -7,9 +7,9 @@ minimum over the span of earlier solutions, most often already good to a few par
 
 The final fit is solved to the tolerance and certified in double precision; folds, whose only use is the choice of the
 temperature, to a relative suboptimality of FOLD_SUBOPTIMALITY. All fits of a small problem run as one stack until the
-folds are there, which saves calls; those of a large one in threads, each by itself. The path of a yet smaller one is
-filled when it has ended, all temperatures as one stack. Where a temperature takes many steps, as of rows whose inner
-products have a long spectrum, all wait until the preconditioner knows more of it.
+folds are there, which saves calls; those of a larger one in threads, as two stacks or each by itself. The path of a
+yet smaller one is filled when it has ended, all temperatures as one stack. Where a temperature takes many steps, as of
+rows whose inner products have a long spectrum, all wait until the preconditioner knows more of it.
 
 Shapes: directions and their images (n_fits, n_directions, n_rows, n_scores).
 """
@@ -38,7 +38,8 @@ PRECISION = 1e-10  # relative fall worth an inner step
 FINER, FINEST = 0.25, 1e-16  # by how much less is worth it where no certificate was given, and the least that ever is
 NEAR_STEPS = 2  # that a filling takes at most, unless it began far from its minimum
 NODE_SHARE = 0.5  # of the tolerance, for points that others are interpolated from
-STACKED_VALUES = 120_000  # scores of all fits up to which they are solved as one stack
+WHOLE_VALUES = 20_000  # scores of all fits up to which they are solved as one stack
+STACKED_VALUES = 120_000  # likewise, as two, each in a thread
 FEW_SCORES = 4000  # of a fit, up to which a path is filled when it has ended, all temperatures in step
 OF_EACH = (  # what a search holds of each of its fits
     *("fits", "places", "kappa", "weight", "missing", "alpha", "image", "intercept"),
@@ -62,14 +63,12 @@ class Subspace(Solver):
     def minimize(self, problem, start, temperature, *, tol, max_iter, memory, final_only=False):
         if final_only:
             return self.fill(problem, start, np.array([temperature]), tol=tol, max_iter=max_iter, memory=memory)
-        solution, fits = unsolved(start), np.arange(problem.n_fits)
-        is_small = problem.n_fits * _n_scores(problem) <= STACKED_VALUES
-        groups = [fits] if is_small else [fits[[own]] for own in range(len(fits))]
+        solution = unsolved(start)
 
         def begin(fits):
             return _Search(problem, fits, fits, start[fits], temperature, memory.directions(problem, fits, start))
 
-        _run(problem, list(map_in_order(begin, groups)), solution, NODE_SHARE * tol, max_iter)
+        _run(problem, list(map_in_order(begin, _groups(problem))), solution, NODE_SHARE * tol, max_iter)
         memory.add(solution.parameters)
         return solution
 
@@ -84,6 +83,13 @@ class Subspace(Solver):
 
 def _n_scores(problem) -> int:
     return problem.design.n_rows * problem.contrasts.n_scores
+
+
+def _groups(problem):
+    """Fits that go in step: all of a small problem, halves of a larger one, each by itself of a large one."""
+    n_values = problem.n_fits * _n_scores(problem)
+    n_groups = problem.n_fits if n_values > STACKED_VALUES else 2 if n_values > WHOLE_VALUES else 1
+    return np.array_split(np.arange(problem.n_fits), min(n_groups, problem.n_fits))
 
 
 def _run(problem, searches, solution, final_tol, max_iter):

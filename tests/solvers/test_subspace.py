@@ -199,12 +199,13 @@ def test_final_fit_alone_does_not_change_what_is_remembered(monkeypatch):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.05])
+@pytest.mark.parametrize("limit", ["WHOLE_VALUES", "STACKED_VALUES"])
 @pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
-def test_fits_as_one_stack_equal_fits_each_by_itself(make, temperature, monkeypatch):
+def test_fits_as_one_stack_equal_fits_by_halves_or_each_by_itself(make, limit, temperature, monkeypatch):
     table = make()
     _, problem = adapted(table, fold_masks(len(table.y), 4), metric="euclidean")
     stacked = minimize(problem, temperature)
-    monkeypatch.setattr("annealed.solvers.subspace.STACKED_VALUES", 0)
+    monkeypatch.setattr(subspace, limit, 0)
     alone = minimize(problem, temperature)
     assert stacked.converged.all()
     assert alone.converged.all()
