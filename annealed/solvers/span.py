@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from annealed.solvers.base import ROUNDING
+
 MOST_NEWTON = 20  # steps
+ARMIJO = 1e-4
 SHORTER = (*0.5 ** np.arange(1, 20), 0.0, 0.0)  # lengths tried after the whole step, of which the last always does
 RIDGE = 1e-12
 
@@ -26,6 +29,13 @@ class Span:
         square = flat_alphas @ np.swapaxes(self.flat, 1, 2)
         self.square = (square + np.swapaxes(square, 1, 2)) / 2
         self.constant = np.einsum("fns,fns->f", search.alpha, search.image)
+        self.ridge = ROUNDING * self._lost_share(search.problem.eigenvalues.max())
+
+    def _lost_share(self, largest_eigenvalue):
+        """By how much rounding of a direction's square is enlarged: by what of it no row sees."""
+        length = np.einsum("fmn,fmn->fm", self.flat_alphas, self.flat_alphas)
+        seen = np.maximum(np.einsum("fmm->fm", self.square), np.finfo(float).tiny)
+        return np.sqrt(largest_eigenvalue * length / seen)
 
     def minimize(self, thoroughly):
         """Newton's method; unless thoroughly, done once a step's fall was the one it promised."""
@@ -44,7 +54,7 @@ class Span:
                 moves = length[:, None] * step
                 moved = scalars + moves[:, : scalars.shape[1]], intercept + moves[:, scalars.shape[1] :]
                 new_value, new_posterior = self._evaluate(*moved)
-                falls = (new_value <= value - 1e-4 * length * decrement) | ~active  # these stay, but for rounding
+                falls = _falls(value, new_value, length * decrement) | ~active  # these stay, but for rounding
                 if falls.all():
                     break
                 length = np.where(falls, length, shorter)
@@ -96,7 +106,7 @@ class Span:
                 ],
                 axis=1,
             )
-        step = -_balanced_solve(hessian, gradient)
+        step = -_balanced_solve(hessian, gradient, self.ridge)
         decrement = -np.einsum("fp,fp->f", gradient, step)
         if not search.problem.fit_intercept:
             step = np.concatenate([step, np.zeros_like(intercept)], axis=1)
@@ -115,10 +125,18 @@ class Span:
         return gradient + self.contrasts.pull(total * p - missing), hessian + total[..., None] * own
 
 
-def _balanced_solve(hessian, gradient):
+def _falls(value, new_value, promised):
+    """Whether a step brought a share of what it promised. Of a convex function none brings more: that is rounding."""
+    fall = value - new_value
+    return (fall >= ARMIJO * promised) & (fall <= 2 * promised + ROUNDING * value)
+
+
+def _balanced_solve(hessian, gradient, ridge):
     """Solutions of a stack of systems balanced to a unit diagonal; the ridge settles directions that agree."""
     diagonal = np.einsum("fpp->fp", hessian)
     balance = 1 / np.sqrt(np.maximum(diagonal, np.finfo(float).tiny))
     balanced = hessian * balance[:, :, None] * balance[:, None, :]
-    balanced += RIDGE * np.eye(balanced.shape[1])
+    own = np.einsum("fpp->fp", balanced)
+    own += RIDGE
+    own[:, : ridge.shape[1]] += ridge
     return balance * np.linalg.solve(balanced, (balance * gradient)[..., None])[..., 0]
