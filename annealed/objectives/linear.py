@@ -14,6 +14,7 @@ from annealed.design.coordinates import (
 )
 from annealed.objectives.base import ROUNDING, Form, SmoothProblem
 
+CONSTANT = 1e-13  # spread of a column beside its mean that is nothing but rounding
 MISSING_CLASS_WEIGHT = 0.5  # rows' worth of evidence for a class that a fit has no row of
 
 
@@ -54,6 +55,11 @@ class LinearProblem(SmoothProblem):
         """A mean of residual times coordinate, each at most about the coordinate's spread."""
         return ROUNDING * max(1.0, np.sqrt(self.coordinates.spectrum.max()))
 
+    @property
+    def varies(self) -> bool:
+        """Whether any column does."""
+        return bool(self.coordinates.spectrum.max() > (CONSTANT * np.abs(self.center).max()) ** 2)
+
     def report_linear(self, coef, intercept):
         """Coefficients and intercepts of x itself."""
         if self.span:
@@ -65,7 +71,7 @@ def spread_of_columns(design: Design):
     """Weighted standard deviation of each column; one where a column is constant."""
     mean = design.column_mean() + design.center
     spread = np.sqrt(design.centered(mean).column_variance())
-    constant = spread <= 1e-13 * np.abs(mean)
+    constant = spread <= CONSTANT * np.abs(mean)
     return np.where(constant, 1.0, spread)
 
 

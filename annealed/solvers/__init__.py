@@ -52,7 +52,7 @@ def make_solver(solver, problem: Problem) -> Solver:
 
 def _by_shape(problem):
     """Combinations of rows where an eigenbasis is out of reach, Newton where Hessians are cheap, else L-BFGS."""
-    if _has_row_form(problem) and problem.design.n_features > WIDEST_EIGENPROBLEM:
+    if _has_row_form(problem) and problem.design.n_features > WIDEST_EIGENPROBLEM and problem.varies:
         if sparse.issparse(problem.design.X) or problem.design.n_rows < problem.design.n_features:
             return "subspace"
     return "newton" if has_hessian(problem, CHEAP_WORK) else "lbfgs"

@@ -277,3 +277,14 @@ def test_mapped_rows_are_not_copied_into_memory(tmp_path):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 0.6 * X.nbytes
+
+
+@pytest.mark.parametrize("n_columns", [5, 1200])
+@pytest.mark.parametrize(
+    ("kind", "value"), [(np.asarray, 0.0), (np.asarray, 1.0), (np.asarray, 1e6 + 0.1), (sparse.csr_array, 0.0)]
+)
+def test_nothing_but_constant_columns_leaves_the_prior(kind, value, n_columns):
+    """Many rows of many columns are solved in combinations of rows, of which these have none."""
+    X, y = kind(np.full((300, n_columns), value)), np.arange(300) % 3 // 2
+    model = InnerProductADA().fit(X, y)
+    np.testing.assert_allclose(model.predict_proba(X[:2]), [[2 / 3, 1 / 3]] * 2, atol=0.01)
