@@ -116,7 +116,7 @@ def _advanced(search, solution, tol, most, is_last):
             return search
         search = search.part(slice(1))
         search.converged = False
-    return search.certified(solution, tol, most)
+    return search.certify(solution, tol, most)
 
 
 @dataclass
@@ -193,7 +193,7 @@ class _Search:
         while self.n_iter < max_iter and not self.converged:
             self.converged = bool((self.iterate(suboptimality) <= suboptimality * self.value).all())
 
-    def certified(self, solution, tol, max_iter):
+    def certify(self, solution, tol, max_iter):
         """Iterate until the certificate of (17) holds in double precision; it is asked once the decrement is small.
 
         Those for which it holds are written and left behind. What comes back are the others, none if it converged.
