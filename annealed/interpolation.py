@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from math import prod
+from bisect import bisect_left
+from itertools import pairwise
+from math import log, prod
 
 import numpy as np
 
@@ -15,8 +17,8 @@ def lagrange(places, target) -> np.ndarray:
     known = [float(place) for place in places]  # a handful: numbers one by one take less time than arrays
 
     def weight(number):
-        others = known[:number] + known[number + 1 :]
-        return prod((target - other) / (known[number] - other) for other in others)
+        own, others = known[number], known[:number] + known[number + 1 :]
+        return prod([(target - other) / (own - other) for other in others])
 
     return np.array([weight(number) for number in range(len(known))])
 
@@ -42,14 +44,13 @@ def nearest_parabola(places, target) -> np.ndarray:
 
 def between(temperatures, temperature) -> tuple[np.ndarray, slice]:
     """Weights and window of the nearest temperatures (falling), or of the two around where they lie far apart."""
-    places, target = np.log(temperatures), np.log(temperature)
+    places, target = [-log(own) for own in temperatures], -log(temperature)
     window = _window(places, target, N_POINTS)
-    if np.diff(-places[window]).max(initial=0) > WIDEST_STEP:
+    if any(colder - hotter > WIDEST_STEP for hotter, colder in pairwise(places[window])):
         window = _window(places, target, 2)
     return lagrange(places[window], target), window
 
 
 def _window(places, target, size) -> slice:
-    below = np.searchsorted(-places, -target)
-    first = int(np.clip(below - size // 2, 0, max(len(places) - size, 0)))
+    first = max(0, min(bisect_left(places, target) - size // 2, len(places) - size))
     return slice(first, first + size)

@@ -259,7 +259,7 @@ class _Walk:
 
     def _fill_together(self, temperatures) -> list[Step]:
         began = perf_counter()
-        points = [self._between(temperature) for temperature in temperatures]
+        points = self._between(temperatures)
         starts = stacked([own[0, ...] for own in points])
         found = self.solver.fill(self.problem, starts, np.array(temperatures), **self.options)
         for number, point in enumerate(points):
@@ -283,13 +283,15 @@ class _Walk:
             middles.append(inside[int(np.argmin(from_middle))])
         return middles, [own for own in ready if own not in middles]
 
-    def _between(self, temperature):
+    def _between(self, temperatures) -> list:
         """Parameters of all fits, interpolated: the folds from nodes, the final fit from all where it was solved."""
-        point = _interpolated(self.nodes, [node.parameters for node in self.nodes], temperature)
+        points = _interpolated(self.nodes, [node.parameters for node in self.nodes], temperatures)
         solved = [step for step in self.steps() if step.is_node or step.n_iter]
         if len(solved) > len(self.nodes):
-            point[0, ...] = _interpolated(solved, [step.parameters[0, ...] for step in solved], temperature)
-        return point
+            finals = _interpolated(solved, [step.parameters[0, ...] for step in solved], temperatures)
+            for point, final in zip(points, finals, strict=True):
+                point[0, ...] = final
+        return points
 
     def _record(self, temperature, solution: Solution, judgement: Judgement, seconds, is_node) -> Step:
         return Step(
@@ -308,9 +310,10 @@ class _Walk:
         )
 
 
-def _interpolated(steps: list[Step], parameters: list, temperature):
-    weights, window = between([step.temperature for step in steps], temperature)
-    return combined(weights, parameters[window])
+def _interpolated(steps: list[Step], parameters: list, temperatures) -> list:
+    known = [step.temperature for step in steps]
+    found = [between(known, temperature) for temperature in temperatures]
+    return [combined(weights, parameters[window]) for weights, window in found]
 
 
 def _without_folds(step: Step) -> Step:

@@ -107,19 +107,19 @@ def test_the_middle_of_each_gap_is_filled_before_what_lies_beside_it():
 
 def test_the_final_fit_is_interpolated_from_fillings_too_and_the_folds_from_nodes():
     place = -3 * FAR - 0.2
-    without = walk_of(FAR)._between(np.exp(place))
+    (without,) = walk_of(FAR)._between([np.exp(place)])
     walk = walk_of(FAR)
     walk.fillings = [step(-3 * FAR - 0.45, is_node=False, n_fits=1), step(-2 * FAR - 0.45, is_node=False, n_fits=1)]
-    point = walk._between(np.exp(place))
+    (point,) = walk._between([np.exp(place)])
     np.testing.assert_array_equal(point[1:], without[1:])
     assert np.abs(point[0] - course(place)[0]).max() < 0.2 * np.abs(without[0] - course(place)[0]).max()
 
 
 def test_a_filling_that_was_certified_as_it_lay_adds_no_point():
     walk = walk_of(NEAR)
-    without = walk._between(np.exp(-0.7))
+    (without,) = walk._between([np.exp(-0.7)])
     walk.fillings = [step(-0.75, is_node=False, n_iter=0, n_fits=1)]
-    np.testing.assert_array_equal(walk._between(np.exp(-0.7)), without)
+    np.testing.assert_array_equal(walk._between([np.exp(-0.7)]), [without])
 
 
 class StopsPastItsBest:

@@ -189,22 +189,25 @@ class _Search:
 
     def _factor(self, points, hessians):
         """Cholesky's factors of Hessians, which are overwritten, balanced to a unit diagonal."""
-        balance = 1 / np.sqrt(np.maximum(np.einsum("sii->si", hessians), SMALLEST))
+        diagonals = np.einsum("sii->si", hessians)
+        balance = 1 / np.sqrt(np.maximum(diagonals, SMALLEST))
         hessians *= balance[:, :, None]
         hessians *= balance[:, None, :]
+        diagonals[...] = 1 + RIDGES[0]
         self.balance[points] = balance
         for number, matrix in zip(self._numbers(points), hessians, strict=True):
-            self.factors[number] = _factored(matrix)
+            factor, has_failed = lapack.dpotrf(matrix.T, lower=1, overwrite_a=1, clean=0)  # lower is faster
+            self.factors[number] = _factored(matrix) if has_failed else factor
 
     def _aim(self, points, *vectors):
         """Minus the inverse Hessian times each of several stacks of vectors, (n_points, n_parameters)."""
         balance, shape = self.balance[points], (len(vectors), *vectors[0].shape)
         pulls = self.problem.by_differences(np.concatenate(vectors)).reshape(len(vectors), *balance.shape)
-        pulls *= balance
-        for own, number in enumerate(self._numbers(points)):
-            pulls[:, own] = lapack.dpotrs(self.factors[number], pulls[:, own].T, lower=1)[0].T
-        pulls *= -balance
-        return self.problem.from_differences(pulls.reshape(-1, balance.shape[1])).reshape(shape)
+        pulls = np.multiply(pulls.swapaxes(0, 1), balance[:, None], order="C")
+        for number, own in zip(self._numbers(points), pulls, strict=True):
+            lapack.dpotrs(self.factors[number], own.T, lower=1, overwrite_b=1)
+        pulls *= -balance[:, None]
+        return self.problem.from_differences(pulls.swapaxes(0, 1).reshape(-1, balance.shape[1])).reshape(shape)
 
     def _numbers(self, points):
         return np.arange(len(self.factors))[points].tolist()
@@ -212,11 +215,11 @@ class _Search:
 
 def _factored(matrix):
     """The lower factor of a symmetric matrix, which it overwrites, with as small a ridge as rounding allows."""
-    for ridge in RIDGES:
-        np.fill_diagonal(matrix, 1 + ridge)
-        factor, failed = lapack.dpotrf(matrix.T, lower=1, overwrite_a=1, clean=0)  # lower is faster
-        if not failed:
-            return factor
+    for ridge in RIDGES[1:]:
         above = np.triu_indices(len(matrix), 1)  # overwritten, as the lower half of the transpose
         matrix[above] = matrix.T[above]
+        np.fill_diagonal(matrix, 1 + ridge)
+        factor, has_failed = lapack.dpotrf(matrix.T, lower=1, overwrite_a=1, clean=0)
+        if not has_failed:
+            return factor
     raise AssertionError("a matrix of positive curvatures with a whole ridge has a factor")
