@@ -27,7 +27,8 @@ from annealed.design import Block, Design
 from annealed.objectives import gibbs
 
 ROUNDING = 256 * np.finfo(np.float64).eps
-INSPECTED_TOGETHER = 8  # points, in one product
+INSPECTED_TOGETHER = 8  # points, in one product, or as many as have
+INSPECTED_LOGITS = 60_000  # of a block: more than fast memory holds take twice as long each
 FEW_LOGITS = 20_000
 LAST_STEP_SHARE = 0.03  # of `tol`: a fold whose next step promises a smaller relative fall takes it without a look
 HOT_LOGIT = 0.1  # root mean square logit at the hot end of an automatic schedule
@@ -58,9 +59,11 @@ class Inspection:
 
 def look_at(logits, labels, weight, scale):
     """An inspection's numbers over some rows: spoken loss and entropy, summed with their weights. Of logits
-    (n_rows, n_points, n_classes) and scales (n_points, 1), those of every point.
+    (n_rows, n_points, n_classes), which are overwritten, and scales (n_points, 1), those of every point.
     """
-    return weight @ gibbs.negative_log_likelihood(scale * logits, labels), weight @ gibbs.entropy(logits)
+    entropy = weight @ gibbs.entropy(logits)
+    logits *= scale
+    return weight @ gibbs.negative_log_likelihood(logits, labels), entropy
 
 
 class Objective(BaseEstimator, ABC):
@@ -331,8 +334,9 @@ class SmoothProblem(Problem):
     def inspect(self, points):
         """One reading of the rows for all points."""
         design, forward = self.rows_and_forward(quick=True)
-        size = INSPECTED_TOGETHER if self.temperature_free else 1
-        groups = []
+        of_block = min(design.n_rows, design.block_rows(1)) * self.n_classes
+        most = min(INSPECTED_TOGETHER, INSPECTED_LOGITS // of_block)
+        size, groups = max(1, most) if self.temperature_free else 1, []
         for first in range(0, len(points), size):
             own, temperatures, scales = zip(*points[first : first + size], strict=True)
             state = forward(np.stack(own), temperatures[0], np.zeros(len(own), dtype=int))
