@@ -39,13 +39,15 @@ from annealed.objectives.linear import (
 from annealed.objectives.metrics import METRICS, POWERS, WHITENING, MetricChoices
 
 FEWEST_COPIED_VALUES = 3_000_000  # entries of X times scores, no fewer than three, whose copy in single precision pays
+MOST_COPIED_BYTES = 1 << 30  # of X in single precision, up to which it is copied too
 SERVES_LONGER = 0.8  # of what a Hessian costs: the next temperatures have it too
 PASS_TIME = {True: 1.5e6, False: 5e5}  # nanoseconds, about, of its calls, by whether rows are quick, in groups of folds
 SCORE_TIME = 4.0  # the posterior of one score
 MULTIPLICATION_TIME = {True: 0.03, False: 0.1}  # both products with one number of a row
 MOST_SPANNED_ROWS, MOST_SPANNED_SHARE = 600, 0.2  # sparse rows, and dense ones per column, whose span gets a basis
 OF_TWO_CLASSES = 0.4  # of either: combinations of rows cost less where each has one score
-IN_SPAN_SHARE = 0.1  # of the last step's own share, where the fit is solved in the span of the rows
+BARE_SHARE = 0.1  # of the last step's own share, where the fit is solved in the span of the rows, or few of them curve
+FEW_CURVING = 2.0  # it, for a coordinate: rows times the variance of their class under the posterior
 
 
 class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
@@ -103,10 +105,13 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
 
     @property
     def last_step_share(self) -> float:  # type: ignore[override]
-        """Less where columns outnumber rows: the direction of a row that a fold leaves out is flat for the fold, but
-        curved for the final fit, whose Hessian the fold uses. Its steps promise too little.
+        """Less where few rows curve the loss, as columns outnumber them or most of them are certain: the direction of
+        one that a fold leaves out is flat for the fold, but curved for the final fit, whose Hessian the fold uses. Its
+        steps promise too little.
         """
-        return (IN_SPAN_SHARE if self.span else 1.0) * super().last_step_share
+        n_curving = self.design.n_rows * self.class_variance[0].sum()
+        is_bare = self.span or n_curving <= FEW_CURVING * self.coordinates.rank
+        return (BARE_SHARE if is_bare else 1.0) * super().last_step_share
 
     @property
     def has_quick_rows(self) -> bool:  # type: ignore[override]
@@ -115,12 +120,14 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
     def quicken(self):
         """Rows in single precision, where a copy pays.
 
-        Not where X is mapped from a file or single itself: the copy is half the size of a float64 X in memory.
+        Not where X is mapped from a file, or is large and single itself: the copy is half the size of a float64 X, but
+        as large as a float32 one.
         """
-        X = self.design.X
-        is_plain = type(self.design) is DenseDesign and X.dtype == np.float64 and not _is_mapped(X)
         n_values = self.design.n_rows * self.design.n_features * max(3, self.n_scores)
-        if is_plain and n_values >= FEWEST_COPIED_VALUES and self.coordinates.basis.ndim == 2:
+        if type(self.design) is not DenseDesign or n_values < FEWEST_COPIED_VALUES or _is_mapped(self.design.X):
+            return
+        is_bearable = self.design.X.dtype == np.float64 or self.design.X.nbytes <= MOST_COPIED_BYTES
+        if is_bearable and self.coordinates.basis.ndim == 2:
             self._quick = SinglePrecisionRows(self.design, self.coordinates)
 
     def _coordinates(self, power) -> Coordinates:

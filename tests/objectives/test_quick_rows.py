@@ -114,18 +114,20 @@ def test_rows_in_their_own_span_are_not_copied(copies):
 
 @pytest.mark.parametrize(
     "store",
-    [
-        lambda folder, X: X.astype(np.float32),
-        on_disk,
-        lambda folder, X: sparse.csr_matrix(X),
-        lambda folder, X: sparse.csr_array(X),
-    ],
-    ids=["float32", "on_disk", "csr_matrix", "csr_array"],
+    [on_disk, lambda folder, X: sparse.csr_matrix(X), lambda folder, X: sparse.csr_array(X)],
+    ids=["on_disk", "csr_matrix", "csr_array"],
 )
-def test_rows_that_are_single_mapped_or_sparse_are_not_copied(store, copies, tmp_path):
+def test_rows_that_are_mapped_or_sparse_are_not_copied(store, copies, tmp_path):
     table = gaussian()
     assert not quickened(replace(table, X=store(tmp_path, table.X))).has_quick_rows
     assert copies == []
+
+
+@pytest.mark.parametrize(("dtype", "most", "is_copied"), [("f4", 10**6, True), ("f4", 100, False), ("f8", 100, True)])
+def test_rows_that_are_single_are_copied_unless_they_are_large(dtype, most, is_copied, copies, monkeypatch):
+    monkeypatch.setattr("annealed.objectives.penalized_linear.MOST_COPIED_BYTES", most)
+    table = gaussian()
+    assert quickened(replace(table, X=table.X.astype(dtype))).has_quick_rows == is_copied
 
 
 def test_rows_mapped_from_a_file_are_not_copied_by_a_classifier_either(copies, tmp_path):
