@@ -39,7 +39,7 @@ from annealed.objectives.linear import (
 from annealed.objectives.metrics import METRICS, POWERS, WHITENING, MetricChoices
 
 FEWEST_COPIED_VALUES = 3_000_000  # entries of X times scores, no fewer than three, whose copy in single precision pays
-MOST_COPIED_BYTES = 1 << 30  # of X in single precision, up to which it is copied too
+MOST_COPIED_BYTES = 1 << 32  # of X in single precision, up to which it is copied too
 SERVES_LONGER = 0.8  # of what a Hessian costs: the next temperatures have it too
 PASS_TIME = {True: 1.5e6, False: 5e5}  # nanoseconds, about, of its calls, by whether rows are quick, in groups of folds
 SCORE_TIME = 4.0  # the posterior of one score
