@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from annealed.design.base import Block, Design, even_slices
+from annealed.design.base import SCORE_WORK, Block, Design, even_slices
 from annealed.design.coordinates import Coordinates
 from annealed.design.narrow import scores_of, sums_of
 from annealed.design.threads import map_in_order
@@ -20,7 +20,7 @@ from annealed.design.threads import map_in_order
 FARTHEST_CENTER = 100.0  # mean distances of a column from it: products of rows as they lie then lose two digits
 FEW_VALUES = 500_000  # of X, of which a centred copy is kept: some megabytes
 PART_BYTES = 1 << 20  # of some columns of long rows: they stay in cache
-SMALLEST_GROUP = 200  # mean number of rows that the same fits leave out, from which they get blocks of their own
+GROUP_WORK = 4_000_000  # multiplications of one fit with rows that others leave out, from which these get a block
 MOST_GROUPED = 60  # fits, whose sets are told apart by the bits of a number
 SPREAD_ROWS = 1000  # rows that tell that distance well enough
 
@@ -178,12 +178,13 @@ class SinglePrecisionRows(DenseDesign):
     Each entry is rounded after the rotation, so a coordinate of small spread keeps its own digits; rounding X itself
     would lose them to cancellation. Sums over blocks are in double precision.
 
-    Rows that the same fits leave out lie together, in blocks of their own, which those fits then skip. Outside, rows
-    keep the numbers they have in the design.
+    Rows that the same fits leave out lie together: fits score them in one piece. Where they are many they get blocks of
+    their own, which those fits then skip. Outside, rows keep the numbers they have in the design.
     """
 
     def __init__(self, design: Design, coordinates: Coordinates):
-        self.order, self._starts, self._has_weight = _together(design.weight)
+        of_row = design.n_classes * (coordinates.rank + SCORE_WORK)
+        self.order, self._starts, self._has_weight = _together(design.weight, GROUP_WORK // of_row)
         self._place = np.empty_like(self.order)
         self._place[self.order] = np.arange(len(self.order))
         rows = np.empty((design.n_rows, coordinates.rank), dtype=np.float32)
@@ -196,6 +197,11 @@ class SinglePrecisionRows(DenseDesign):
         super().__init__(rows, design.labels[self.order], weight, design.total_weight, design.n_classes)
 
     lends_rows = True
+
+    @property
+    def n_groups(self) -> int:
+        """That have blocks of their own."""
+        return len(self._has_weight)
 
     def _block(self, rows, labels, weight):
         return DenseBlock(self.X[rows], rows, labels, weight)
@@ -230,14 +236,16 @@ class SinglePrecisionRows(DenseDesign):
         return map_in_order(lambda own: function(self._block(own, self.labels[own], None)), slices)
 
 
-def _together(weight):
+def _together(weight, smallest):
     """An order of the rows that brings those together which the same fits leave out, where each group starts, with the
-    end last, and which fits give weight to it (n_groups, n_fits). One group, of all, where they would be small.
+    end last, and which fits give weight to it (n_groups, n_fits). One group, of all, where they are few in the mean.
     """
     n_rows, n_fits = weight.shape
-    if n_fits <= MOST_GROUPED:
-        _, first, groups = np.unique((weight == 0) @ 2 ** np.arange(n_fits), return_index=True, return_inverse=True)
-        if n_rows >= SMALLEST_GROUP * len(first):
-            starts = np.concatenate([[0], np.cumsum(np.bincount(groups))])
-            return np.argsort(groups, kind="stable"), starts.tolist(), weight[first] > 0
-    return np.arange(n_rows), [0, n_rows], np.ones((1, n_fits), dtype=bool)
+    order, whole = np.arange(n_rows), ([0, n_rows], np.ones((1, n_fits), dtype=bool))
+    if n_fits > MOST_GROUPED:
+        return order, *whole
+    _, first, groups = np.unique((weight == 0) @ 2 ** np.arange(n_fits), return_index=True, return_inverse=True)
+    order = np.argsort(groups, kind="stable")
+    if n_rows < smallest * len(first):
+        return order, *whole
+    return order, np.concatenate([[0], np.cumsum(np.bincount(groups))]).tolist(), weight[first] > 0

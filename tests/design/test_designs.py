@@ -275,6 +275,13 @@ def test_single_precision_rows_leave_the_design_alone():
     np.testing.assert_allclose(rows.weight, design.weight, rtol=1e-7)
 
 
+@pytest.fixture(params=[1, 10**9], ids=["large", "small"])
+def groups(request, monkeypatch):
+    """Whether folds are taken for large enough to have blocks of their own."""
+    monkeypatch.setattr("annealed.design.dense.GROUP_WORK", request.param)
+    return request.param == 1
+
+
 def in_folds(n_rows=1200, n_folds=3):
     """A design of the final fit and folds of 400 random rows, and its rows in single precision."""
     table = gaussian(n_samples=n_rows)
@@ -285,22 +292,23 @@ def in_folds(n_rows=1200, n_folds=3):
     return design, SinglePrecisionRows(design, principal_coordinates(design, np.ones(table.X.shape[1]), 0.0)), fold
 
 
-def test_rows_of_a_fold_lie_together_and_its_fit_skips_them():
+def test_rows_of_a_fold_lie_together_and_its_fit_skips_them_where_they_are_many(groups):
     _, rows, fold = in_folds()
     seen = dict.fromkeys(range(3), 0)
 
     def look(block):
         for fit in range(3) if block.served is None else block.served:
             seen[fit] += len(block.labels)
-        assert (block.weight > 0).all()
+        assert (block.weight > 0).all() == groups
 
     list(rows.map_blocks(look, np.arange(1, 4)))
-    assert seen == {fit: np.sum(fold != fit) for fit in range(3)}
-    list(rows.map_blocks(look, slice(0, 1)))  # the final fit leaves none out
+    assert seen == {fit: np.sum(fold != fit) if groups else len(fold) for fit in range(3)}
+    assert rows.n_groups == (3 if groups else 1)
+    assert np.count_nonzero(np.diff(fold[rows.order])) == 2
 
 
 @pytest.mark.parametrize("fits", [slice(None), slice(0, 1), np.arange(1, 4), np.array([2]), np.array([1, 3])], ids=str)
-def test_sums_over_rows_that_lie_together_are_those_of_the_design(fits):
+def test_sums_over_rows_that_lie_together_are_those_of_the_design(fits, groups):
     design, rows, _ = in_folds()
     (sums,) = rows.sum_rows(lambda block: (block.weight.sum(axis=0),), fits)
     np.testing.assert_allclose(sums, np.ones(len(np.arange(4)[fits])), rtol=1e-6)
@@ -311,7 +319,7 @@ def test_sums_over_rows_that_lie_together_are_those_of_the_design(fits):
     np.testing.assert_allclose(rows.sum_rows(kernel, fits)[0], design.sum_rows(kernel, fits)[0], rtol=1e-6)
 
 
-def test_rows_that_lie_together_are_found_by_their_own_numbers():
+def test_rows_that_lie_together_are_found_by_their_own_numbers(groups):
     design, rows, fold = in_folds()
     for numbers in (np.flatnonzero(fold == 1), np.array([5, 900, 17])):
         labels = np.concatenate(list(rows.map_rows(lambda block: block.labels, numbers)))

@@ -64,6 +64,7 @@ def test_few_rows_in_groups_of_folds_are_not_shared_by_threads(monkeypatch):
     table = gaussian(2000, 20)
     folds = (np.arange(2000)[:, None] % 5 != np.arange(5)) / 1600.0
     design = DenseDesign(table.X, table.y, folds, np.ones(5), 3)
+    monkeypatch.setattr("annealed.design.dense.GROUP_WORK", 1)
     rows = SinglePrecisionRows(design, principal_coordinates(design, np.ones(20), 0.0))
     monkeypatch.setattr(threads, "available_threads", lambda: 4)
     with threads.threads_over_blocks():
