@@ -27,8 +27,8 @@ from annealed.design import Block, Design
 from annealed.objectives import gibbs
 
 ROUNDING = 256 * np.finfo(np.float64).eps
-INSPECTED_TOGETHER = 8  # points, in one product, or as many as have
-INSPECTED_LOGITS = 60_000  # of a block: more than fast memory holds take twice as long each
+INSPECTED_TOGETHER = 8  # points at most, in one product
+INSPECTED_LOGITS = 60_000  # at most, of all these in one block: with more than fast memory holds, each takes longer
 FEW_LOGITS = 20_000
 LAST_STEP_SHARE = 0.03  # of `tol`: a fold whose next step promises a smaller relative fall takes it without a look
 HOT_LOGIT = 0.1  # root mean square logit at the hot end of an automatic schedule

@@ -46,8 +46,8 @@ SCORE_TIME = 4.0  # the posterior of one score
 MULTIPLICATION_TIME = {True: 0.03, False: 0.1}  # both products with one number of a row
 MOST_SPANNED_ROWS, MOST_SPANNED_SHARE = 600, 0.2  # sparse rows, and dense ones per column, whose span gets a basis
 OF_TWO_CLASSES = 0.4  # of either: combinations of rows cost less where each has one score
-BARE_SHARE = 0.1  # of the last step's own share, where the fit is solved in the span of the rows, or few of them curve
-FEW_CURVING = 1.0  # it, for a coordinate: rows times the variance of their class under the posterior
+BARE_SHARE = 0.1  # of the last step's own share, in the span of the rows, or where those that curve the loss are few:
+FEW_CURVING = 1.0  # a coordinate, counted by the variance of their class under the posterior
 
 
 class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):

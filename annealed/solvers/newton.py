@@ -204,8 +204,8 @@ class _Search:
         balance, shape = self.balance[points], (len(vectors), *vectors[0].shape)
         pulls = self.problem.by_differences(np.concatenate(vectors)).reshape(len(vectors), *balance.shape)
         pulls = np.multiply(pulls.swapaxes(0, 1), balance[:, None], order="C")
-        for number, own in zip(self._numbers(points), pulls, strict=True):
-            lapack.dpotrs(self.factors[number], own.T, lower=1, overwrite_b=1)
+        for own, number in enumerate(self._numbers(points)):
+            pulls[own] = lapack.dpotrs(self.factors[number], pulls[own].T, lower=1, overwrite_b=1)[0].T
         pulls *= -balance[:, None]
         return self.problem.from_differences(pulls.swapaxes(0, 1).reshape(-1, balance.shape[1])).reshape(shape)
 
