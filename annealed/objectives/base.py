@@ -27,8 +27,8 @@ from annealed.design import Block, Design
 from annealed.objectives import gibbs
 
 ROUNDING = 256 * np.finfo(np.float64).eps
-INSPECTED_TOGETHER = 8  # points at most, in one product
-INSPECTED_LOGITS = 60_000  # at most, of all these in one block: with more than fast memory holds, each takes longer
+INSPECTED_TOGETHER = 8  # points, in one product
+INSPECTED_LOGITS = 60_000  # of all these, where rows are one block: with more than fast memory holds, each takes longer
 FEW_LOGITS = 20_000
 LAST_STEP_SHARE = 0.03  # of `tol`: a fold whose next step promises a smaller relative fall takes it without a look
 HOT_LOGIT = 0.1  # root mean square logit at the hot end of an automatic schedule
@@ -334,9 +334,9 @@ class SmoothProblem(Problem):
     def inspect(self, points):
         """One reading of the rows for all points."""
         design, forward = self.rows_and_forward(quick=True)
-        of_block = min(design.n_rows, design.block_rows(1)) * self.n_classes
-        most = min(INSPECTED_TOGETHER, INSPECTED_LOGITS // of_block)
-        size, groups = max(1, most) if self.temperature_free else 1, []
+        is_one_block = design.n_rows <= design.block_rows(1)
+        most = INSPECTED_LOGITS // (design.n_rows * self.n_classes) if is_one_block else INSPECTED_TOGETHER
+        size, groups = max(1, min(INSPECTED_TOGETHER, most)) if self.temperature_free else 1, []
         for first in range(0, len(points), size):
             own, temperatures, scales = zip(*points[first : first + size], strict=True)
             state = forward(np.stack(own), temperatures[0], np.zeros(len(own), dtype=int))
