@@ -196,8 +196,7 @@ class _Search:
         diagonals[...] = 1 + RIDGES[0]
         self.balance[points] = balance
         for number, matrix in zip(self._numbers(points), hessians, strict=True):
-            factor, has_failed = lapack.dpotrf(matrix.T, lower=1, overwrite_a=1, clean=0)  # lower is faster
-            self.factors[number] = _factored(matrix) if has_failed else factor
+            self.factors[number] = _factored(matrix)
 
     def _aim(self, points, *vectors):
         """Minus the inverse Hessian times each of several stacks of vectors, (n_points, n_parameters)."""
@@ -214,12 +213,14 @@ class _Search:
 
 
 def _factored(matrix):
-    """The lower factor of a symmetric matrix, which it overwrites, with as small a ridge as rounding allows."""
-    for ridge in RIDGES[1:]:
-        above = np.triu_indices(len(matrix), 1)  # overwritten, as the lower half of the transpose
-        matrix[above] = matrix.T[above]
-        np.fill_diagonal(matrix, 1 + ridge)
-        factor, has_failed = lapack.dpotrf(matrix.T, lower=1, overwrite_a=1, clean=0)
+    """The lower factor of a symmetric matrix, which it overwrites, with as small a ridge as rounding allows: the first
+    is on its diagonal already.
+    """
+    for next_ridge in (*RIDGES[1:], np.nan):
+        factor, has_failed = lapack.dpotrf(matrix.T, lower=1, overwrite_a=1, clean=0)  # lower is faster
         if not has_failed:
             return factor
+        above = np.triu_indices(len(matrix), 1)  # overwritten, as the lower half of the transpose
+        matrix[above] = matrix.T[above]
+        np.fill_diagonal(matrix, 1 + next_ridge)
     raise AssertionError("a matrix of positive curvatures with a whole ridge has a factor")

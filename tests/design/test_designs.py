@@ -304,6 +304,7 @@ def test_rows_of_a_fold_lie_together_and_its_fit_skips_them_where_they_are_many(
     list(rows.map_blocks(look, np.arange(1, 4)))
     assert seen == {fit: np.sum(fold != fit) if groups else len(fold) for fit in range(3)}
     assert rows.n_groups == (3 if groups else 1)
+    assert sum(rows.map_blocks(lambda block: np.count_nonzero(block.weight), slice(0, 1))) == len(fold)
     assert np.count_nonzero(np.diff(fold[rows.order])) == 2
 
 
