@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg, sparse
 
-from annealed.arrays import to_host
+from annealed.arrays import as_slice, to_host
 from annealed.design.base import Design
 
 WIDEST_EIGENPROBLEM = 1000  # beyond this many columns (or rows) a dense eigenbasis costs more than it saves
@@ -42,7 +42,8 @@ class Coordinates:
     def of_fits(self, fits) -> Coordinates:
         if not self.per_fit:
             return self
-        return Coordinates(self.basis[fits], self.inverse[fits], self.spectrum[fits], True)
+        own = fits if isinstance(fits, slice) else as_slice(np.asarray(fits))
+        return Coordinates(self.basis[own], self.inverse[own], self.spectrum[own], True)
 
     @property
     def of_final(self) -> Coordinates:

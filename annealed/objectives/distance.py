@@ -18,11 +18,12 @@ from __future__ import annotations
 from numbers import Real
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import sparse
 from sklearn.utils import check_random_state
 
 from annealed.design import Design
 from annealed.design.coordinates import WIDEST_EIGENPROBLEM, Coordinates
+from annealed.design.whitening import SMALLEST_VARIANCE, Covariances, whitening_coordinates
 from annealed.objectives.base import HOT_LOGIT, ROUNDING, Objective
 from annealed.objectives.linear import (
     LinearProblem,
@@ -34,7 +35,6 @@ from annealed.objectives.linear import (
 COVARIANCES = ("auto", "pooled", "total", "diagonal", "identity")
 SHRINKAGES = ("oas", "ledoit_wolf")
 INITS = ("means", "random", "zero")
-SMALLEST_VARIANCE = 1e-10  # relative floor under the eigenvalues of a covariance that is not shrunk
 
 
 class Distance(Objective):
@@ -89,12 +89,19 @@ class DistanceProblem(LinearProblem):
         super().__init__(design, center, scale, in_span)
         self.log_prior = self._log_prior()
         means = self.design.class_sums() / np.maximum(self.class_shares, np.finfo(float).tiny)[..., None]
-        usual = None if in_span else scale
-        self.coordinates = _coordinates(
-            self.design, means, self.class_shares, covariance, family.shrinkage, usual, design.n_features
-        )
+        self.coordinates = self._coordinates(means, covariance, family.shrinkage)
         self.class_means = self.coordinates.from_features(means)
         self.start_means = self._start_means(family.init, random_state)
+
+    def _coordinates(self, means, covariance, shrinkage) -> Coordinates:
+        """In which each fit's own covariance is the identity."""
+        if covariance in ("diagonal", "identity"):
+            return _column_coordinates(self.design, means, self.class_shares, covariance == "diagonal")
+        usual = None if self.span else self.scale
+        estimates = Covariances(
+            self.design, means, self.class_shares, covariance == "pooled", shrinkage, usual, self.n_columns
+        )
+        return whitening_coordinates(estimates)
 
     def _log_prior(self):
         """Zero in the literal form, which has no priors."""
@@ -164,77 +171,12 @@ def _named_covariance(name, design):
     return "diagonal" if is_wide and sparse.issparse(design.X) else "pooled"
 
 
-def _coordinates(design, means, shares, covariance, shrinkage, usual, n_columns) -> Coordinates:
-    """Per-fit coordinates in which the fit's own covariance is the identity; `usual` are the spreads over all rows."""
-    if covariance in ("diagonal", "identity"):
-        squares = np.stack([design.column_variance(fit) for fit in range(design.n_fits)])
-        within = squares - np.einsum("sc,scd->sd", shares, means**2)
-        floor = SMALLEST_VARIANCE * squares.max(axis=0)
-        spread = np.sqrt(np.where(within > floor, within, np.where(floor > 0, floor, 1.0)))
-        if covariance == "identity":
-            spread = np.ones_like(spread)
-        return Coordinates(1 / spread, spread, squares / spread**2, per_fit=True)
-    fits = [
-        _whitening(design, fit, means[fit], shares[fit], covariance, shrinkage, usual, n_columns)
-        for fit in range(design.n_fits)
-    ]
-    basis, inverse, spectrum = (np.stack(parts) for parts in zip(*fits, strict=True))
-    return Coordinates(basis, inverse, spectrum, per_fit=True)
-
-
-def _whitening(design, fit, means, shares, covariance, shrinkage, usual, n_columns):
-    """(basis, inverse, spectrum) of one fit: whitens its covariance, then diagonalizes the second moment.
-
-    The columns are divided by their spread first, so that shrinking respects their units (in the span of the rows
-    that has been done already).
-    """
-    moment = design.covariance(fit)
-    mean = shares @ means
-    total = moment - np.outer(mean, mean)
-    scale = np.ones(len(total)) if usual is None else _spread(np.diag(total), np.diag(moment), design.n_rows, usual)
-    inner_means = means if covariance == "pooled" else np.broadcast_to(mean, means.shape)
-    matrix = (moment - (inner_means.T * shares) @ inner_means) / np.outer(scale, scale)
-    amount = shrinkage
-    if shrinkage == "oas":
-        amount = _oas(matrix, design.total_weight[fit], n_columns)
-    elif shrinkage == "ledoit_wolf":
-        amount = _ledoit_wolf(matrix, design, fit, inner_means, scale, n_columns)
-    eigenvalues, vectors = linalg.eigh(matrix)
-    eigenvalues = (1 - amount) * eigenvalues + amount * np.trace(matrix) / n_columns
-    largest = eigenvalues[-1] if eigenvalues[-1] > SMALLEST_VARIANCE else 1.0  # where classes have none, the columns'
-    spread = np.sqrt(np.maximum(eigenvalues, SMALLEST_VARIANCE * largest))
-    whitener = vectors / spread / scale[:, None]
-    spectrum, rotation = linalg.eigh(whitener.T @ moment @ whitener)
-    inverse = (vectors * spread @ rotation) * scale[:, None]
-    return whitener @ rotation, inverse, np.maximum(spectrum, 0)
-
-
-def _spread(variance, moment, n_rows, usual):
-    """Standard deviations; the usual ones where a column is constant up to the rounding of sums of so many rows."""
-    rounding = 4 * n_rows * np.finfo(float).eps
-    return np.sqrt(np.where(variance > rounding * moment, variance, usual**2))
-
-
-def _oas(covariance, n_rows, n_columns):
-    """Oracle approximating shrinkage (Chen et al. 2010) of a covariance from `n_rows` rows."""
-    mean_square = np.sum(covariance**2) / n_columns**2
-    mean_variance = np.trace(covariance) / n_columns
-    denominator = (n_rows + 1) * (mean_square - mean_variance**2 / n_columns)
-    return 1.0 if denominator <= 0 else min(1.0, (mean_square + mean_variance**2) / denominator)
-
-
-def _ledoit_wolf(covariance, design, fit, means, scale, n_columns):
-    """Ledoit and Wolf's (2004) shrinkage from the fourth moment of the rows about their class means."""
-    inverse = 1 / scale
-    norms = np.sum((means * inverse) ** 2, axis=1)
-
-    def kernel(block):
-        cross = block.product((means * inverse**2)[None])[np.arange(len(block.labels)), 0, block.labels]
-        squares = block.row_squares(inverse) - 2 * cross + norms[block.labels]
-        return (np.array([block.weight[:, fit] @ squares**2]),)
-
-    (fourth,) = design.sum_rows(kernel)
-    size = np.sum(covariance**2)
-    noise = (fourth[0] - size) / design.total_weight[fit]
-    distance = size - np.trace(covariance) ** 2 / n_columns
-    return 1.0 if distance <= 0 else min(max(noise, 0.0), distance) / distance
+def _column_coordinates(design, means, shares, is_scaled) -> Coordinates:
+    """The columns themselves, divided by each fit's own spread within classes or as they are."""
+    squares = np.stack([design.column_variance(fit) for fit in range(design.n_fits)])
+    within = squares - np.einsum("sc,scd->sd", shares, means**2)
+    floor = SMALLEST_VARIANCE * squares.max(axis=0)
+    spread = np.sqrt(np.where(within > floor, within, np.where(floor > 0, floor, 1.0)))
+    if not is_scaled:
+        spread = np.ones_like(spread)
+    return Coordinates(1 / spread, spread, squares / spread**2, per_fit=True)

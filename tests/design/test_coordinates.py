@@ -56,3 +56,10 @@ def test_folds_are_turned_as_the_final_fit_is():
     own = coordinates_of_fits(design, 0.5, is_centered=True)
     for fold in own.basis[1:]:
         assert np.linalg.norm(fold - own.basis[0]) < 0.3 * np.linalg.norm(own.basis[0])
+
+
+def test_coordinates_of_neighbouring_fits_are_not_copied():
+    own = coordinates_of_fits(centred(gaussian), 0.5, is_centered=True)
+    for fits in (slice(None), slice(0, 1), [1, 2], np.array([0])):
+        assert np.shares_memory(own.of_fits(fits).basis, own.basis)
+    np.testing.assert_array_equal(own.of_fits([0, 2]).basis, own.basis[[0, 2]])
