@@ -19,6 +19,7 @@ from sklearn.utils import check_random_state
 
 from annealed.interpolation import lagrange
 from annealed.objectives import NO_PICKS, Picks
+from annealed.objectives.leave_one_out import NotTrusted
 from annealed.objectives.posterior_scale import deviations, doubt, mean_lead, penalty, rescaled, scaled_moments
 from annealed.walk import Judgement
 
@@ -45,10 +46,6 @@ class NoValidation:
 
     def judge_all(self, problem, points, temperatures):
         return [Judgement() for _ in points]
-
-
-class NotTrusted(Exception):
-    """A validation that cannot be relied upon at the temperatures it was asked about."""
 
 
 @dataclass

@@ -27,9 +27,10 @@ from annealed.estimators.on_device import (
 from annealed.estimators.validation import DTYPES, Rows
 from annealed.estimators.weights import check_weight, class_weights
 from annealed.objectives import InnerProduct, Objective
+from annealed.objectives.leave_one_out import NotTrusted
 from annealed.path import AnnealingPath
 from annealed.schedules import check_temperature
-from annealed.selection import DEFAULT_FOLDS, NotTrusted
+from annealed.selection import DEFAULT_FOLDS
 
 
 class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin, LogitsMixin, BaseEstimator):

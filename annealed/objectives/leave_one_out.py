@@ -18,8 +18,16 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-N_PROBES = 64
+from annealed.design.threads import blas_threads
+
+FEWEST_PROBES, MOST_PROBES = 64, 256
+PROBES = 1000  # where parameters are as many as rows; the fewer, the less a row's own block matters
 MOST_EXACT_WORK = 2e9  # multiplications for the blocks of all rows, beyond which they are estimated by probes
+MOST_EXACT_SCORES = 1500  # of all rows, up to which they are found from combinations of rows
+
+
+class NotTrusted(Exception):
+    """A validation that cannot be relied upon at the temperatures it was asked about, or that costs too much."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +82,52 @@ class ExactBlocks:
 class ProbedBlocks:
     """Blocks estimated from random vectors of covariance H^-1, the same at every temperature."""
 
-    def __init__(self, inverse_root, solve, n_scores, theta):
+    def __init__(self, inverse_root, solve, n_scores, n_rows, theta):
         """`inverse_root(x)` has covariance H^-1 where x is standard normal, rows of (n, n_parameters)."""
-        noise = np.random.RandomState(0).standard_normal((N_PROBES, len(theta)))
-        self.probes = inverse_root(noise).reshape(N_PROBES * n_scores, -1) / np.sqrt(N_PROBES)
+        self.n_probes = int(max(FEWEST_PROBES, min(MOST_PROBES, PROBES * (len(theta) / n_rows) ** 2)))
+        noise = np.random.RandomState(0).standard_normal((self.n_probes, len(theta)))
+        self.probes = inverse_root(noise).reshape(self.n_probes * n_scores, -1) / np.sqrt(self.n_probes)
         self.solved = solve(theta[None])[0].reshape(n_scores, -1)
         self.n_scores = n_scores
 
     def __call__(self, points):
-        seen = (points @ self.probes.T).reshape(len(points), N_PROBES, self.n_scores)
+        seen = (points @ self.probes.T).reshape(len(points), self.n_probes, self.n_scores)
         return np.swapaxes(seen, 1, 2) @ seen, points @ self.solved.T
+
+
+def row_blocks(gram, curvature, kappa, alpha, has_intercept):
+    """Blocks of all rows, and M alpha (n_rows, n_scores), of a fit that is the combination `alpha` of its rows.
+
+        M = (kappa K^-1 + W)^-1 = K / kappa - Z' Z,   Z = L^-1 R' K / kappa,   L L' = I + R' K R / kappa,   W = R R'
+
+    with K the inner products `gram` and W the rows' `curvature` (n_rows, n_scores, n_scores). Free intercepts, which
+    shift all rows by E, add U Q^-1 U' with U = E - M W E and Q = E' W U.
+    """
+    n_rows, n_scores = alpha.shape
+    eigenvalues, vectors = np.linalg.eigh(curvature)
+    root = vectors * np.sqrt(np.maximum(eigenvalues, 0))[:, None]
+    through = np.einsum("ica,ij->iajc", root, gram / kappa)
+    system = np.einsum("iajc,jcb->iajb", through, root).reshape(alpha.size, -1)
+    np.einsum("ii->i", system)[:] += 1
+    with blas_threads(alpha.size):
+        factor = linalg.cholesky(system, lower=True, overwrite_a=True, check_finite=False)
+        reduced = linalg.solve_triangular(factor, through.reshape(system.shape), lower=True, check_finite=False)
+    squares = reduced.reshape(-1, n_rows, n_scores)
+    blocks = np.einsum("i,ab->iab", np.diag(gram) / kappa, np.eye(n_scores))
+    blocks -= np.einsum("zia,zib->iab", squares, squares)
+
+    def solved(columns):
+        own = columns.reshape(alpha.size, -1)
+        return ((gram / kappa) @ columns.reshape(n_rows, -1)).reshape(own.shape) - reduced.T @ (reduced @ own)
+
+    found = solved(alpha).reshape(alpha.shape)
+    if has_intercept:
+        free = np.tile(np.eye(n_scores), (n_rows, 1)) - solved(curvature)
+        core = curvature.reshape(alpha.size, -1).T @ free
+        if n_scores > 1:  # a common shift of all intercepts: any curvature will do
+            core += np.trace(core)
+        lifted = np.linalg.solve(core, free.T)
+        free = free.reshape(n_rows, n_scores, -1)
+        blocks += free @ lifted.reshape(n_scores, n_rows, n_scores).swapaxes(0, 1)
+        found += free @ (lifted @ alpha.ravel())
+    return blocks, found

@@ -292,7 +292,8 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
             return ExactBlocks(hessian[0], self.contrasts, theta)
         learned = self.learn_curvature(final[0], temperature, ALL_LEVELS)
         solve = partial(self.precondition, temperature=temperature, fits=slice(0, 1), learned=learned)
-        return ProbedBlocks(partial(self._inverse_root, temperature, learned), solve, self.n_scores, theta)
+        root = partial(self._inverse_root, temperature, learned)
+        return ProbedBlocks(root, solve, self.n_scores, self.design.n_rows, theta)
 
     def _inverse_root(self, temperature, learned, noise):
         """Rows of `noise` times a root of the preconditioner."""

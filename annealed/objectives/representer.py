@@ -14,12 +14,13 @@ free of passes over X. Shapes: alpha, image (n_fits, n_rows, n_scores); paramete
 from __future__ import annotations
 
 from copy import copy
+from functools import cached_property
 
 import numpy as np
 
 from annealed.design.row_products import RowProducts
 from annealed.objectives.base import Inspection, Problem, look_at
-from annealed.objectives.leave_one_out import leave_out
+from annealed.objectives.leave_one_out import MOST_EXACT_SCORES, NotTrusted, leave_out, row_blocks
 from annealed.objectives.penalized_linear import PenalizedLinearProblem
 
 MANY_LEADING, FEW_LEADING = 20, 6  # eigenvectors of K in the preconditioner, at first
@@ -123,36 +124,24 @@ class RepresenterProblem(Problem):
         return self.primal.hot_temperature()
 
     def leave_one_out(self, parameters, temperature):
-        """Every row's logits from a fit without it, K taken as a diagonal and its leading eigenvectors."""
+        """Every row's logits from a fit without it, one Newton step away."""
+        n_rows, n_scores = self.design.n_rows, self.contrasts.n_scores
+        if n_rows * n_scores > MOST_EXACT_SCORES:
+            raise NotTrusted(f"Leaving out each of {n_rows} rows in turn, of so many columns, would take far too long.")
         alpha, image, intercept = (part[0] for part in self.split(parameters[:1]))
         scores, weight = image + intercept, self.design.weight[:, 0]
         kappa = self.l2_strength * temperature
         _, posterior = self.contrasts.loss_and_posterior(scores.copy(), self.design.labels)
-        blocks, solved = self._low_rank_blocks(posterior, weight, kappa, alpha)
+        along, across = self.contrasts.row_hessian(posterior)
+        hessian = along[:, :, None] * np.eye(n_scores) - across[:, :, None] * across[:, None]
+        curvature = weight[:, None, None] * hessian
+        blocks, solved = row_blocks(self._gram, curvature, kappa, alpha, self.fit_intercept)
         left = leave_out(self.contrasts, scores, self.design.labels, weight, blocks, kappa * solved)
         return self.contrasts.logits(left.scores), left.leverage
 
-    def _low_rank_blocks(self, posterior, weight, kappa, alpha):
-        """Blocks (n_rows, n_scores, n_scores) of (kappa K^-1 + weight D)^-1, and its product with alpha."""
-        rest = np.maximum(self.left_over, 1e-3 * self.mean_left)[:, None]
-        vectors = self.vectors
-        along, across = self.contrasts.row_hessian(posterior)
-        spread = kappa / rest + weight[:, None] * along
-        ratio = across / spread
-        factor = weight / (1 - weight * np.sum(across * ratio, axis=1))
-        eye = np.eye(alpha.shape[1])
-        rows = eye / spread[:, :, None] + factor[:, None, None] * ratio[:, :, None] * ratio[:, None, :]
-        scaled = vectors / rest
-        core = np.einsum("nv,nab,nw->vawb", -scaled, rows, scaled, optimize=True)
-        core += np.einsum("vw,ab->vawb", (np.diag(self.inverse_eigenvalues) + vectors.T @ scaled) / kappa, eye)
-        if self.fit_intercept and len(eye) > 1:  # a common shift of all intercepts: any curvature will do
-            core[-1, :, -1] += np.trace(core[-1, :, -1])
-        size = core.shape[0] * core.shape[1]
-        inverse = np.linalg.inv(core.reshape(size, size)).reshape(core.shape)
-        shared = np.einsum("nv,vawb,nw->nab", scaled, inverse, scaled, optimize=True)
-        own = (rows @ alpha[..., None])[..., 0]
-        through = np.einsum("vawb,wb->va", inverse, scaled.T @ own)
-        return rows + rows @ shared @ rows, own + (rows @ (scaled @ through)[..., None])[..., 0]
+    @cached_property
+    def _gram(self):
+        return self.design.row_gram(1 / self.primal.scale)
 
 
 class RowPreconditioner:

@@ -62,32 +62,53 @@ def test_probes_estimate_the_blocks(make, monkeypatch):
     table = make()
     exact, leverage = left_out(table, 0.05)
     monkeypatch.setattr("annealed.objectives.penalized_linear.MOST_EXACT_WORK", 0)
-    monkeypatch.setattr(leave_one_out, "N_PROBES", 4096)
+    monkeypatch.setattr(leave_one_out, "FEWEST_PROBES", 4096)
     probed, estimated = left_out(table, 0.05)
     np.testing.assert_allclose(estimated, leverage, rtol=0.2)
     losses = [gibbs.negative_log_likelihood(logits, table.y).mean() for logits in (exact, probed)]
     np.testing.assert_allclose(losses[1], losses[0], rtol=5e-3)
 
 
-@pytest.mark.parametrize("make", [text, wide], ids=lambda make: make.__name__)
-def test_row_combinations_agree_with_columns(make, monkeypatch):
+@pytest.mark.parametrize("n_rows, expected", [(100_000, 64), (1000, 160), (400, 256)])
+def test_more_parameters_a_row_are_given_more_probes(n_rows, expected):
+    probed = leave_one_out.ProbedBlocks(lambda noise: noise, lambda theta: theta, 4, n_rows, np.zeros(400))
+    assert probed.probes.shape == (4 * expected, 100)
+
+
+@pytest.fixture
+def by_rows(monkeypatch):
+    """Solves a table in combinations of its rows, however few: the problem and its solution at a temperature."""
     for module in ("design.coordinates", "objectives.linear", "objectives.penalized_linear", "solvers"):
         monkeypatch.setattr(f"annealed.{module}.WIDEST_EIGENPROBLEM", 1)
     monkeypatch.setattr("annealed.design.coordinates.WIDEST_ROTATION", 1)
-    monkeypatch.setattr("annealed.objectives.representer.MANY_LEADING", 20)
-    table, rows = make(), np.arange(0, 24, 2)
-    primal = InnerProduct(metric="euclidean").prepare(stack_of(table))
-    assert isinstance(make_solver("subspace", primal), Subspace)
-    solver = Subspace()
-    problem = solver.adapt(primal, 1e-6)
-    solution = solver.minimize(
-        problem, problem.start(0.3), 0.3, tol=1e-6, max_iter=500, memory=solver.new_memory(problem)
-    )
-    logits, leverage = problem.leave_one_out(solution.parameters, 0.3)
-    exact = truly_left_out(table, rows, 0.3, metric="euclidean")
-    approximate, true = (gibbs.negative_log_likelihood(own, table.y[rows]).mean() for own in (logits[rows], exact))
-    np.testing.assert_allclose(approximate, true, rtol=0.1)
-    assert (leverage > 0).all()
+
+    def solved(table, temperature, **settings):
+        primal, solver = InnerProduct(metric="euclidean", **settings).prepare(stack_of(table)), Subspace()
+        assert isinstance(make_solver("subspace", primal), Subspace)
+        problem = solver.adapt(primal, 1e-9)
+        options = {"tol": 1e-9, "max_iter": 2000, "memory": solver.new_memory(problem)}
+        return problem, solver.minimize(problem, problem.start(temperature), temperature, **options).parameters
+
+    return solved
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("make", [text, wide, two_classes], ids=lambda make: make.__name__)
+def test_row_combinations_say_what_columns_say(make, fit_intercept, by_rows):
+    table = make()
+    problem, parameters = by_rows(table, 0.3, fit_intercept=fit_intercept)
+    logits, leverage = problem.leave_one_out(parameters, 0.3)
+    settings = {"metric": "euclidean", "fit_intercept": fit_intercept}
+    expected, expected_leverage = left_out(table, 0.3, **settings)
+    np.testing.assert_allclose(centred(logits), centred(expected), atol=2e-4)
+    np.testing.assert_allclose(leverage, expected_leverage, atol=1e-5)
+
+
+def test_too_many_rows_for_their_combinations_are_not_left_out(by_rows, monkeypatch):
+    monkeypatch.setattr("annealed.objectives.representer.MOST_EXACT_SCORES", 59)
+    problem, parameters = by_rows(text(n_samples=60), 0.3)
+    with pytest.raises(leave_one_out.NotTrusted, match="each of 60 rows in turn"):
+        problem.leave_one_out(parameters, 0.3)
 
 
 def test_a_family_without_it_says_so():
