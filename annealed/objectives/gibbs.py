@@ -12,6 +12,8 @@ import numpy as np
 from annealed.arrays import namespace_of
 
 LARGEST_EXPONENT = {np.float32: 80.0, np.float64: 700.0}  # whose exponential, summed over classes, is still finite
+SMALLEST_EXPONENT = {np.float32: -60.0, np.float64: -600.0}  # less is as good as nothing
+LOOKED_AT = 16  # one row of so many
 
 
 def log_posterior(logits):
@@ -66,6 +68,7 @@ def loss_and_residual(logits, labels):
     if by_class.max(initial=0) > LARGEST_EXPONENT[logits.dtype.type]:
         shift = np.maximum(by_class.max(axis=1), 0)
         by_class -= shift[:, None]
+    cut_off(by_class)
     np.exp(by_class, out=by_class)
     entries[:, own] = 0
     others = by_class.sum(axis=1)
@@ -77,12 +80,23 @@ def loss_and_residual(logits, labels):
     return loss.T, by_class.transpose(2, 0, 1)
 
 
+def cut_off(exponents):
+    """Raise the smallest, in place, where some rows, the last axis, have such. Exponentials too small for a number's
+    usual digits make sums take up to thirty times as long.
+    """
+    smallest = SMALLEST_EXPONENT[exponents.dtype.type]
+    if exponents[..., : 1 + exponents.shape[-1] // LOOKED_AT].min() < smallest:
+        np.maximum(exponents, smallest, out=exponents)
+
+
 def _loss_and_residual_of_two(by_class, labels):
     """The same for two classes, from one exponential a row: of the other class's weight, or of its inverse."""
     sign = np.where(labels, -1, 1).astype(by_class.dtype)
     lead = by_class[:, 1] - by_class[:, 0]  # of the other class over the true one
     lead *= sign
-    rest = np.exp(-np.abs(lead))
+    rest = -np.abs(lead)
+    cut_off(rest)
+    np.exp(rest, out=rest)
     loss, share = log_and_inverse(rest)
     loss += np.maximum(lead, 0)
     other = np.where(lead > 0, 1, rest)

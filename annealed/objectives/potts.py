@@ -29,6 +29,7 @@ import numpy as np
 from scipy import linalg
 
 from annealed.design.threads import map_in_order
+from annealed.objectives import gibbs
 from annealed.objectives.diagonal_plus import DiagonalPlus, Symmetric, dense, diagonal, inner
 
 BLOCK_NUMBERS = 1 << 16  # memberships in a block of rows: half a megabyte, which stays in cache
@@ -164,6 +165,7 @@ def sum_over_rows(rows: LabelledRows, state: PottsState, beta: float, coupling: 
             scores[:, own] += level[:, label, None]
         top = scores.max(axis=0)
         scores -= top
+        gibbs.cut_off(scores)
         np.exp(scores, out=scores)
         total = scores.sum(axis=0)
         scores *= 1 / total

@@ -82,6 +82,7 @@ def loss_and_gradient(rows: LabelledRows, point: PrototypePosterior) -> tuple[fl
         X, weight = rows.X[block.rows], rows.weight[block.rows] / rows.total
         scores = cast @ X.T - level[:, None]
         scores -= scores.max(axis=0)
+        gibbs.cut_off(scores)
         np.exp(scores, out=scores)
         total, agreed = scores.sum(axis=0), np.empty(len(X), dtype=scores.dtype)
         for own, label in block.runs:

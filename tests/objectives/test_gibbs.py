@@ -137,6 +137,18 @@ def test_loss_and_residual_stay_finite_on_rows_that_are_certainly_wrong(dtype):
     np.testing.assert_array_equal(residual, [[[-1.0, 1.0]]])
 
 
+@pytest.mark.parametrize("n_classes", [2, 5])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_no_residual_is_too_small_for_its_usual_digits(dtype, n_classes):
+    """Sums of such numbers take many times as long."""
+    tiny = float(np.finfo(dtype).tiny)
+    logits, labels = np.zeros((60, 1, n_classes)), np.zeros(60, dtype=int)
+    logits[:, 0, 1:] = np.log(tiny) * np.linspace(1.15, 0, 60)[:, None]
+    loss, residual = gibbs.loss_and_residual(logits.astype(dtype), labels)
+    assert (np.abs(residual) > tiny).all()
+    np.testing.assert_allclose(loss[:, 0], gibbs.negative_log_likelihood(logits[:, 0], labels), atol=1e-7)
+
+
 def test_class_variance_is_read_off_the_residual(scores, labels):
     weight = np.random.default_rng(1).uniform(size=(12, 1))
     _, residual = gibbs.loss_and_residual(scores[:, None].copy(), labels)
