@@ -77,12 +77,16 @@ class _Whitening(NamedTuple):
     spectrum: np.ndarray
 
 
-def whitening_coordinates(covariances: Covariances) -> Coordinates:
+def whitening_coordinates(covariances: Covariances, all_diagonal: bool) -> Coordinates:
+    """With `all_diagonal`, the second moment of every fold is diagonal too. Where minima are approached but not reached,
+    what is reached depends on it, most of all where the rows of a fold span less than all rows do.
+    """
     final = _diagonalized(covariances.design, covariances.of_fit(0))
 
     def whitened(fold):
         estimate = covariances.of_fit(fold)
-        return _from_final(final, estimate) or _diagonalized(covariances.design, estimate)
+        near = None if all_diagonal else _from_final(final, estimate)
+        return near or _diagonalized(covariances.design, estimate)
 
     found = [final, *map_in_order(whitened, range(1, covariances.design.n_fits))]
     basis, inverse, spectrum = (np.stack(parts) for parts in zip(*found, strict=True))

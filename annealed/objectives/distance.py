@@ -101,7 +101,7 @@ class DistanceProblem(LinearProblem):
         estimates = Covariances(
             self.design, means, self.class_shares, covariance == "pooled", shrinkage, usual, self.n_columns
         )
-        return whitening_coordinates(estimates)
+        return whitening_coordinates(estimates, all_diagonal=self.anchor == 0)
 
     def _log_prior(self):
         """Zero in the literal form, which has no priors."""
