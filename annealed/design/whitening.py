@@ -78,7 +78,7 @@ class _Whitening(NamedTuple):
 
 
 def whitening_coordinates(covariances: Covariances, all_diagonal: bool) -> Coordinates:
-    """With `all_diagonal`, the second moment of every fold is diagonal too. Where minima are approached but not reached,
+    """With `all_diagonal`, the second moment of every fold is diagonal too. Where minima are approached, not reached,
     what is reached depends on it, most of all where the rows of a fold span less than all rows do.
     """
     final = _diagonalized(covariances.design, covariances.of_fit(0))
