@@ -98,36 +98,44 @@ class ProbedBlocks:
 def row_blocks(gram, curvature, kappa, alpha, has_intercept):
     """Blocks of all rows, and M alpha (n_rows, n_scores), of a fit that is the combination `alpha` of its rows.
 
-        M = (kappa K^-1 + W)^-1 = K / kappa - Z' Z,   Z = L^-1 R' K / kappa,   L L' = I + R' K R / kappa,   W = R R'
-
-    with K the inner products `gram` and W the rows' `curvature` (n_rows, n_scores, n_scores). Free intercepts, which
-    shift all rows by E, add U Q^-1 U' with U = E - M W E and Q = E' W U.
+    With K the inner products `gram` and W the rows' `curvature` (n_rows, n_scores, n_scores), M = (kappa K^-1 + W)^-1.
+    Free intercepts, which shift all rows by E, add U Q^-1 U' with U = E - M W E and Q = E' W U.
     """
+    inverse = _RowInverse(gram / kappa, curvature)
+    blocks, found = inverse.blocks(), inverse.times(alpha)
+    if not has_intercept:
+        return blocks, found
     n_rows, n_scores = alpha.shape
-    eigenvalues, vectors = np.linalg.eigh(curvature)
-    root = vectors * np.sqrt(np.maximum(eigenvalues, 0))[:, None]
-    through = np.einsum("ica,ij->iajc", root, gram / kappa)
-    system = np.einsum("iajc,jcb->iajb", through, root).reshape(alpha.size, -1)
-    np.einsum("ii->i", system)[:] += 1
-    with blas_threads(alpha.size):
-        factor = linalg.cholesky(system, lower=True, overwrite_a=True, check_finite=False)
-        reduced = linalg.solve_triangular(factor, through.reshape(system.shape), lower=True, check_finite=False)
-    squares = reduced.reshape(-1, n_rows, n_scores)
-    blocks = np.einsum("i,ab->iab", np.diag(gram) / kappa, np.eye(n_scores))
-    blocks -= np.einsum("zia,zib->iab", squares, squares)
+    free = np.eye(n_scores) - inverse.times(curvature)
+    core = np.einsum("iab,iac->bc", curvature, free)
+    if n_scores > 1:  # a common shift of all intercepts: any curvature will do
+        core += np.trace(core)
+    lifted = np.linalg.solve(core, free.reshape(-1, n_scores).T).reshape(n_scores, n_rows, n_scores)
+    return blocks + free @ lifted.swapaxes(0, 1), found + free @ np.einsum("cia,ia->c", lifted, alpha)
 
-    def solved(columns):
-        own = columns.reshape(alpha.size, -1)
-        return ((gram / kappa) @ columns.reshape(n_rows, -1)).reshape(own.shape) - reduced.T @ (reduced @ own)
 
-    found = solved(alpha).reshape(alpha.shape)
-    if has_intercept:
-        free = np.tile(np.eye(n_scores), (n_rows, 1)) - solved(curvature)
-        core = curvature.reshape(alpha.size, -1).T @ free
-        if n_scores > 1:  # a common shift of all intercepts: any curvature will do
-            core += np.trace(core)
-        lifted = np.linalg.solve(core, free.T)
-        free = free.reshape(n_rows, n_scores, -1)
-        blocks += free @ lifted.reshape(n_scores, n_rows, n_scores).swapaxes(0, 1)
-        found += free @ (lifted @ alpha.ravel())
-    return blocks, found
+class _RowInverse:
+    """(K^-1 + W)^-1 = K - Z' Z,   Z = L^-1 R' K,   L L' = I + R' K R,   W = R R',   all scores of all rows in one."""
+
+    def __init__(self, gram, curvature):
+        self.gram, n_rows = gram, len(gram)
+        eigenvalues, vectors = np.linalg.eigh(curvature)
+        root = vectors * np.sqrt(np.maximum(eigenvalues, 0))[:, None]
+        through = np.einsum("ica,ij->iajc", root, gram)
+        size = root.shape[0] * root.shape[2]
+        system = np.einsum("iajc,jcb->iajb", through, root).reshape(size, size)
+        np.einsum("ii->i", system)[:] += 1
+        with blas_threads(size):
+            factor = linalg.cholesky(system, lower=True, overwrite_a=True, check_finite=False)
+            reduced = linalg.solve_triangular(factor, through.reshape(size, size), lower=True, check_finite=False)
+        self.reduced = reduced.reshape(size, n_rows, -1)
+
+    def blocks(self):
+        own = np.diag(self.gram)[:, None, None] * np.eye(self.reduced.shape[2])
+        return own - np.einsum("zia,zib->iab", self.reduced, self.reduced)
+
+    def times(self, vectors):
+        """Of vectors (n_rows, n_scores, ...)."""
+        flat, reduced = vectors.reshape(len(vectors), -1), self.reduced.reshape(len(self.reduced), -1)
+        less = reduced.T @ (reduced @ vectors.reshape(len(reduced), -1))
+        return (self.gram @ flat).reshape(vectors.shape) - less.reshape(vectors.shape)
