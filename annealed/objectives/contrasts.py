@@ -129,6 +129,11 @@ class Contrasts:
             return along, np.zeros_like(along)
         return posterior, posterior
 
+    def whole_row_hessian(self, posterior):
+        """The same as matrices, (..., n_scores, n_scores)."""
+        along, across = self.row_hessian(posterior)
+        return along[..., None] * np.eye(along.shape[-1]) - across[..., None] * across[..., None, :]
+
     def curved(self, posterior, scores):
         """The rows' Hessians times their scores."""
         along, across = self.row_hessian(posterior)

@@ -44,9 +44,7 @@ def leave_out(contrasts, scores, labels, weight, blocks, pull) -> LeftOut:
     residual = posterior.copy()
     residual[np.arange(len(labels)), labels] -= 1
     residual = contrasts.pull(residual)
-    along, across = contrasts.row_hessian(posterior)
-    hessian = along[:, :, None] * np.eye(scores.shape[1]) - across[:, :, None] * across[:, None, :]
-    share = weight[:, None, None] * (blocks @ hessian)
+    share = weight[:, None, None] * (blocks @ contrasts.whole_row_hessian(posterior))
     leverage = np.trace(share, axis1=1, axis2=2)
     move = weight[:, None] * ((blocks @ residual[..., None])[..., 0] + pull)
     step = np.linalg.solve(np.eye(scores.shape[1]) - share, move[..., None])[..., 0]

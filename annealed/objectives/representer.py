@@ -125,16 +125,14 @@ class RepresenterProblem(Problem):
 
     def leave_one_out(self, parameters, temperature):
         """Every row's logits from a fit without it, one Newton step away."""
-        n_rows, n_scores = self.design.n_rows, self.contrasts.n_scores
-        if n_rows * n_scores > MOST_EXACT_SCORES:
+        n_rows = self.design.n_rows
+        if n_rows * self.contrasts.n_scores > MOST_EXACT_SCORES:
             raise NotTrusted(f"Leaving out each of {n_rows} rows in turn, of so many columns, would take far too long.")
         alpha, image, intercept = (part[0] for part in self.split(parameters[:1]))
         scores, weight = image + intercept, self.design.weight[:, 0]
         kappa = self.l2_strength * temperature
         _, posterior = self.contrasts.loss_and_posterior(scores.copy(), self.design.labels)
-        along, across = self.contrasts.row_hessian(posterior)
-        hessian = along[:, :, None] * np.eye(n_scores) - across[:, :, None] * across[:, None]
-        curvature = weight[:, None, None] * hessian
+        curvature = weight[:, None, None] * self.contrasts.whole_row_hessian(posterior)
         blocks, solved = row_blocks(self._gram, curvature, kappa, alpha, self.fit_intercept)
         left = leave_out(self.contrasts, scores, self.design.labels, weight, blocks, kappa * solved)
         return self.contrasts.logits(left.scores), left.leverage

@@ -120,8 +120,7 @@ class Span:
         logits = self.contrasts.to_classes(intercept, axis=1)
         p = np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
         total = missing.sum(axis=1, keepdims=True)
-        along, across = self.contrasts.row_hessian(p)
-        own = along[:, None] * np.eye(along.shape[1]) - across[:, :, None] * across[:, None]
+        own = self.contrasts.whole_row_hessian(p)
         return gradient + self.contrasts.pull(total * p - missing), hessian + total[..., None] * own
 
 
