@@ -28,8 +28,10 @@ from annealed.solvers.base import (
 
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-10
-SMALLEST_QUICK_PAIR = 1e-5  # relative fall promised by a step in single precision whose gradient change is kept
-QUICK_DECREMENT = 1e-7  # relative: steps in single precision are taken down to this
+SMALLEST_QUICK_PAIR = 1e-8  # relative fall promised by a step in single precision whose gradient change is kept
+QUICK_DECREMENT = 1e-7  # relative: what a step promises below this may be rounding, in single precision, unless it is
+CLEAR_FALL = 0.9  # no more than this share of the least that any step before promised
+QUICK_ROUNDING = 1e-7  # as `ROUNDING`, in single precision
 LEAST_PATIENCE = 1.0  # passes of the whole stack before a better preconditioner is asked for
 MUCH_HOTTER = 6.0  # than where a Hessian was learned: posteriors are so much softer there that it would mislead
 
@@ -132,6 +134,7 @@ class _Search:
         self.gradient, self.loss_gradient = np.zeros_like(self.x), np.zeros_like(self.x)
         self.direction = np.zeros_like(self.x)
         self.slope, self.length = np.zeros(problem.n_fits), np.ones(problem.n_fits)
+        self.least_promised = np.full(problem.n_fits, np.inf)  # by a step so far
         self.fits = self.active = np.asarray(fits)
         self.value[fits], self.gradient[fits], self.loss_gradient[fits] = self._objective(self.x[fits], self.fits)
         solution.converged[fits] = False
@@ -163,17 +166,22 @@ class _Search:
             fits = self._retire(fits, np.full(len(fits), np.inf))
         self._new_directions(fits)
         if self.quick or not is_final:
-            self._retire(fits, -0.5 * self.slope[fits])
+            promised, least = -0.5 * self.slope[fits], self.least_promised[fits]
+            self.least_promised[fits] = np.minimum(promised, least)
+            self._retire(fits, promised, is_clear=promised < CLEAR_FALL * least)
 
-    def _retire(self, fits, decrement):
-        """Mark the solved ones of these fits, and let folds among them take a last step; the others."""
+    def _retire(self, fits, decrement, is_clear=False):
+        """Mark the solved ones of these fits, and let folds among them take a last step; the others.
+
+        is_clear : whether what a step promises has clearly fallen, and not to mere rounding
+        """
         if not len(fits):
             return fits
         at = self.value[fits], self.gradient[fits], self.temperature, fits
         has_last_step = self.problem.takes_last_step
         solved = is_solved(self.problem, *at, self.tol, decrement, has_last_step)
         if self.quick:
-            solved |= decrement <= QUICK_DECREMENT * np.abs(self.value[fits])
+            solved |= (decrement <= QUICK_DECREMENT * np.abs(self.value[fits])) & ~np.asarray(is_clear)
         last = fits[solved & (fits > 0) & has_last_step]
         self.x[last] += self.direction[last]
         self.value[last] += 0.5 * self.slope[last]
@@ -214,7 +222,8 @@ class _Search:
         finite = np.isfinite(value)
         falls = value <= old + ARMIJO * self.length[fits] * slope
         new_slope = np.einsum("sp,sp->s", gradient, self.direction[fits])
-        level = (value <= old + ROUNDING * np.abs(old)) & (np.abs(new_slope) <= 0.9 * np.abs(slope))
+        rounding = QUICK_ROUNDING if self.quick else ROUNDING
+        level = (value <= old + rounding * np.abs(old)) & (np.abs(new_slope) <= 0.9 * np.abs(slope))
         return finite & (falls | level)
 
     def _shorten(self, fits, value):

@@ -10,6 +10,7 @@ from scipy import sparse
 from annealed import AnnealedClassifier
 from annealed.design import SinglePrecisionRows, dense
 from annealed.objectives import InnerProduct, Picks
+from annealed.solvers import LBFGS
 
 METRICS = ["euclidean", "diagonal", "halfway", "covariance"]
 TEMPERATURES = [30.0, 1.0, 0.01]
@@ -157,3 +158,38 @@ def test_a_tight_tolerance_takes_no_quick_rows(copies):
     table = gaussian()
     AnnealedClassifier(InnerProduct(), [1.0, 0.1], "lbfgs", cv=2, tol=1e-6).fit(table.X, table.y)
     assert copies == []
+
+
+def looks_of_final_fit(problem, temperature, monkeypatch, noise=0.0):
+    """(how often single, how often double precision was asked) by L-BFGS; `noise` disturbs what single says."""
+    looks, generator, objective = [], np.random.RandomState(0), problem.objective
+
+    def recorded(parameters, own, fits=slice(None), quick=False):
+        value, gradient, loss_gradient = objective(parameters, own, fits, quick)
+        if np.arange(problem.n_fits)[fits][0] == 0:
+            looks.append(quick)
+        disturbance = quick * noise * generator.standard_normal(gradient.shape)
+        return value, gradient + disturbance, loss_gradient + disturbance
+
+    monkeypatch.setattr(problem, "objective", recorded)
+    solver = LBFGS()
+    solution = solver.minimize(
+        problem, problem.start(1.0), temperature, tol=1e-4, max_iter=1000, memory=solver.new_memory(problem)
+    )
+    assert solution.converged[0]
+    return sum(looks), len(looks) - sum(looks)
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+def test_the_final_fit_goes_as_far_as_its_certificate_in_single_precision(temperature, copies, monkeypatch):
+    n_single, n_double = looks_of_final_fit(quickened(gaussian()), temperature, monkeypatch)
+    assert n_single > 2
+    assert n_double <= 2
+
+
+def test_steps_do_not_chase_rounding(copies, monkeypatch):
+    calm, disturbed = (
+        looks_of_final_fit(quickened(gaussian()), 1e-4, monkeypatch, noise=noise) for noise in (0.0, 2e-6)
+    )
+    assert disturbed[0] <= 2 * calm[0]
+    assert disturbed[1] > calm[1]  # the rest is left to double precision
