@@ -19,6 +19,7 @@ from annealed.design.base import Design
 WIDEST_EIGENPROBLEM = 1000  # beyond this many columns (or rows) a dense eigenbasis costs more than it saves
 WIDEST_ROTATION = 5000  # and of dense rows that outnumber their columns: many passes over them pay for it
 SMALLEST_EIGENVALUE = 1e-13  # relative: below it a direction is rounding noise of the Gram matrix
+EMPTY_EIGENVALUE = 1e-14  # likewise: below it there is nothing at all, as where indicators of categories add up to one
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,14 @@ class Coordinates:
 
     def raised(self, power) -> Coordinates:
         """Directions divided by their spectrum to a power: with 1/2 each has mean square one; empty ones are dropped.
+        A penalty keeps coefficients there at zero, but divided by their spectrum they would count as others do.
 
         For one map of full matrices.
         """
-        keep = self.spectrum > SMALLEST_EIGENVALUE * self.spectrum.max()
+        largest = self.spectrum.max()
+        if largest == 0:  # every row is the same: directions of zeros keep the shapes
+            return self
+        keep = self.spectrum > (SMALLEST_EIGENVALUE if power else EMPTY_EIGENVALUE) * largest
         factor = self.spectrum[keep] ** power
         return Coordinates(
             self.basis[:, keep] / factor, self.inverse[:, keep] * factor, self.spectrum[keep] / factor**2
@@ -94,7 +99,8 @@ def diagonal_coordinates(scale, variance) -> Coordinates:
 
 
 def principal_coordinates(design: Design, scale, power: float = 0.0) -> Coordinates:
-    """Eigenbasis of the covariance of `(x - center) / scale`, each direction divided by its variance to a power.
+    """Eigenbasis of the covariance of `(x - center) / scale`, each direction that is not empty divided by its variance
+    to a power.
 
     With a power of 1/2 every direction has variance one. Too wide for that, the columns themselves are the coordinates.
     """
@@ -103,7 +109,7 @@ def principal_coordinates(design: Design, scale, power: float = 0.0) -> Coordina
     covariance = design.covariance() / np.outer(scale, scale)
     eigenvalues, vectors = design.eigh(covariance)
     rotated = Coordinates(vectors / scale[:, None], vectors * scale[:, None], np.maximum(eigenvalues, 0))
-    return rotated.raised(power) if power else rotated
+    return rotated.raised(power)
 
 
 def coordinates_of_fits(design: Design, power: float, is_centered: bool) -> Coordinates:

@@ -38,7 +38,7 @@ from annealed.objectives.linear import (
 )
 from annealed.objectives.metrics import METRICS, POWERS, WHITENING, MetricChoices
 
-FEWEST_COPIED_VALUES = 400_000  # entries of X times scores, no fewer than three, whose copy in single precision pays
+FEWEST_COPIED_VALUES = 600_000  # entries of X times scores, no fewer than three, whose copy in single precision pays
 MOST_COPIED_BYTES = 1 << 32  # of X in single precision, up to which it is copied too
 SERVES_LONGER = 0.8  # of what a Hessian costs: the next temperatures have it too
 PASS_TIME, GROUP_TIME = 3e5, 2.4e5  # nanoseconds, about, of its calls: in all, and for each group of rows

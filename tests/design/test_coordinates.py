@@ -1,9 +1,10 @@
-"""Coordinates of each fit's own, where directions are divided by their variance among its rows."""
+"""Coordinates of all fits and of each one's own: directions divided by their variance, and those without any."""
 
 import numpy as np
 import pytest
 from problems import fold_masks, gaussian, stack_of, wide
 
+from annealed.design import make_design
 from annealed.design.coordinates import coordinates_of_fits, principal_coordinates
 
 
@@ -33,6 +34,29 @@ def test_each_fit_divides_by_the_variance_of_its_own_rows(make, power):
         np.testing.assert_allclose(own.basis[fit] @ own.basis[fit].T, expected, atol=1e-8 * np.abs(expected).max())
         seen = own.basis[fit].T @ covariance(design, fit) @ own.basis[fit]
         np.testing.assert_allclose(own.spectrum[fit], np.diag(seen), atol=1e-10 * own.spectrum[fit].max())
+
+
+def indicators():
+    """Two sets of indicators, each adding up to one, a copy of a column and a constant one."""
+    generator = np.random.RandomState(0)
+    first, second = (np.eye(size)[generator.randint(size, size=200)] for size in (4, 3))
+    return np.column_stack([first, second, first[:, 0], np.ones(200)])
+
+
+@pytest.mark.parametrize("power", [0.0, 0.25, 0.5])
+def test_directions_in_which_no_row_lies_are_dropped(power):
+    design = make_design(indicators(), np.arange(200) % 2, np.full((200, 1), 1 / 200), np.full(1, 200.0), 2)
+    design = design.centered(design.column_mean())
+    coordinates = principal_coordinates(design, np.ones(9), power)
+    assert coordinates.rank == 5
+    rows = design.X - design.center
+    np.testing.assert_allclose(coordinates.to_points(coordinates.from_features(rows)), rows, atol=1e-12)
+
+
+@pytest.mark.parametrize("power", [0.0, 0.5])
+def test_rows_that_are_all_the_same_keep_some_direction(power):
+    design = make_design(np.zeros((6, 3)), np.arange(6) % 2, np.full((6, 1), 1 / 6), np.full(1, 6.0), 2)
+    assert principal_coordinates(design, np.ones(3), power).rank > 0
 
 
 def test_points_and_coefficients_come_back():
