@@ -24,6 +24,7 @@ from sklearn.base import BaseEstimator
 
 from annealed.arrays import as_slice
 from annealed.design import Block, Design
+from annealed.design.threads import map_in_order
 from annealed.objectives import gibbs
 
 ROUNDING = 256 * np.finfo(np.float64).eps
@@ -316,20 +317,25 @@ class SmoothProblem(Problem):
         return self._held_out_by_fold(np.stack(points), temperatures[0])
 
     def _held_out_by_fold(self, points, temperature):
-        """Logits (n_points, n_picks, n_classes) of parameters (n_points, n_fits, n_parameters)."""
-        picks, picked = self.picks, None
-        for fit, own in self.own_picks.items():
-            logits = self._logits_of(picks.rows[own], points[:, fit], temperature, np.full(len(points), fit))
-            if picked is None:  # rows innermost in memory, as in blocks
-                picked = np.empty((len(points), self.n_classes, len(picks.rows)), logits.dtype).swapaxes(1, 2)
+        """Logits (n_points, n_picks, n_classes) of parameters (n_points, n_fits, n_parameters), rows innermost."""
+        rows, picked = self.picks.rows, None
+
+        def of_fold(fit):
+            own = self.own_picks[fit]
+            return own, self._logits_of(rows[own], points[:, fit], temperature, np.full(len(points), fit))
+
+        for own, logits in map_in_order(of_fold, self.own_picks, len(rows) // self.design.rows_of_thread(len(points))):
+            if picked is None:
+                picked = np.empty((len(points), self.n_classes, len(rows)), logits.dtype).swapaxes(1, 2)
             picked[:, own] = logits.swapaxes(0, 1)
         return picked
 
     def _logits_of(self, rows, parameters, temperature, fits):
-        """Logits (n, n_fits, n_classes) of some rows."""
+        """Logits (n, n_fits, n_classes) of some rows, which lie innermost in memory, as in blocks."""
         design, forward = self.rows_and_forward(quick=True)
         state = forward(parameters, temperature, fits)
-        return np.concatenate(list(design.map_rows(lambda block: self.block_logits(block, state), rows)))
+        parts = design.map_rows(lambda block: self.block_logits(block, state).transpose(1, 2, 0), rows)
+        return np.concatenate(list(parts), axis=2).transpose(2, 0, 1)
 
     def inspect(self, points):
         """One reading of the rows for all points."""
