@@ -163,12 +163,14 @@ class LeadingRows:
 class _Lots:
     """Draws rows for each pair of classes: surely from the share `bar` on, which pairs have in common, and below it by
     chance. It is lower for a pair that would have far fewer than `n_drawn`: its curvature counts for rare classes.
+    What is next to nothing in `posterior` is made nothing there.
     """
 
     def __init__(self, weight, posterior, n_drawn):
         self.n_rows, n_classes = posterior.shape
         self.left, self.right = np.triu_indices(n_classes, 1)
-        self.by_class = np.where(posterior.T > SMALLEST_POSTERIOR, posterior.T, 0)
+        self.by_class = posterior.T
+        self.by_class[self.by_class <= SMALLEST_POSTERIOR] = 0
         self.weight = weight.astype(posterior.dtype)
         self.n_drawn = n_drawn
         if n_drawn < self.n_rows:

@@ -249,8 +249,8 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
             self._sample = LeadingRows(
                 self.design, self.coordinates.of_final, self.fit_intercept, n_leading, self.contrasts, self._quick
             )
-        logits = self._logits_of(self._sample.rows, parameters[None], temperature, [0])[:, 0]
-        return LearnedCurvature(self._sample, gibbs.posterior(logits))
+        posterior = gibbs.posterior(self._logits_of(self._sample.rows, parameters[None], temperature, [0])[:, 0])
+        return LearnedCurvature(self._sample, posterior)
 
     def precondition(self, vectors, temperature, fits, learned=None):
         """A common shift of all classes moves no posterior: the penalty is all that it meets."""
