@@ -257,7 +257,7 @@ class SmoothProblem(Problem):
     has_quick_rows = False  # whether `rows_and_forward` knows quick rows, of less precision
 
     def quicken(self):
-        """Prepare what makes folds and first steps cheaper at a loose tolerance, where a family has it."""
+        """Prepare what makes folds and most steps cheaper at a loose tolerance, where a family has it."""
 
     # -- what every family gets -----------------------------------------------------------------------------
 
