@@ -288,3 +288,10 @@ def test_nothing_but_constant_columns_leaves_the_prior(kind, value, n_columns):
     X, y = kind(np.full((300, n_columns), value)), np.arange(300) % 3 // 2
     model = InnerProductADA().fit(X, y)
     np.testing.assert_allclose(model.predict_proba(X[:2]), [[2 / 3, 1 / 3]] * 2, atol=0.01)
+
+
+@pytest.mark.parametrize("metric", ["diagonal", "halfway", "covariance", "validated"])
+def test_nothing_but_zeros_leaves_the_prior_in_any_metric(metric):
+    X, y = np.zeros((60, 3)), np.arange(60) % 3 // 2
+    model = InnerProductADA(metric=metric).fit(X, y)
+    np.testing.assert_allclose(model.predict_proba(X[:1]), [[2 / 3, 1 / 3]], atol=0.02)
