@@ -61,6 +61,14 @@ def heavy_tailed(n_samples=300, n_features=4, seed=1):
     return Table("heavy_tailed", X, (X[:, 0] + X[:, 1] > 0).astype(int))
 
 
+def categories():
+    """Three sets of indicators, each adding up to one: as many directions of the columns are empty."""
+    generator = np.random.RandomState(0)
+    X = np.column_stack([np.eye(size)[generator.randint(size, size=300)] for size in (5, 4, 3)])
+    y = (X @ generator.standard_normal((12, 3)) + generator.gumbel(size=(300, 3))).argmax(axis=1)
+    return Table("categories", X, y)
+
+
 def badly_scaled():
     """The rows of `gaussian` in other units: columns times 1e-8 to 1e8, far from the origin. Same true logits."""
     plain = gaussian()

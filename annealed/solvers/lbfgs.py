@@ -166,22 +166,19 @@ class _Search:
             fits = self._retire(fits, np.full(len(fits), np.inf))
         self._new_directions(fits)
         if self.quick or not is_final:
-            promised, least = -0.5 * self.slope[fits], self.least_promised[fits]
-            self.least_promised[fits] = np.minimum(promised, least)
-            self._retire(fits, promised, is_clear=promised < CLEAR_FALL * least)
+            self._retire(fits, -0.5 * self.slope[fits])
 
-    def _retire(self, fits, decrement, is_clear=False):
-        """Mark the solved ones of these fits, and let folds among them take a last step; the others.
-
-        is_clear : whether what a step promises has clearly fallen, and not to mere rounding
-        """
+    def _retire(self, fits, decrement):
+        """Mark the solved ones of these fits, and let folds among them take a last step; the others."""
         if not len(fits):
             return fits
         at = self.value[fits], self.gradient[fits], self.temperature, fits
         has_last_step = self.problem.takes_last_step
         solved = is_solved(self.problem, *at, self.tol, decrement, has_last_step)
         if self.quick:
-            solved |= (decrement <= QUICK_DECREMENT * np.abs(self.value[fits])) & ~np.asarray(is_clear)
+            least = self.least_promised[fits]
+            solved |= (decrement <= QUICK_DECREMENT * np.abs(self.value[fits])) & (decrement >= CLEAR_FALL * least)
+            self.least_promised[fits] = np.minimum(decrement, least)
         last = fits[solved & (fits > 0) & has_last_step]
         self.x[last] += self.direction[last]
         self.value[last] += 0.5 * self.slope[last]

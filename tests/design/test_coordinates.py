@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from problems import fold_masks, gaussian, stack_of, wide
+from problems import categories, fold_masks, gaussian, stack_of, wide
 
 from annealed.design import make_design
 from annealed.design.coordinates import coordinates_of_fits, principal_coordinates
@@ -36,19 +36,11 @@ def test_each_fit_divides_by_the_variance_of_its_own_rows(make, power):
         np.testing.assert_allclose(own.spectrum[fit], np.diag(seen), atol=1e-10 * own.spectrum[fit].max())
 
 
-def indicators():
-    """Two sets of indicators, each adding up to one, a copy of a column and a constant one."""
-    generator = np.random.RandomState(0)
-    first, second = (np.eye(size)[generator.randint(size, size=200)] for size in (4, 3))
-    return np.column_stack([first, second, first[:, 0], np.ones(200)])
-
-
 @pytest.mark.parametrize("power", [0.0, 0.25, 0.5])
 def test_directions_in_which_no_row_lies_are_dropped(power):
-    design = make_design(indicators(), np.arange(200) % 2, np.full((200, 1), 1 / 200), np.full(1, 200.0), 2)
-    design = design.centered(design.column_mean())
-    coordinates = principal_coordinates(design, np.ones(9), power)
-    assert coordinates.rank == 5
+    design = centred(categories)
+    coordinates = principal_coordinates(design, np.ones(12), power)
+    assert coordinates.rank == 12 - 3
     rows = design.X - design.center
     np.testing.assert_allclose(coordinates.to_points(coordinates.from_features(rows)), rows, atol=1e-12)
 
