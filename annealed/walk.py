@@ -96,7 +96,7 @@ def anneal(
 ) -> list[Step]:
     """Cool a stack of fits, warm-started and predicted from temperature to temperature.
 
-    `memory` is what `solver.new_memory(problem)` made.
+    `memory` is what `solver.new_memory(problem)` made. A path that is kept is then `concluded`.
     """
     problem.watch(judge.picks)
     fills_gaps = schedule.fills_gaps and problem.interpolates
@@ -112,7 +112,37 @@ def anneal(
     if walk.settles_last:
         walk.settle()
     walk.fill(walk.nodes[-1].temperature)
-    return walk.inspected()
+    return walk.steps()
+
+
+def concluded(problem: Problem, steps: list[Step], solver: Solver, options: dict) -> list[Step]:
+    """The steps of a path that is kept: seen in full precision, and inspected, all in one reading of the rows."""
+    steps = _solved_on(problem, steps, solver.confirm, options)
+    looks = problem.inspect([(step.parameters[0, ...], step.temperature, step.judgement.scale) for step in steps])
+    return [replace(step, inspection=look) for step, look in zip(steps, looks, strict=True)]
+
+
+def _solved_on(problem: Problem, steps: list[Step], solve, options: dict) -> list[Step]:
+    """The steps with their final fits as `solve` leaves them; it may leave them alone."""
+    began = perf_counter()
+    temperatures = np.array([step.temperature for step in steps])
+    found = solve(problem, stacked([step.parameters[0, ...] for step in steps]), temperatures, **options)
+    if found is None:
+        return steps
+    seconds = (perf_counter() - began) / len(steps)
+    return [_with_final(step, found.only(number), seconds) for number, step in enumerate(steps)]
+
+
+def _with_final(step: Step, found: Solution, seconds) -> Step:
+    step.parameters[0, ...] = found.parameters[0, ...]
+    return replace(
+        step,
+        value=float(found.value[0]),
+        gradient_norm=float(found.gradient_norm[0]),
+        n_iter=step.n_iter + int(found.n_iter[0]),
+        converged=step.converged and bool(found.converged[0]),
+        seconds=step.seconds + seconds,
+    )
 
 
 def _should_stop(schedule, nodes: list[Step]) -> bool:
@@ -150,14 +180,6 @@ class _Walk:
 
     def steps(self) -> list[Step]:
         return sorted([*self.nodes, *self.fillings], key=lambda step: -step.temperature)
-
-    def inspected(self) -> list[Step]:
-        """The steps with a look at each, all in one reading of the rows."""
-        steps = self.steps()
-        looks = self.problem.inspect(
-            [(step.parameters[0, ...], step.temperature, step.judgement.scale) for step in steps]
-        )
-        return [replace(step, inspection=look) for step, look in zip(steps, looks, strict=True)]
 
     def groups(self, ladder):
         """Nodes of a ladder, as many at a time as the solver takes together; what it leaves out waits."""
@@ -210,21 +232,7 @@ class _Walk:
 
     def settle(self):
         """Solve the final fit to the tolerance at every node."""
-        began = perf_counter()
-        temperatures = np.array([node.temperature for node in self.nodes])
-        starts = stacked([node.parameters[0, ...] for node in self.nodes])
-        found = self.solver.settle(self.problem, starts, temperatures, **self.options)
-        seconds = (perf_counter() - began) / len(self.nodes)
-        for number, node in enumerate(self.nodes):
-            node.parameters[0, ...] = found.parameters[number, ...]
-            self.nodes[number] = replace(
-                node,
-                value=float(found.value[number]),
-                gradient_norm=float(found.gradient_norm[number]),
-                n_iter=node.n_iter + int(found.n_iter[number]),
-                converged=node.converged and bool(found.converged[number]),
-                seconds=node.seconds + seconds,
-            )
+        self.nodes = _solved_on(self.problem, self.nodes, self.solver.settle, self.options)
 
     def fill(self, coldest):
         """Solve the final fit at the waiting temperatures hotter than `coldest`, and validate the folds as they lie."""

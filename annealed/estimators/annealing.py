@@ -21,7 +21,7 @@ from annealed.objectives.array_families import on_device
 from annealed.schedules import AdaptiveSchedule, UntilSchedule, make_schedule
 from annealed.selection import LEAST_GAIN, NoValidation, best_of, choose, clearly_exceeds, compared, fold_weights, rises
 from annealed.solvers import make_solver
-from annealed.walk import Step, anneal
+from annealed.walk import Step, anneal, concluded
 
 TILTED_TOL = 1e-3  # of folds a little on the way to another setting: a step or two tell where that leads
 
@@ -78,7 +78,7 @@ class AnnealingMixin(ValidationMixin):
                 scores = self._fold_scores(rival)
                 if scores.mean() > self._fold_scores(best).mean() and clearly_exceeds(scores, self._fold_scores(first)):
                     best = rival
-        return best
+            return replace(best, steps=concluded(best.problem, best.steps, best.solver, best.options))
 
     def _rivals(self, problem, first: Walk, watch: FitWatch):
         """What may validate better than the first walk: all the family offers, or what a little of it speaks for."""

@@ -194,7 +194,8 @@ class SmoothProblem(Problem):
 
     def __init__(self, design: Design):
         super().__init__(design)
-        self.class_variance = self.class_shares * (1 - self.class_shares)
+        self.prior_variance = self.class_shares * (1 - self.class_shares)  # of each class
+        self.class_variance = self.prior_variance  # likewise under the posterior where it was last seen
 
     # -- what a family defines ------------------------------------------------------------------------------
 
@@ -268,11 +269,11 @@ class SmoothProblem(Problem):
     def loss(self, parameters, temperature, fits=slice(None), quick=False):
         """Loss (n_fits,) and its gradient (n_fits, n_parameters) in one pass.
 
-        A pass in full precision over the final fit also learns the class variances, for `curvature` from then on.
+        A pass over the final fit also learns the class variances.
         """
         design, forward = self.rows_and_forward(quick)
         numbers, of_all = np.arange(self.n_fits)[fits], forward(parameters, temperature, fits)
-        learns = numbers[0] == 0 and not (quick and self.has_quick_rows)
+        learns = numbers[0] == 0
 
         @cache
         def state_of(*served):

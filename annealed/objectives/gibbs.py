@@ -122,5 +122,8 @@ def log_and_inverse(excess):
 
 def class_variance(residual, weight):
     """Weighted sum over rows of posterior * (1 - posterior), (n_fits, n_classes), from the residual."""
-    size = np.abs(residual)
-    return np.einsum("ns,nsc->sc", weight, size * (1 - size))
+    size = np.abs(residual.transpose(1, 2, 0))  # rows innermost, as they lie
+    weight = np.ascontiguousarray(weight.T)[..., None]
+    total = size @ weight
+    total -= np.multiply(size, size, out=size) @ weight
+    return total[..., 0]

@@ -49,6 +49,7 @@ class MetricChoices:
     fit_intercept: bool
     class_shares: np.ndarray
     class_variance: np.ndarray
+    prior_variance: np.ndarray
     _is_penalized: np.ndarray
     _offers_all: bool
     _may_lean: bool
@@ -139,6 +140,6 @@ class MetricChoices:
     def _in_metric(self, metric, power):
         other = copy(self)
         other.metric = metric
-        other.class_variance = self.class_shares * (1 - self.class_shares)
+        other.class_variance = self.prior_variance
         other._solve_in(self._coordinates(power) if self.span else self.coordinates.raised(power))
         return other

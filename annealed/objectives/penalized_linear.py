@@ -222,15 +222,19 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
         return np.multiply.outer(self.l2_strength * np.asarray(temperature), self._is_penalized), np.zeros(1)
 
     def curvature(self, temperature, fits):
-        variance = self._score_variance(fits)
+        return self._diagonal_curvature(self.class_variance, fits)
+
+    def _diagonal_curvature(self, class_variance, fits):
+        """What it would be if the variance of a class did not depend on where a row lies."""
+        variance = self._score_variance(class_variance, fits)
         spectrum = self.coordinates.of_fits(fits).spectrum
         if self.coordinates.per_fit:
             spectrum = spectrum[:, None]
         return self._join(variance[..., None] * spectrum, variance)
 
-    def _score_variance(self, fits):
+    def _score_variance(self, class_variance, fits):
         """Mean curvature of the loss by each score, (n_fits, n_scores)."""
-        return self.contrasts.variance(np.maximum(self.class_variance[fits] + self.missing[fits], 1e-12))
+        return self.contrasts.variance(np.maximum(class_variance[fits] + self.missing[fits], 1e-12))
 
     def learning_cost(self, level):
         """The time of a Hessian and its factor against that of a pass of the whole stack."""
@@ -253,11 +257,18 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
         return LearnedCurvature(self._sample, posterior)
 
     def precondition(self, vectors, temperature, fits, learned=None):
-        """A common shift of all classes moves no posterior: the penalty is all that it meets."""
+        """A common shift of all classes moves no posterior: the penalty is all that it meets.
+
+        Beside a learned part the others are by the prior's variance of each class. The posterior's is less; but steps
+        by it are too long, as what is learned and what is not are not independent.
+        """
         shape = len(vectors), self.n_scores, self._width
         strength = self.l2_strength * temperature
-        solved = super().precondition(vectors, temperature, fits).reshape(shape)
-        if learned is not None:
+        if learned is None:
+            solved = super().precondition(vectors, temperature, fits).reshape(shape)
+        else:
+            diagonal = self._diagonal_curvature(self.prior_variance, fits) + self.penalty(temperature, fits)[0]
+            solved = (vectors / diagonal).reshape(shape)
             learned.improve(solved, vectors.reshape(shape), strength)
         if self.n_scores > 1:
             rank = self.coordinates.rank
@@ -316,7 +327,7 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
             squares = intercept**2
             reach = self.coordinates.of_fits(fits).spectrum.sum(axis=-1)
             length = length + np.sqrt(reach * squares.sum(axis=1))
-            own = (squares / (2 * self._score_variance(fits))).sum(axis=1)
+            own = (squares / (2 * self._score_variance(self.class_variance, fits))).sum(axis=1)
         return (length**2 / (2 * self.l2_strength * temperature) + own) / np.maximum(value, np.finfo(float).tiny)
 
     def hot_temperature(self):

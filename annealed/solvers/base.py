@@ -116,6 +116,12 @@ class Solver(BaseEstimator, ABC):
         """The solution at each temperature whose start is one already, else None."""
         return [None] * len(temperatures)
 
+    def confirm(self, problem: Problem, starts, temperatures, *, tol, max_iter, memory) -> Solution | None:
+        """The final fit at all temperatures of a path, seen once more in full precision, and solved on where that finds
+        it wanting. None where it was seen so already.
+        """
+        return None
+
     def adapt(self, problem: Problem, tol) -> Problem:
         """The problem in the terms this solver works in; most take it as it is."""
         return problem
@@ -129,10 +135,10 @@ def largest_entry(gradient):
     return np.abs(gradient).max(axis=1)
 
 
-def look_at_final(problem: SmoothProblem, starts, temperatures, tol) -> tuple[Solution, np.ndarray]:
+def look_at_final(problem: SmoothProblem, starts, temperatures, tol, quick=False) -> tuple[Solution, np.ndarray]:
     """One look at the final fit at several temperatures: which starts are solved as they lie, and all gradients."""
     fits = np.zeros(len(starts), dtype=int)
-    value, gradient, _ = problem.objective(starts, temperatures, fits)
+    value, gradient, _ = problem.objective(starts, temperatures, fits, quick)
     at = value, gradient, temperatures, fits
     solved = is_solved(problem, *at, tol, np.full(len(starts), np.inf))
     far = is_far(problem, *at, tol)

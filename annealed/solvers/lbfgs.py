@@ -18,6 +18,7 @@ from annealed.arrays import as_slice
 from annealed.solvers.base import (
     ROUNDING,
     SINGLE_PRECISION_TOL,
+    Solution,
     Solver,
     is_far,
     is_solved,
@@ -32,6 +33,7 @@ SMALLEST_QUICK_PAIR = 1e-8  # relative fall promised by a step in single precisi
 QUICK_DECREMENT = 1e-7  # relative: what a step promises below this may be rounding, in single precision, unless it is
 CLEAR_FALL = 0.9  # no more than this share of the least that any step before promised
 QUICK_ROUNDING = 1e-7  # as `ROUNDING`, in single precision
+CONFIRMED_TOGETHER = 8  # temperatures
 LEAST_PATIENCE = 1.0  # passes of the whole stack before a better preconditioner is asked for
 MUCH_HOTTER = 6.0  # than where a Hessian was learned: posteriors are so much softer there that it would mislead
 
@@ -74,17 +76,31 @@ class LBFGS(Solver):
 
         if len(starts) == 1:
             return solve(0, starts)
-        found, gradient = look_at_final(problem, starts, temperatures, tol)
+        quick = problem.has_quick_rows
+        found, gradient = look_at_final(problem, starts, temperatures, tol, quick)
         rest = np.flatnonzero(~found.converged)
         if len(rest):
             final = np.zeros(1, dtype=int)
             aims = [_aimed(problem, memories[own], gradient[[own]], float(temperatures[own]), final)[1] for own in rest]
-            seen, _ = look_at_final(problem, starts[rest] + np.concatenate(aims), temperatures[rest], tol)
+            seen, _ = look_at_final(problem, starts[rest] + np.concatenate(aims), temperatures[rest], tol, quick)
             seen.n_iter[:] += 1
             falls = seen.value < found.value[rest]
             found.put(rest[falls], seen, falls)
         for own in np.flatnonzero(~found.converged):
             found.put([own], solve(own, found.parameters[[own]]))
+        return found
+
+    def confirm(self, problem, starts, temperatures, *, tol, max_iter, memory):
+        """Where steps were in single precision."""
+        if not problem.has_quick_rows:
+            return None
+        groups = (slice(first, first + CONFIRMED_TOGETHER) for first in range(0, len(starts), CONFIRMED_TOGETHER))
+        found = Solution.joined([look_at_final(problem, starts[few], temperatures[few], tol)[0] for few in groups])
+        for own in np.flatnonzero(~found.converged):
+            solution, temperature = unsolved(starts[[own]]), float(temperatures[own])
+            known = self._recalled(problem, memory, temperature)
+            _Search(problem, solution, temperature, tol, known, [0]).run(max_iter)
+            found.put([own], solution)
         return found
 
     def _recalled(self, problem, memory, temperature):
@@ -98,13 +114,13 @@ class LBFGS(Solver):
             memory.clear()
         solution = unsolved(start)
         state = (problem, solution, temperature, tol, memory)
-        if problem.has_quick_rows and not final_only:
-            _Search(*state, [0], quick=True).run(max_iter)
-        search = _Search(*state, [0])
+        search = _Search(*state, [0], quick=problem.has_quick_rows)
         if final_only:
             far = is_far(problem, search.value[:1], search.gradient[:1], temperature, [0], tol)
             solution = replace(solution, was_far=far)
-        search.run(max_iter - solution.n_iter[0])
+        search.run(max_iter)
+        if search.quick and not solution.converged[0]:  # else it is confirmed with the others
+            _Search(*state, [0]).run(max_iter - solution.n_iter[0])
         if problem.n_fits > 1 and not final_only:
             folds = np.arange(1, problem.n_fits)
             if problem.fits_are_alike:
@@ -135,6 +151,7 @@ class _Search:
         self.direction = np.zeros_like(self.x)
         self.slope, self.length = np.zeros(problem.n_fits), np.ones(problem.n_fits)
         self.least_promised = np.full(problem.n_fits, np.inf)  # by a step so far
+        self.is_done = np.zeros(problem.n_fits, dtype=bool)
         self.fits = self.active = np.asarray(fits)
         self.value[fits], self.gradient[fits], self.loss_gradient[fits] = self._objective(self.x[fits], self.fits)
         solution.converged[fits] = False
@@ -169,22 +186,32 @@ class _Search:
             self._retire(fits, -0.5 * self.slope[fits])
 
     def _retire(self, fits, decrement):
-        """Mark the solved ones of these fits, and let folds among them take a last step; the others."""
+        """Mark the solved ones of these fits, and let folds among them take a last step; the others.
+
+        In single precision a fold is also solved where its steps end in rounding; the final fit is just left then.
+        """
         if not len(fits):
             return fits
         at = self.value[fits], self.gradient[fits], self.temperature, fits
         has_last_step = self.problem.takes_last_step
         solved = is_solved(self.problem, *at, self.tol, decrement, has_last_step)
+        is_done = solved
         if self.quick:
-            least = self.least_promised[fits]
-            solved |= (decrement <= QUICK_DECREMENT * np.abs(self.value[fits])) & (decrement >= CLEAR_FALL * least)
-            self.least_promised[fits] = np.minimum(decrement, least)
+            is_done = solved | self._is_rounding(fits, decrement)
+            solved = np.where(fits > 0, is_done, solved)
         last = fits[solved & (fits > 0) & has_last_step]
         self.x[last] += self.direction[last]
         self.value[last] += 0.5 * self.slope[last]
         self.solution.converged[fits[solved]] = True
-        self.active = self.active[~self.solution.converged[self.active]]
-        return fits[~solved]
+        self.is_done[fits] = is_done
+        self.active = self.active[~self.is_done[self.active]]
+        return fits[~is_done]
+
+    def _is_rounding(self, fits, decrement):
+        """Whether what steps promise is so little, in single precision, that it no longer falls."""
+        least = self.least_promised[fits]
+        self.least_promised[fits] = np.minimum(decrement, least)
+        return (decrement <= QUICK_DECREMENT * np.abs(self.value[fits])) & (decrement >= CLEAR_FALL * least)
 
     def step(self):
         """One pass: try every active fit's point, accept or shorten, and aim again where accepted."""

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from annealed import AnnealedClassifier
 from annealed.design import SinglePrecisionRows, dense
-from annealed.objectives import InnerProduct, Picks
+from annealed.objectives import InnerProduct, Picks, gibbs
 from annealed.solvers import LBFGS
 
 METRICS = ["euclidean", "diagonal", "halfway", "covariance"]
@@ -184,7 +184,46 @@ def looks_of_final_fit(problem, temperature, monkeypatch, noise=0.0):
 def test_the_final_fit_goes_as_far_as_its_certificate_in_single_precision(temperature, copies, monkeypatch):
     n_single, n_double = looks_of_final_fit(quickened(gaussian()), temperature, monkeypatch)
     assert n_single > 2
-    assert n_double <= 2
+    assert n_double == 0  # that comes when the path has ended
+
+
+def test_a_path_is_confirmed_in_double_precision(copies, monkeypatch):
+    table, seen, confirm = gaussian(), [], LBFGS.confirm
+
+    def recorded(solver, problem, starts, temperatures, **options):
+        seen.extend(temperatures)
+        return confirm(solver, problem, starts, temperatures, **options)
+
+    monkeypatch.setattr(LBFGS, "confirm", recorded)
+    path = AnnealedClassifier(InnerProduct(), solver="lbfgs", cv=2).fit(table.X, table.y).path_
+    np.testing.assert_array_equal(seen, path.temperatures)
+    for temperature, coef, intercept, free_energy in zip(
+        path.temperatures, path.coef, path.intercept, path.free_energy, strict=True
+    ):
+        logits = table.X @ coef.T + intercept
+        loss = gibbs.negative_log_likelihood(logits, table.y).mean()
+        penalty = 0.5 * temperature * np.sum((coef * table.X.std(axis=0)) ** 2)
+        np.testing.assert_allclose(free_energy, temperature * (loss + penalty), rtol=1e-12)
+
+
+def test_what_single_precision_took_for_solved_is_solved_on(copies):
+    problem, solver, temperatures = quickened(gaussian()), LBFGS(), np.array([1.0, 0.01])
+    options = {"tol": 1e-4, "max_iter": 1000, "memory": solver.new_memory(problem)}
+    solved = [solver.minimize(problem, problem.start(1.0), own, **options).parameters[0] for own in temperatures]
+    starts = np.stack([solved[0], 1.1 * solved[1]])
+    found = solver.confirm(problem, starts, temperatures, **options)
+    assert found.converged.all()
+    np.testing.assert_array_equal(found.n_iter > 0, [False, True])
+    np.testing.assert_array_equal(found.parameters[0], starts[0])
+    best, _, _ = problem.objective(solved[1][None], 0.01, [0])
+    np.testing.assert_allclose(found.value[1], best[0], rtol=2e-6)
+
+
+def test_without_quick_rows_there_is_nothing_to_confirm():
+    table, solver = gaussian(), LBFGS()
+    problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))))
+    options = {"tol": 1e-4, "max_iter": 1000, "memory": solver.new_memory(problem)}
+    assert solver.confirm(problem, problem.start(1.0)[:1], np.array([1.0]), **options) is None
 
 
 def test_steps_do_not_chase_rounding(copies, monkeypatch):
