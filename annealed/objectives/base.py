@@ -282,7 +282,7 @@ class SmoothProblem(Problem):
         def kernel(block):
             state = of_all if block.served is None else state_of(*block.served)
             losses, residual = gibbs.loss_and_residual(self.block_logits(block, state), block.labels)
-            variance = (gibbs.class_variance(residual[:, :1], block.weight[:, :1]),) if learns else ()
+            variance = (gibbs.class_variance(residual[:, 0], block.weight[:, 0]),) if learns else ()
             residual *= block.weight[..., None]
             loss = np.einsum("ns,ns->s", block.weight, losses, dtype=np.float64)
             return (loss, *self.block_pullback(block, state, residual), *variance)

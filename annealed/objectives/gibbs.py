@@ -121,9 +121,8 @@ def log_and_inverse(excess):
 
 
 def class_variance(residual, weight):
-    """Weighted sum over rows of posterior * (1 - posterior), (n_fits, n_classes), from the residual."""
-    size = np.abs(residual.transpose(1, 2, 0))  # rows innermost, as they lie
-    weight = np.ascontiguousarray(weight.T)[..., None]
+    """Weighted sum over rows of posterior * (1 - posterior), (n_classes,), from one fit's residual and weights."""
+    size = np.abs(residual.T)  # rows innermost, as they lie
     total = size @ weight
     total -= np.multiply(size, size, out=size) @ weight
-    return total[..., 0]
+    return total

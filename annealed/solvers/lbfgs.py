@@ -34,6 +34,7 @@ QUICK_DECREMENT = 1e-7  # relative: what a step promises below this may be round
 CLEAR_FALL = 0.9  # no more than this share of the least that any step before promised
 QUICK_ROUNDING = 1e-7  # as `ROUNDING`, in single precision
 CONFIRMED_TOGETHER = 8  # temperatures
+STEPS_TOGETHER = 3  # of the final fit at several temperatures, before each goes on by itself
 LEAST_PATIENCE = 1.0  # passes of the whole stack before a better preconditioner is asked for
 MUCH_HOTTER = 6.0  # than where a Hessian was learned: posteriors are so much softer there that it would mislead
 
@@ -65,7 +66,7 @@ class LBFGS(Solver):
         return _Pairs(self.memory_size, problem.n_fits)
 
     def fill(self, problem, starts, temperatures, *, tol, max_iter, memory):
-        """Two looks at all of them, with a step between. Most are solved then, and the others are, one by one."""
+        """A few looks at all of them, with a step between. Most are solved then, and the others are, one by one."""
         if memory.is_over:
             return self.successor.fill(problem, starts, temperatures, tol=tol, max_iter=max_iter, memory=None)
         memories = [self._recalled(problem, memory, own) for own in temperatures.tolist()]
@@ -76,16 +77,7 @@ class LBFGS(Solver):
 
         if len(starts) == 1:
             return solve(0, starts)
-        quick = problem.has_quick_rows
-        found, gradient = look_at_final(problem, starts, temperatures, tol, quick)
-        rest = np.flatnonzero(~found.converged)
-        if len(rest):
-            final = np.zeros(1, dtype=int)
-            aims = [_aimed(problem, memories[own], gradient[[own]], float(temperatures[own]), final)[1] for own in rest]
-            seen, _ = look_at_final(problem, starts[rest] + np.concatenate(aims), temperatures[rest], tol, quick)
-            seen.n_iter[:] += 1
-            falls = seen.value < found.value[rest]
-            found.put(rest[falls], seen, falls)
+        found = _stepped_together(problem, starts, temperatures, tol, memories)
         for own in np.flatnonzero(~found.converged):
             found.put([own], solve(own, found.parameters[[own]]))
         return found
@@ -137,6 +129,28 @@ class LBFGS(Solver):
         solution, folds = unsolved(start), np.arange(1, problem.n_fits)
         _Search(problem, solution, temperature, tol, memory, folds, quick=problem.has_quick_rows).run(max_iter)
         return solution
+
+
+def _stepped_together(problem, starts, temperatures, tol, memories):
+    """The final fit at several temperatures after a few steps by what is known; those that rise are not taken."""
+    quick, final = problem.has_quick_rows, np.zeros(1, dtype=int)
+    slack = 1 + (QUICK_ROUNDING if quick else ROUNDING)
+    found, gradient = look_at_final(problem, starts, temperatures, tol, quick)
+    rest = np.flatnonzero(~found.converged)
+    for _ in range(STEPS_TOGETHER):
+        if not len(rest):
+            break
+        aims = [_aimed(problem, memories[own], gradient[[own]], float(temperatures[own]), final)[1] for own in rest]
+        trial, old = found.parameters[rest] + np.concatenate(aims), found.value[rest]
+        seen, new_gradient = look_at_final(problem, trial, temperatures[rest], tol, quick)
+        seen.n_iter[:] += 1
+        is_level = (seen.value <= slack * old) & (seen.gradient_norm < found.gradient_norm[rest])
+        falls = (seen.value < old) | is_level
+        rest = rest[falls]
+        found.put(rest, seen, falls)
+        gradient[rest] = new_gradient[falls]
+        rest = rest[~found.converged[rest]]
+    return found
 
 
 class _Search:

@@ -154,4 +154,4 @@ def test_class_variance_is_read_off_the_residual(scores, labels):
     _, residual = gibbs.loss_and_residual(scores[:, None].copy(), labels)
     posterior = oracles.exact_posterior(scores, 1.0)
     expected = np.sum(weight * posterior * (1 - posterior), axis=0)
-    np.testing.assert_allclose(gibbs.class_variance(residual, weight)[0], expected, rtol=1e-12)
+    np.testing.assert_allclose(gibbs.class_variance(residual[:, 0], weight[:, 0]), expected, rtol=1e-12)
