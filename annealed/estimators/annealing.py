@@ -23,7 +23,7 @@ from annealed.selection import LEAST_GAIN, NoValidation, best_of, choose, clearl
 from annealed.solvers import make_solver
 from annealed.walk import Step, anneal, concluded
 
-TILTED_TOL = 1e-3  # of folds a little on the way to another setting: a step or two tell where that leads
+TILTED_TOL = 1e-2  # of folds a little on the way to another setting: a step or two tell where that leads
 
 
 @dataclass(frozen=True)
