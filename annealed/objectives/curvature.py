@@ -26,7 +26,7 @@ from scipy.linalg import blas, lapack
 from annealed.design.coordinates import SMALLEST_EIGENVALUE
 from annealed.design.threads import blas_threads, map_in_order
 
-FEWEST_PARAMETERS, MOST_PARAMETERS = 1200, 4800  # of the part kept whole, at level 0 and at the last
+FEWEST_PARAMETERS, MOST_PARAMETERS = 1200, 3600  # of the part kept whole, at level 0 and at the last
 ALL_LEVELS = 20  # a level at which everything that can be is learned
 ROWS_PER_COORDINATE = 20  # drawn for a pair of classes, in the mean over pairs
 FEWEST_ROWS, USUAL_PAIRS = 2500, 45  # likewise, of so many pairs; of more, fewer
