@@ -5,6 +5,9 @@ serves them: most folds are then done at their first look. All folds step togeth
 fit at its own trial point; one that fails its line search tries a shorter step in the next pass while the others move
 on. The memory keeps pairs of the LOSS part only; the quadratic penalty is added exactly, so where a family's loss does
 not depend on the temperature the memory stays exact down the whole path.
+
+Where there are rows in single precision, steps are by these. When the path has ended and is kept, it is confirmed in
+double precision: fits that are not certified there go on.
 """
 
 from __future__ import annotations
