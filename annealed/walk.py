@@ -117,18 +117,17 @@ def anneal(
 
 def concluded(problem: Problem, steps: list[Step], solver: Solver, options: dict) -> list[Step]:
     """The steps of a path that is kept: seen in full precision, and inspected, all in one reading of the rows."""
-    steps = _solved_on(problem, steps, solver.confirm, options)
+    if solver.needs_confirmation(problem):
+        steps = _solved_on(problem, steps, solver.confirm, options)
     looks = problem.inspect([(step.parameters[0, ...], step.temperature, step.judgement.scale) for step in steps])
     return [replace(step, inspection=look) for step, look in zip(steps, looks, strict=True)]
 
 
 def _solved_on(problem: Problem, steps: list[Step], solve, options: dict) -> list[Step]:
-    """The steps with their final fits as `solve` leaves them; it may leave them alone."""
+    """The steps with their final fits as `solve` leaves them."""
     began = perf_counter()
     temperatures = np.array([step.temperature for step in steps])
     found = solve(problem, stacked([step.parameters[0, ...] for step in steps]), temperatures, **options)
-    if found is None:
-        return steps
     seconds = (perf_counter() - began) / len(steps)
     return [_with_final(step, found.only(number), seconds) for number, step in enumerate(steps)]
 

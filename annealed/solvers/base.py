@@ -116,11 +116,13 @@ class Solver(BaseEstimator, ABC):
         """The solution at each temperature whose start is one already, else None."""
         return [None] * len(temperatures)
 
-    def confirm(self, problem: Problem, starts, temperatures, *, tol, max_iter, memory) -> Solution | None:
-        """The final fit at all temperatures of a path, seen once more in full precision, and solved on where that finds
-        it wanting. None where it was seen so already.
-        """
-        return None
+    def needs_confirmation(self, problem: Problem) -> bool:
+        """Whether a path that is kept must still be seen in full precision, by `confirm`."""
+        return False
+
+    def confirm(self, problem: Problem, starts, temperatures, *, tol, max_iter, memory) -> Solution:
+        """The final fit at all temperatures of a path in full precision, solved on where it is found wanting."""
+        raise NotImplementedError
 
     def adapt(self, problem: Problem, tol) -> Problem:
         """The problem in the terms this solver works in; most take it as it is."""

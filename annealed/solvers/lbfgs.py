@@ -85,10 +85,10 @@ class LBFGS(Solver):
             found.put([own], solve(own, found.parameters[[own]]))
         return found
 
+    def needs_confirmation(self, problem):
+        return problem.has_quick_rows
+
     def confirm(self, problem, starts, temperatures, *, tol, max_iter, memory):
-        """Where steps were in single precision."""
-        if not problem.has_quick_rows:
-            return None
         groups = (slice(first, first + CONFIRMED_TOGETHER) for first in range(0, len(starts), CONFIRMED_TOGETHER))
         found = Solution.joined([look_at_final(problem, starts[few], temperatures[few], tol)[0] for few in groups])
         for own in np.flatnonzero(~found.converged):

@@ -219,11 +219,10 @@ def test_what_single_precision_took_for_solved_is_solved_on(copies):
     np.testing.assert_allclose(found.value[1], best[0], rtol=2e-6)
 
 
-def test_without_quick_rows_there_is_nothing_to_confirm():
-    table, solver = gaussian(), LBFGS()
-    problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))))
-    options = {"tol": 1e-4, "max_iter": 1000, "memory": solver.new_memory(problem)}
-    assert solver.confirm(problem, problem.start(1.0)[:1], np.array([1.0]), **options) is None
+def test_without_quick_rows_there_is_nothing_to_confirm(copies):
+    table = gaussian()
+    exact = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))))
+    assert [LBFGS().needs_confirmation(problem) for problem in (exact, quickened(table))] == [False, True]
 
 
 def test_steps_do_not_chase_rounding(copies, monkeypatch):
