@@ -118,7 +118,10 @@ def anneal(
 def concluded(problem: Problem, steps: list[Step], solver: Solver, options: dict) -> list[Step]:
     """The steps of a path that is kept: seen in full precision, and inspected, all in one reading of the rows."""
     if solver.needs_confirmation(problem):
-        steps = _solved_on(problem, steps, solver.confirm, options)
+        rough = [number for number, step in enumerate(steps) if step.is_node or step.n_iter]
+        solved = _solved_on(problem, [steps[number] for number in rough], solver.confirm, options)
+        confirmed = dict(zip(rough, solved, strict=True))
+        steps = [confirmed.get(number, step) for number, step in enumerate(steps)]
     looks = problem.inspect([(step.parameters[0, ...], step.temperature, step.judgement.scale) for step in steps])
     return [replace(step, inspection=look) for step, look in zip(steps, looks, strict=True)]
 

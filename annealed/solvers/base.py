@@ -117,11 +117,13 @@ class Solver(BaseEstimator, ABC):
         return [None] * len(temperatures)
 
     def needs_confirmation(self, problem: Problem) -> bool:
-        """Whether a path that is kept must still be seen in full precision, by `confirm`."""
+        """Whether a path that is kept must still be seen in full precision, by `confirm`: at its nodes, and where steps
+        were taken between them. What `fill` leaves as it lies it has seen so.
+        """
         return False
 
     def confirm(self, problem: Problem, starts, temperatures, *, tol, max_iter, memory) -> Solution:
-        """The final fit at all temperatures of a path in full precision, solved on where it is found wanting."""
+        """The final fit at several temperatures in full precision, solved on where it is found wanting."""
         raise NotImplementedError
 
     def adapt(self, problem: Problem, tol) -> Problem:

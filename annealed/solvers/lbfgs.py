@@ -36,7 +36,7 @@ SMALLEST_QUICK_PAIR = 1e-8  # relative fall promised by a step in single precisi
 QUICK_DECREMENT = 1e-7  # relative: what a step promises below this may be rounding, in single precision, unless it is
 CLEAR_FALL = 0.9  # no more than this share of the least that any step before promised
 QUICK_ROUNDING = 1e-7  # as `ROUNDING`, in single precision
-CONFIRMED_TOGETHER = 8  # temperatures
+CONFIRMED_TOGETHER = 4  # temperatures: more take memory, and no less time each
 STEPS_TOGETHER = 3  # of the final fit at several temperatures, before each goes on by itself
 LEAST_PATIENCE = 1.0  # passes of the whole stack before a better preconditioner is asked for
 MUCH_HOTTER = 6.0  # than where a Hessian was learned: posteriors are so much softer there that it would mislead
@@ -114,7 +114,8 @@ class LBFGS(Solver):
             far = is_far(problem, search.value[:1], search.gradient[:1], temperature, [0], tol)
             solution = replace(solution, was_far=far)
         search.run(max_iter)
-        if search.quick and not solution.converged[0]:  # else it is confirmed with the others
+        is_left_as_it_lies = final_only and not solution.n_iter[0]
+        if search.quick and (is_left_as_it_lies or not solution.converged[0]):  # else it is confirmed with the others
             _Search(*state, [0]).run(max_iter - solution.n_iter[0])
         if problem.n_fits > 1 and not final_only:
             folds = np.arange(1, problem.n_fits)
@@ -135,10 +136,13 @@ class LBFGS(Solver):
 
 
 def _stepped_together(problem, starts, temperatures, tol, memories):
-    """The final fit at several temperatures after a few steps by what is known; those that rise are not taken."""
+    """The final fit at several temperatures after a few steps by what is known; those that rise are not taken.
+
+    The first look is in double precision: most temperatures that lie close together need no other.
+    """
     quick, final = problem.has_quick_rows, np.zeros(1, dtype=int)
     slack = 1 + (QUICK_ROUNDING if quick else ROUNDING)
-    found, gradient = look_at_final(problem, starts, temperatures, tol, quick)
+    found, gradient = look_at_final(problem, starts, temperatures, tol)
     rest = np.flatnonzero(~found.converged)
     for _ in range(STEPS_TOGETHER):
         if not len(rest):

@@ -196,7 +196,7 @@ def test_a_path_is_confirmed_in_double_precision(copies, monkeypatch):
 
     monkeypatch.setattr(LBFGS, "confirm", recorded)
     path = AnnealedClassifier(InnerProduct(), solver="lbfgs", cv=2).fit(table.X, table.y).path_
-    np.testing.assert_array_equal(seen, path.temperatures)
+    assert set(path.temperatures[path.is_node | (path.n_iter > 0)]) == set(seen)
     for temperature, coef, intercept, free_energy in zip(
         path.temperatures, path.coef, path.intercept, path.free_energy, strict=True
     ):
