@@ -264,11 +264,10 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
         """
         shape = len(vectors), self.n_scores, self._width
         strength = self.l2_strength * temperature
-        if learned is None:
-            solved = super().precondition(vectors, temperature, fits).reshape(shape)
-        else:
-            diagonal = self._diagonal_curvature(self.prior_variance, fits) + self.penalty(temperature, fits)[0]
-            solved = (vectors / diagonal).reshape(shape)
+        variance = self.class_variance if learned is None else self.prior_variance
+        diagonal = self._diagonal_curvature(variance, fits) + self.penalty(temperature, fits)[0]
+        solved = (vectors / np.maximum(diagonal, np.finfo(float).tiny)).reshape(shape)
+        if learned is not None:
             learned.improve(solved, vectors.reshape(shape), strength)
         if self.n_scores > 1:
             rank = self.coordinates.rank
