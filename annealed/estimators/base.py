@@ -25,7 +25,7 @@ from annealed.estimators.on_device import (
     device_rows,
 )
 from annealed.estimators.validation import DTYPES, Rows
-from annealed.estimators.weights import check_weight, class_weights
+from annealed.estimators.weights import check_two_classes, check_weight, class_factors, counted_in_rows
 from annealed.objectives import InnerProduct, Objective
 from annealed.objectives.leave_one_out import NotTrusted
 from annealed.path import AnnealingPath
@@ -230,11 +230,12 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
             place = device_rows(X, labels, sample_weight, classes, self.class_weight, self.device)
             return Rows(X, y, labels, None, classes, place)
         weight = check_weight(sample_weight, len(labels))
-        weight = weight * class_weights(self.class_weight, classes, y, sample_weight)
-        if (np.bincount(labels, weight) > 0).sum() < 2:
-            raise ValueError(
-                "y must hold at least two classes with positive weight. Got one class, the others weigh 0."
-            )
+        counts = np.bincount(labels, weight, len(classes))
+        if self.class_weight is not None:
+            factors = class_factors(self.class_weight, classes, counts)
+            weight, counts = weight * factors[labels], counts * factors
+        check_two_classes(counts)
+        weight = counted_in_rows(weight, weight.sum(), np.count_nonzero(weight))
         return Rows(X, y, labels, weight, classes)
 
     def _keep(self, steps, problem, judge, dtype):

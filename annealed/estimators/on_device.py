@@ -17,6 +17,7 @@ from sklearn.utils.validation import validate_data
 
 from annealed.arrays import PRECISIONS, Place, is_foreign, namespace_of, on_named_device, to_host
 from annealed.design import ArrayDesign
+from annealed.estimators.weights import check_two_classes, class_factors, counted_in_rows
 from annealed.objectives.array_gibbs import deviations, leads, scaled_losses, scaled_moments
 from annealed.objectives.array_linear import KEPT_BYTES, TEMPORARIES, HeldOutPart
 from annealed.objectives.posterior_scale import doubt, least_log_scale, penalty
@@ -135,18 +136,6 @@ def check_device_weight(weight, n_rows, place: Place, name="sample_weight"):
     return weight
 
 
-def class_factors(class_weight, classes, counts):
-    """Factor on the weight of each class's rows; `counts` are the weights of the classes."""
-    if isinstance(class_weight, dict):
-        unknown = set(class_weight) - set(classes.tolist())
-        if unknown:
-            raise ValueError(f"class_weight names classes that y does not hold: {sorted(map(str, unknown))}.")
-        return np.array([class_weight.get(own, 1.0) for own in classes.tolist()])
-    if class_weight != "balanced":
-        raise ValueError(f'class_weight must be a dict, "balanced" or None. Got {class_weight!r}.')
-    return counts.sum() / (len(classes) * np.where(counts > 0, counts, 1))
-
-
 def device_rows(X, codes, sample_weight, classes, class_weight, device=None) -> DeviceRows:
     """Rows as they are fitted, from X of a foreign namespace, or from NumPy rows and the name of a device."""
     speaks_numpy = not is_foreign(X)
@@ -157,9 +146,13 @@ def device_rows(X, codes, sample_weight, classes, class_weight, device=None) -> 
     if class_weight is not None:
         factors = class_factors(class_weight, classes, counts)
         weight, counts = weight * place.xp.take(place.wide(factors), labels), counts * factors
-    if (counts > 0).sum() < 2:
-        raise ValueError("y must hold at least two classes with positive weight. Got one class, the others weigh 0.")
-    return DeviceRows(X, labels, weight, place, speaks_numpy)
+    check_two_classes(counts)
+    return DeviceRows(X, labels, _counted_in_rows(weight, place), place, speaks_numpy)
+
+
+def _counted_in_rows(weight, place):
+    total, n_weighted = place.host(place.xp.sum(weight), place.xp.sum(place.wide(weight > 0)))
+    return counted_in_rows(weight, float(total), float(n_weighted))
 
 
 def _class_weights(place, labels, weight, n_classes):
@@ -278,7 +271,7 @@ def held_out(rows: DeviceRows, picks, n_folds, calibrate) -> DeviceHeldOut:
 
 def validated(X, labels, weight, place: Place, calibrate) -> DeviceHeldOut:
     """Who judges by a validation set."""
-    weight = check_device_weight(weight, len(labels), place, "sample_weight_val")
+    weight = _counted_in_rows(check_device_weight(weight, len(labels), place, "sample_weight_val"), place)
     (total,) = place.host(place.xp.sum(weight))
     return DeviceHeldOut(place.whole(labels), weight, np.empty(0), calibrate=calibrate, X=X, total=float(total))
 

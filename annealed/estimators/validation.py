@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 
 from annealed.arrays import is_foreign, take_rows
 from annealed.estimators.on_device import DeviceRows, check_foreign, check_labels, held_out, validated
-from annealed.estimators.weights import check_weight
+from annealed.estimators.weights import check_weight, counted_in_rows
 from annealed.schedules import check_temperature
 from annealed.selection import (
     DEFAULT_FOLDS,
@@ -132,6 +132,7 @@ class ValidationMixin:
         weight = sample_weight_val
         if rows.device is None:
             weight = check_weight(sample_weight_val, len(y_val), "sample_weight_val")
+            weight = counted_in_rows(weight, weight.sum(), np.count_nonzero(weight))
         return X_val, y_val, np.searchsorted(classes, y_val), weight
 
     def _splits(self, rows: Rows, selection, split_params):

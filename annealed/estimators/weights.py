@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from numbers import Real
+
 import numpy as np
-from sklearn.utils import compute_sample_weight
 
 
 def check_weight(weight, n_rows, name="sample_weight"):
@@ -26,17 +27,37 @@ def check_weight(weight, n_rows, name="sample_weight"):
     return weight
 
 
-def class_weights(class_weight, classes, y, sample_weight):
-    """Factor on each row's weight from its class; balanced weights count rows by their sample weight."""
-    if class_weight is None:
-        return 1.0
+def counted_in_rows(weight, total, n_weighted):
+    """Weights that add up to less than the rows that have any, as shares do, count these rows.
+
+    total, n_weighted : what they add up to, and how many are positive
+    """
+    if not np.isfinite(total):
+        raise ValueError(f"Weights of rows, times those of classes, must add up to a finite number. Got {total}.")
+    return weight / min(1.0, total / n_weighted)
+
+
+def class_factors(class_weight, classes, counts):
+    """Factor on the weight of each class's rows; balanced ones go by `counts`, the weights of the classes."""
     if isinstance(class_weight, dict):
         unknown = set(class_weight) - set(classes.tolist())
         if unknown:
             raise ValueError(f"class_weight names classes that y does not hold: {sorted(map(str, unknown))}.")
-        return compute_sample_weight(class_weight, y)
-    if class_weight != "balanced":
+        return np.array([_checked_factor(label, class_weight.get(label, 1.0)) for label in classes.tolist()])
+    if not isinstance(class_weight, str) or class_weight != "balanced":
         raise ValueError(f'class_weight must be a dict, "balanced" or None. Got {class_weight!r}.')
-    labels = np.searchsorted(classes, y)
-    count = np.bincount(labels, sample_weight, len(classes))
-    return (count.sum() / (len(classes) * np.where(count > 0, count, 1)))[labels]
+    return counts.sum() / (len(classes) * np.where(counts > 0, counts, 1))
+
+
+def _checked_factor(label, factor) -> float:
+    if not isinstance(factor, Real) or not 0 <= float(factor) < np.inf:
+        raise ValueError(f"class_weight of class {label!r} must be a finite number of at least 0. Got {factor!r}.")
+    return float(factor)
+
+
+def check_two_classes(counts):
+    """Whether two classes at least have a share of the weights that is a number."""
+    with np.errstate(invalid="ignore"):
+        shares = counts / counts.sum()
+    if (shares < np.finfo(float).tiny).sum() > len(counts) - 2:
+        raise ValueError("y must hold at least two classes with positive weight. Got one class, the others weigh 0.")
