@@ -118,7 +118,8 @@ def anneal(
 def concluded(problem: Problem, steps: list[Step], solver: Solver, options: dict) -> list[Step]:
     """The steps of a path that is kept: seen in full precision, and inspected, all in one reading of the rows."""
     if solver.needs_confirmation(problem):
-        rough = [number for number, step in enumerate(steps) if step.is_node or step.n_iter]
+        of_all = not solver.sees_fillings_exactly
+        rough = [number for number, step in enumerate(steps) if of_all or step.is_node or step.n_iter]
         solved = _solved_on(problem, [steps[number] for number in rough], solver.confirm, options)
         confirmed = dict(zip(rough, solved, strict=True))
         steps = [confirmed.get(number, step) for number, step in enumerate(steps)]

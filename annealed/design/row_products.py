@@ -57,6 +57,23 @@ class RowProducts:
         # What the image of rows that are not centred has too much: numbers of rows alone, in double precision.
         return product - self._center_basis @ (self._center_form @ (self._center_basis.T @ vectors))
 
+    @property
+    def is_rounded(self) -> bool:
+        """Whether images are in single precision."""
+        return sparse.issparse(self.design.X) and self.dtype == np.float32
+
+    def exact_image(self, vectors):
+        """As `image`, in double precision."""
+        if not self.is_rounded:
+            return self.image(vectors)
+        combined = self.combine(vectors) / self.scale[:, None]
+        return self.design.X @ combined - self.design.center @ combined
+
+    def rounding(self) -> float:
+        """How far an image is off, beside the length of its vector: an eigenvalue of K that is less is lost."""
+        vector = np.random.RandomState(0).standard_normal((self.n_rows, 1))
+        return float(np.linalg.norm(self.image(vector) - self.exact_image(vector)) / np.linalg.norm(vector))
+
     def combine(self, vectors):
         """In double precision and the design's own column order: what certificates and reports are made of."""
         combined = self._sums(vectors)

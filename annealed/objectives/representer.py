@@ -25,6 +25,7 @@ from annealed.objectives.penalized_linear import PenalizedLinearProblem
 
 MANY_LEADING, FEW_LEADING = 20, 6  # eigenvectors of K in the preconditioner, at first
 GROWTH = 4  # by which they become more where steps become many
+MOST_ROUNDING = 1e-4  # of an image, beside what eigenvectors leave of a row's square: with more, products are in double
 MOST_VALUES_FOR_MANY = 50_000  # scores of a fit up to which many of them cost little
 OWN_LENGTHS, LIKE_LENGTHS = (0.1, 10.0), (0.5, 2.0)  # of what eigenvectors leave of a row's square, beside the mean
 MOST_UNEVEN = 2.0  # spread of it beside the mean: with more, directions by the rows' own lengths can lead uphill
@@ -43,13 +44,25 @@ class RepresenterProblem(Problem):
         self.primal, self.form = primal, primal.form
         self.l2_strength, self.fit_intercept = primal.l2_strength, primal.fit_intercept
         self.contrasts, self.missing = primal.contrasts, primal.missing
-        self.products = RowProducts(primal.design, primal.scale, dtype)
+        self.gradient_unit = max(1.0, float(np.sqrt(primal.coordinates.spectrum.max())))  # of the widest column
+        self._multiply_in(dtype)
+        if self.products.is_rounded and self.products.rounding() > MOST_ROUNDING * self.mean_left:
+            self._multiply_in(np.float64)
+
+    def _multiply_in(self, dtype):
+        """Products with K of this type, and what the preconditioner knows by them."""
+        self.products = RowProducts(self.design, self.primal.scale, dtype)
         self.squares = self.products.diagonal()
         self.row_length = float(np.sqrt(np.mean(self.squares)))
-        self.gradient_unit = max(1.0, float(np.sqrt(primal.coordinates.spectrum.max())))  # of the widest column
-        is_small = primal.design.n_rows * self.contrasts.n_scores <= MOST_VALUES_FOR_MANY
+        is_small = self.design.n_rows * self.contrasts.n_scores <= MOST_VALUES_FOR_MANY
         self.n_leading = 0
-        self._lead(min(MANY_LEADING if is_small else FEW_LEADING, primal.design.n_rows // 10))
+        self._lead(min(MANY_LEADING if is_small else FEW_LEADING, self.design.n_rows // 10))
+
+    def in_double(self) -> RepresenterProblem:
+        """The same with products in double precision."""
+        other = copy(self)
+        other._multiply_in(np.float64)
+        return other
 
     def lead_further(self) -> bool:
         """Take more eigenvectors into what the preconditioner knows of K, if there is a point; whether it was done."""
@@ -88,8 +101,16 @@ class RepresenterProblem(Problem):
 
     def image(self, vectors):
         """K times each of a stack (n_fits, n_rows, n_columns) of row combinations, in one product."""
+        return self._side_by_side(self.products.image, vectors)
+
+    def seen_exactly(self, parameters):
+        """Points whose images were added up from many roundings, with new ones in double precision."""
+        alpha, _, intercept = self.split(parameters)
+        return self.join(alpha, self._side_by_side(self.products.exact_image, alpha), intercept)
+
+    def _side_by_side(self, product, vectors):
         wide = vectors.swapaxes(0, 1).reshape(vectors.shape[1], -1)
-        image = self.products.image(wide)
+        image = product(wide)
         return image.reshape(len(image), len(vectors), -1).swapaxes(0, 1)
 
     def combine(self, vectors):

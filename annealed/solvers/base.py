@@ -118,9 +118,11 @@ class Solver(BaseEstimator, ABC):
 
     def needs_confirmation(self, problem: Problem) -> bool:
         """Whether a path that is kept must still be seen in full precision, by `confirm`: at its nodes, and where steps
-        were taken between them. What `fill` leaves as it lies it has seen so.
+        were taken between them.
         """
         return False
+
+    sees_fillings_exactly = True  # those that `fill` leaves as they lie: they are not to be confirmed
 
     def confirm(self, problem: Problem, starts, temperatures, *, tol, max_iter, memory) -> Solution:
         """The final fit at several temperatures in full precision, solved on where it is found wanting."""

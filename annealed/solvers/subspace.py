@@ -5,11 +5,13 @@ objective exactly over the span of the current point, that direction, the last s
 scalars whose scores are known, so the inner Newton steps touch no X. The first point at a new temperature is the
 minimum over the span of earlier solutions, most often already good to a few parts in a million.
 
-The final fit is solved to the tolerance and certified in double precision; folds, whose only use is the choice of the
-temperature, to a relative suboptimality of FOLD_SUBOPTIMALITY. All fits of a small problem run as one stack until the
-folds are there, which saves calls; those of a larger one in threads, as two stacks or each by itself. The path of a
-yet smaller one is filled when it has ended, all temperatures as one stack. Where a temperature takes many steps, as of
-rows whose inner products have a long spectrum, all wait until the preconditioner knows more of it.
+The final fit is solved to the tolerance, and certified in double precision: where products are in single, once more
+when the path has ended, at images made anew (`confirm`), as those of many steps add up their roundings. Folds, whose
+only use is the choice of the temperature, to a relative suboptimality of FOLD_SUBOPTIMALITY. All fits of a small
+problem run as one stack until the folds are there, which saves calls; those of a larger one in threads, as two stacks
+or each by itself. The path of a yet smaller one is filled when it has ended, all temperatures as one stack. Where a
+temperature takes many steps, as of rows whose inner products have a long spectrum, all wait until the preconditioner
+knows more of it.
 
 Shapes: directions and their images (n_fits, n_directions, n_rows, n_scores).
 """
@@ -74,11 +76,37 @@ class Subspace(Solver):
 
     def fill(self, problem, starts, temperatures, *, tol, max_iter, memory):
         """The final fit at several temperatures, in step; starts beyond those are left as they are."""
-        solution, size = unsolved(starts), max(1, STACKED_VALUES // _n_scores(problem))
-        for places in np.split(np.arange(len(temperatures)), range(size, len(temperatures), size)):
+        solution = unsolved(starts)
+        for places in _in_stacks(problem, temperatures):
             search = _Search(problem, np.zeros(len(places), dtype=int), places, starts[places], temperatures[places])
             _run(problem, [search], solution, tol, max_iter)
         return replace(solution, was_far=solution.n_iter > NEAR_STEPS)
+
+    sees_fillings_exactly = False
+
+    def needs_confirmation(self, problem):
+        return problem.products.is_rounded
+
+    def confirm(self, problem, starts, temperatures, *, tol, max_iter, memory):
+        """Certificates at images made anew; what these do not hold for is solved on in double precision."""
+        solution = unsolved(starts)
+        for places in _in_stacks(problem, temperatures):
+            points = problem.seen_exactly(starts[places])
+            search = _Search(problem, np.zeros(len(places), dtype=int), places, points, temperatures[places])
+            search.certify(solution, tol, 0)
+        rest = np.flatnonzero(~solution.converged)
+        if len(rest):
+            exact = problem.in_double()
+            points = exact.seen_exactly(starts[rest])
+            found = self.fill(exact, points, temperatures[rest], tol=tol, max_iter=max_iter, memory=memory)
+            solution.put(rest, found)
+        return solution
+
+
+def _in_stacks(problem, temperatures):
+    """Numbers of temperatures whose final fits go in step."""
+    size = max(1, STACKED_VALUES // _n_scores(problem))
+    return np.split(np.arange(len(temperatures)), range(size, len(temperatures), size))
 
 
 def _n_scores(problem) -> int:

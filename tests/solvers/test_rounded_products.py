@@ -1,0 +1,67 @@
+"""Sparse rows whose columns are of unlike sizes: products in single precision would drown the small in the large."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from annealed import InnerProductADA
+from annealed.objectives import representer
+
+N_ROWS = 620
+
+
+def words_and(column):
+    """Sparse words that tell the classes, and one dense column beside them."""
+    generator = np.random.RandomState(0)
+    words = sparse.random(
+        N_ROWS, 1500, 0.02, format="csr", random_state=generator, data_rvs=lambda size: generator.rand(size) + 0.2
+    )
+    y = (words @ generator.randn(1500) + 0.2 * generator.randn(N_ROWS) > 0).astype(int)
+    return sparse.hstack([words, sparse.csr_array(column(generator)[:, None])]).tocsr(), y
+
+
+def year(generator):
+    return 2000 + 5 * generator.randn(N_ROWS)
+
+
+def prices(generator):
+    return np.exp(3 * generator.randn(N_ROWS) + 5) * (generator.rand(N_ROWS) < 0.3)
+
+
+def wide_noise(generator):
+    return 1000 * generator.randn(N_ROWS)
+
+
+def far_off(generator):
+    return 2e5 + generator.randn(N_ROWS)
+
+
+def values_of(path, X, y, scale):
+    """Q / T at every temperature, of the coefficients that the path has, in double precision."""
+    logits = np.stack([X @ coef.T for coef in path.coef]) + path.intercept[:, None]
+    lead = np.take_along_axis(logits, np.broadcast_to(y[:, None], (*logits.shape[:2], 1)), axis=2) - logits
+    loss = np.log(np.exp(-lead).sum(axis=2)).mean(axis=1)
+    return loss + path.temperatures / 2 * ((path.coef * scale) ** 2).sum(axis=(1, 2))
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "diagonal"])
+@pytest.mark.parametrize("column", [year, prices, wide_noise, far_off])
+def test_columns_of_unlike_sizes_are_solved(column, metric):
+    """Against double precision throughout, which a small tolerance asks for."""
+    X, y = words_and(column)
+    scale = 1.0 if metric == "euclidean" else X.toarray().std(axis=0)
+    settings = dict(metric=metric, schedule=[1.0, 0.1, 0.01, 0.003], selection="last")
+    usual, exact = (InnerProductADA(tol=tol, **settings).fit(X, y).path_ for tol in (1e-4, 9e-6))
+    found, least = (values_of(path, X, y, scale) for path in (usual, exact))
+    np.testing.assert_allclose(usual.free_energy / usual.temperatures, found, rtol=1e-6)
+    assert (found / least - 1).max() < 1e-6
+
+
+def test_a_path_in_single_precision_is_confirmed(monkeypatch):
+    """What rounding has led astray is found in the end, and solved in double precision."""
+    monkeypatch.setattr(representer, "MOST_ROUNDING", np.inf)
+    X, y = words_and(lambda generator: 100 + 5 * generator.randn(N_ROWS))
+    settings = dict(schedule=[1.0, 0.1, 0.01, 0.003], selection="last")
+    usual, exact = (InnerProductADA(tol=tol, **settings).fit(X, y).path_ for tol in (1e-4, 9e-6))
+    assert usual.converged.all()
+    assert (values_of(usual, X, y, 1.0) / values_of(exact, X, y, 1.0) - 1).max() < 1e-6
