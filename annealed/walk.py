@@ -24,6 +24,7 @@ COLDER_NODES = 2  # beyond a temperature, before it is filled
 NODES_AT_HAND = N_POINTS + COLDER_NODES  # newest ones, among which those around a waiting temperature are
 N_SMOOTHED = 10  # newest nodes behind a smoothed prediction
 REACH = 0.95  # of log temperature, between nodes
+LEAST_LEARNED = 0.01  # share of the hot Q / T by which it falls where something was learned
 MOST_HALVINGS = 4  # of a gap in which the path bends
 
 
@@ -200,12 +201,22 @@ class _Walk:
         """Whether one of the last nodes ends the walk, by what is seen or by a watch; those after it are forgotten."""
         for end in range(len(self.nodes) - n_new + 1, len(self.nodes) + 1):
             seen = self.nodes[:end]
-            if (watch is not None and watch.end(seen)) or _should_stop(schedule, seen):
+            if (watch is not None and watch.end(seen)) or self._has_ended(schedule, seen):
                 self.nodes = seen
                 return True
             if watch is not None and end < len(self.nodes):
                 watch.begin(self.nodes[end].temperature)
         return False
+
+    def _has_ended(self, schedule, seen: list[Step]) -> bool:
+        """Whether the schedule says so; but no path ends that has learned nothing where there is something to learn."""
+        if not _should_stop(schedule, seen):
+            return False
+        last = seen[-1]
+        has_learned = last.value < (1 - LEAST_LEARNED) * seen[0].value
+        if has_learned or not schedule.learns_late:
+            return True
+        return not self.problem.has_more_to_fit(last.parameters[0, ...], last.temperature)
 
     def visit(self, temperatures):
         """Solve and validate every fit at the next nodes; fill what now has nodes enough around it."""

@@ -19,6 +19,7 @@ from annealed.design.base import Design
 WIDEST_EIGENPROBLEM = 1000  # beyond this many columns (or rows) a dense eigenbasis costs more than it saves
 WIDEST_ROTATION = 5000  # and of dense rows that outnumber their columns: many passes over them pay for it
 SMALLEST_EIGENVALUE = 1e-13  # relative: below it a direction is rounding noise of the Gram matrix
+LEAST_ALIKE = 1e-10  # variance of a column beside the largest: less would be lost in the eigenbasis of both
 EMPTY_EIGENVALUE = 1e-14  # likewise: below it there is nothing at all, as where indicators of categories add up to one
 
 
@@ -102,14 +103,22 @@ def principal_coordinates(design: Design, scale, power: float = 0.0) -> Coordina
     """Eigenbasis of the covariance of `(x - center) / scale`, each direction that is not empty divided by its variance
     to a power.
 
-    With a power of 1/2 every direction has variance one. Too wide for that, the columns themselves are the coordinates.
+    With a power of 1/2 every direction has variance one. Too wide for that, or of sizes too unlike, the columns
+    themselves are the coordinates.
     """
     if power == 0 and not has_affordable_rotation(design):
         return diagonal_coordinates(scale, design.column_variance())
     covariance = design.covariance() / np.outer(scale, scale)
+    if power == 0 and not _are_alike(np.diag(covariance)):
+        return diagonal_coordinates(scale, design.column_variance())
     eigenvalues, vectors = design.eigh(covariance)
     rotated = Coordinates(vectors / scale[:, None], vectors * scale[:, None], np.maximum(eigenvalues, 0))
     return rotated.raised(power)
+
+
+def _are_alike(variances) -> bool:
+    """Whether rounding of the largest leaves the digits of all, in an eigenbasis of them."""
+    return bool(variances[variances > 0].min(initial=np.inf) >= LEAST_ALIKE * variances.max())
 
 
 def coordinates_of_fits(design: Design, power: float, is_centered: bool) -> Coordinates:

@@ -166,6 +166,10 @@ class Problem(ABC):
         """
         return None
 
+    def has_more_to_fit(self, parameters, temperature) -> bool:
+        """Whether rows clearly tell something that the final fit there has not learned, where a family can say."""
+        return False
+
     def leans_unasked(self, score: float) -> bool:
         """Whether to try `leaned` anyway, given the best validated score, minus a log-loss, in this setting."""
         return False

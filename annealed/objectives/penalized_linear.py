@@ -46,6 +46,8 @@ SCORE_TIME = 4.0  # the posterior of one score
 MULTIPLICATION_TIME = {True: 0.03, False: 0.1}  # both products with one number of a row
 MOST_SPANNED_ROWS, MOST_SPANNED_SHARE = 600, 0.2  # sparse rows, and dense ones per column, whose span gets a basis
 OF_TWO_CLASSES = 0.4  # of either: combinations of rows cost less where each has one score
+TESTED_SHARE = 0.2  # of the rows: so many coordinates and scores at most are asked whether they have more to tell
+CLEAR_ERRORS = 5.0  # standard errors beyond what chance would give, that say so
 BARE_SHARE = 0.1  # of the last step's own share, in the span of the rows, or where those that curve the loss are few:
 FEW_CURVING = 1.0  # a coordinate, counted by the variance of their class under the posterior
 
@@ -342,6 +344,23 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
             fits,
         )
         return np.sqrt(squares.max()) / (self.l2_strength * HOT_LOGIT)
+
+    def has_more_to_fit(self, parameters, temperature):
+        """A score test: squares of the loss's gradient by what chance would make of each, were nothing left.
+
+        The penalty lets in last what varies least, however much that tells. Of as many coordinates as rows it says
+        nothing.
+        """
+        n_rows = 1 / np.sum(self.design.weight[:, 0] ** 2)  # as many as they weigh
+        n_tests = self.n_scores * self.coordinates.rank
+        if self.coordinates.per_fit or n_tests > TESTED_SHARE * n_rows:
+            return False
+        final = slice(0, 1)
+        _, gradient = self.loss(parameters[None], temperature, final)
+        gradient, _ = self._split(gradient)
+        chance = self._score_variance(self.class_variance, final)[..., None] * self.coordinates.spectrum
+        seen = n_rows * np.sum(gradient**2 / np.maximum(chance, np.finfo(float).tiny))
+        return bool(seen > n_tests + CLEAR_ERRORS * np.sqrt(2 * n_tests))
 
     def report(self, parameters, temperature, fits=slice(None)):
         coef, intercept = self._split(parameters)

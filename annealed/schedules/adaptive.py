@@ -35,7 +35,8 @@ class AdaptiveSchedule(Schedule):
     learns_late : bool, default=False
         Whether what matters may come late, as under a penalty, which lets directions in by how much they vary. While
         validation is not clearly better than at the hot end, cooling then goes on until Q / T no longer moves or is
-        half of what it was, or the score has fallen by a quarter. The inner-product family's default does so.
+        half of what it was, or the score has fallen by a quarter; and even then where Q / T has not moved at all, but
+        rows clearly tell what it has not learned. The inner-product family's default does so.
     """
 
     fills_gaps = True

@@ -14,6 +14,7 @@ class Schedule(BaseEstimator, ABC):
     """A ladder of falling temperatures; `fills_gaps` lets the path add temperatures of its own between them."""
 
     fills_gaps = False
+    learns_late = False  # whether a path that has learned nothing goes on while rows have more to tell
 
     @abstractmethod
     def temperatures(self, hot: Callable[[], float]) -> Iterator[float]:

@@ -1,0 +1,46 @@
+"""What tells the classes apart may vary far less than the rest, or lie in far smaller units."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
+
+from annealed import InnerProductADA
+
+SCHEDULE = [1.0, 0.1, 0.01]
+
+
+def signal(n_rows=500, seed=0):
+    generator = np.random.RandomState(seed)
+    told = generator.randn(n_rows)
+    return generator, told, (told + 0.2 * generator.randn(n_rows) > 0).astype(int)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("size", [1e-2, 1e-3, 1e-4])
+def test_a_path_goes_on_until_the_difference_of_two_columns_is_learned(size, seed):
+    generator, told, y = signal(seed=seed)
+    common = generator.randn(len(y))
+    X = np.column_stack([common, common + size * told])
+    assert InnerProductADA().fit(X, y).score(X, y) > 0.93
+
+
+def test_a_path_of_chance_ends_early():
+    generator, _, y = signal()
+    common = generator.randn(len(y))
+    path = InnerProductADA().fit(np.column_stack([common, common + 1e-3 * generator.randn(len(y))]), y).path_
+    assert path.temperatures[-1] > 1e-4 * path.temperatures[0]
+
+
+@pytest.mark.parametrize("store", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("widest", [1e5, 1e7, 1e9])
+def test_euclidean_metric_keeps_columns_of_small_units(widest, store):
+    """Against scikit-learn's fit without the wide column, which tells nothing: no minimum is above it."""
+    generator, told, y = signal()
+    X = np.column_stack([told, generator.randn(len(y)), widest * generator.randn(len(y))])
+    model = InnerProductADA(metric="euclidean", schedule=SCHEDULE, selection="last").fit(store(X), y)
+    without = LogisticRegression(C=2 / (SCHEDULE[-1] * len(y)), tol=1e-10, max_iter=10_000).fit(X[:, :2], y)
+    lead = np.where(y == 1, -1, 1) * without.decision_function(X[:, :2])
+    least = np.mean(np.logaddexp(0, lead)) + SCHEDULE[-1] / 4 * np.sum(without.coef_**2)
+    assert model.path_.free_energy[-1] / SCHEDULE[-1] <= least * (1 + 1e-6)
+    assert model.score(store(X), y) > 0.9
