@@ -216,10 +216,18 @@ def make_splits(cv, X, y, labels, random_state, split_params) -> list[tuple[np.n
     if cv is None or isinstance(cv, (int, np.integer)):
         return stratified_splits(DEFAULT_FOLDS if cv is None else int(cv), labels, random_state)
     splitter = check_cv(cv, y, classifier=True)
-    splits = list(splitter.split(X, y, **split_params))
+    splits = [tuple(map(_row_numbers, split)) for split in splitter.split(X, y, **split_params)]
     if not splits:
         raise ValueError(f"cv gave no split of the rows. Got cv={cv!r}.")
     return splits
+
+
+def _row_numbers(rows):
+    """Of rows given by numbers, or by a flag for each."""
+    rows = np.asarray(rows)
+    if rows.dtype == bool:
+        return np.flatnonzero(rows)
+    return rows if rows.size else rows.astype(int)
 
 
 def stratified_splits(n_folds, labels, random_state):

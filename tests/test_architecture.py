@@ -59,6 +59,7 @@ SHARED_IN_A_FOLDER = {
     "narrow",
     "on_device",
     "penalized_linear",
+    "point_scorer",
     "posterior_scale",
     "potts",
     "span",

@@ -61,9 +61,11 @@ class AnnealingMixin(ValidationMixin):
         splits = [] if validation_set else self._splits(rows, selection, routed["split"])
         design = self._design(rows, splits)
 
+        score_point = self._point_scorer(rows, splits, validation_set, routed["score"])
+
         def walk(problem):
-            judge = self._judge(rows, selection, splits, validation_set, routed["score"])
-            return self._walk(problem, judge, max_iter, watch)
+            judge = self._judge(rows, selection, splits, validation_set, score_point)
+            return self._walk(problem, judge, max_iter, watch, rows.X.dtype)
 
         with threads_over_blocks():
             problem = self._make_objective().prepare(design, check_random_state(self.random_state))
@@ -136,12 +138,10 @@ class AnnealingMixin(ValidationMixin):
         stack /= total
         return make_design(rows.X, rows.labels, stack, total, len(rows.classes))
 
-    def _walk(self, problem, judge, max_iter, watch: FitWatch) -> Walk:
+    def _walk(self, problem, judge, max_iter, watch: FitWatch, dtype) -> Walk:
         self._form = problem.form  # what a scorer of points needs
         solver, settings = make_solver(self.solver, problem), problem.chosen()
         problem = solver.adapt(problem, self.tol)
-
-        dtype = watch.data["X"].dtype
 
         def fitted_so_far(nodes):  # does not know `watch`, so that both, and the rows, go when the fit has ended
             other = copy(self)

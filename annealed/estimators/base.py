@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import warnings
 from copy import copy
+from numbers import Real
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
 from annealed.arrays import is_dispatched, is_foreign
 from annealed.callbacks import CallbackSupportMixin, FitWatch, with_callbacks
 from annealed.design.threads import threads_over_blocks
 from annealed.estimators.annealing import AnnealingMixin
-from annealed.estimators.mixins import LogitsMixin, PathDiagramMixin
+from annealed.estimators.mixins import LogitsMixin, PathDiagramMixin, forget_last_fit
 from annealed.estimators.on_device import (
     check_foreign,
     check_precision,
@@ -56,14 +57,16 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
     cv : int, splitter or iterable of splits, default=None
         Folds for ``selection="cv"``; a number is that many stratified, shuffled folds, None is five.
     scoring : str or callable, default=None
-        What validation compares; None is the log-loss.
+        What validation compares; None is the log-loss. Held-out parts that it gives no number for, as a fold of one
+        class has no ROC curve, are left out, with a warning.
     rule : {"best", "one_standard_error"}, default="best"
         Take the best temperature, or the hottest within one standard error of it.
     calibrate : bool, default=True
         Whether the posterior speaks at its own temperature: one factor on the logits, ``posterior_scale_``,
         chosen together with the fit temperature from the held-out scores. Without held-out rows it is one.
     class_weight : dict or "balanced", default=None
-        Weight of each class, multiplied into ``sample_weight``.
+        Weight of each class, multiplied into ``sample_weight`` of the rows fitted and of their folds; a scorer and a
+        validation set know ``sample_weight`` and ``sample_weight_val`` alone.
     tol : float, default=1e-4
         At every temperature the largest entry of the gradient of the free energy (in the coordinates solved in)
         is at most `tol`, and its certified relative suboptimality, where the family has a certificate, at most
@@ -175,7 +178,8 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         y : array-like of shape (n_samples,)
             Labels of any type.
         sample_weight : array-like of shape (n_samples,), default=None
-            A row of weight 2 counts as two rows.
+            A row of weight 2 counts as two rows. Weights that add up to less than the rows that have any are scaled
+            up to their number.
         X_val, y_val, sample_weight_val : array-like, default=None
             A validation set, for ``selection="holdout"``.
         **params : dict
@@ -186,9 +190,11 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         -------
         self : object
         """
-        self._check_parameters(X_val, y_val)
+        self._check_parameters(X_val, y_val, sample_weight_val)
+        if isinstance(sample_weight, Real):
+            sample_weight = np.full(_num_samples(X), float(sample_weight))
         routed = self._route(sample_weight, params)
-        given_y = y
+        given_X, given_y = X, y
         if is_dispatched(X):
             X = check_foreign(self, X)
             classes, labels = coded_labels(y, X.shape[0])
@@ -204,7 +210,8 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         validation_set = self._validation_set(X_val, y_val, sample_weight_val, rows)
         self.classes_ = classes_like(classes, given_y) if is_foreign(X) else classes
         max_iter, is_intended = self._iteration_bound()
-        watch = self._watch(X, y, sample_weight)
+        watch = self._watch(given_X, given_y, sample_weight)
+        forget_last_fit(self)
         try:
             walk = self._anneal(rows, self.selection, validation_set, routed, max_iter, watch)
         except NotTrusted as reason:
@@ -235,7 +242,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
             factors = class_factors(self.class_weight, classes, counts)
             weight, counts = weight * factors[labels], counts * factors
         check_two_classes(counts)
-        weight = counted_in_rows(weight, weight.sum(), np.count_nonzero(weight))
+        weight = counted_in_rows(weight, counts.sum(), np.count_nonzero(weight))
         return Rows(X, y, labels, weight, classes)
 
     def _keep(self, steps, problem, judge, dtype):
@@ -321,8 +328,9 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self._make_objective().accepts_sparse
-        tags.array_api_support = self._make_objective().runs_on_devices and self.solver in ("auto", "lbfgs")
+        family = self._make_objective()
+        tags.input_tags.sparse = family.accepts_sparse
+        tags.array_api_support = family.runs_on_devices and self.solver in ("auto", "lbfgs")
         return tags
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from annealed.estimators.base import AnnealedClassifier
+from annealed.estimators.validation import check_count
 from annealed.objectives import Distance
 
 LITERAL_INNER_ITERATIONS = 15
@@ -154,8 +155,7 @@ class DistanceADA(AnnealedClassifier):
             bound = LITERAL_INNER_ITERATIONS
         if bound is None:
             return self.max_iter, False
-        if bound < 1:
-            raise ValueError(f"inner_iterations must be at least 1. Got {bound!r}.")
+        check_count(bound, "inner_iterations")
         return bound, True
 
     def _set_point(self, arrays, temperature, scale):

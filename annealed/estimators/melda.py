@@ -18,15 +18,16 @@ import numpy as np
 from scipy import linalg
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array
+from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from annealed.arrays import Place, is_dispatched, is_foreign, to_host
 from annealed.callbacks import CallbackSupportMixin, hand_over, take_back
 from annealed.estimators.base import AnnealedClassifier
 from annealed.estimators.discriminant_axes import Directions, directions_of, score_moments
-from annealed.estimators.mixins import PathDiagramMixin
+from annealed.estimators.mixins import PathDiagramMixin, forget_last_fit
 from annealed.estimators.on_device import check_foreign, check_same_library
-from annealed.estimators.validation import DTYPES
+from annealed.estimators.validation import DTYPES, with_splitter
 from annealed.objectives import InnerProduct
 from annealed.schedules import check_temperature
 
@@ -154,7 +155,7 @@ class MELDA(
 
     # -- fitting ---------------------------------------------------------------------------------------------
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y, sample_weight=None, *, X_val=None, y_val=None, sample_weight_val=None, **params):
         """Fit the log-linear model and find its directions.
 
         Parameters
@@ -162,6 +163,10 @@ class MELDA(
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), default=None
+        X_val, y_val, sample_weight_val : array-like, default=None
+            A validation set, for ``selection="holdout"``.
+        **params : dict
+            ``groups`` for a splitter that wants them; with metadata routing enabled, whatever the splitter requests.
 
         Returns
         -------
@@ -175,14 +180,18 @@ class MELDA(
             X = check_foreign(self, X)
         else:
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=DTYPES)
-        classifier = hand_over(self, self._log_linear()).fit(X, y, sample_weight)
+        X_val = None if X_val is None else self._validated(X_val)
+        params |= {"y_val": y_val, "sample_weight_val": sample_weight_val}
+        classifier = hand_over(self, self._log_linear()).fit(X, y, sample_weight, X_val=X_val, **params)
         take_back(classifier)
+        forget_last_fit(self)
         n_components = self._checked_components(classifier.classes_.shape[0], X.shape[1])
         coef, intercept = class_weights_of(classifier)
         moments = score_moments(X, y, sample_weight, coef, to_host(classifier.classes_))
         directions = directions_of(moments)
         counts = moments.counts
-        self._log_share = np.log(np.maximum(counts, 0.5) / counts.sum())
+        total = counts.sum()
+        self._log_share = np.log(np.maximum(counts / total, 0.5 / max(total, X.shape[0])))
         rank = len(directions.information)
         self.classes_, self.classifier_, self.n_iter_ = classifier.classes_, classifier, classifier.n_iter_
         if self.coordinates == "paper":
@@ -193,7 +202,9 @@ class MELDA(
             self._set_ordered(coef, intercept, directions, n_components)
         self.reduced_classifier_, self._whitened = classifier, None
         if n_components < rank:
-            self._fit_reduced(X, y, sample_weight, coef, directions, n_components)
+            self._whitened = whitened = _whitened(X, coef, directions, n_components)
+            reduced = None if X_val is None else _project(X_val, *whitened)
+            self._fit_reduced(_project(X, *whitened), y, sample_weight, X_val=reduced, **params)
         if is_foreign(X):
             place = Place.of(X)
             arrays = {name: own for name, own in vars(self).items() if isinstance(own, np.ndarray)}
@@ -201,13 +212,9 @@ class MELDA(
                 setattr(self, name, place.wide(arrays[name]))
         return self
 
-    def _fit_reduced(self, X, y, sample_weight, coef, directions: Directions, n_components):
-        """A posterior of the kept directions alone, in whitened coordinates whatever `coordinates` says."""
-        of_scores = directions.of_scores[:n_components]
-        self._whitened = (of_scores @ coef).T, of_scores @ directions.score_mean
-        if is_foreign(X):
-            self._whitened = tuple(Place.of(X).row(part) for part in self._whitened)
-        self.reduced_classifier_ = self._log_linear().fit(_project(X, *self._whitened), y, sample_weight)
+    def _fit_reduced(self, projected, y, sample_weight, **params):
+        """A posterior of the kept directions alone."""
+        self.reduced_classifier_ = self._log_linear().fit(projected, y, sample_weight, **params)
         loadings, bias = class_weights_of(self.reduced_classifier_)
         self._loadings, self._bias = loadings @ self._from_reported, bias
 
@@ -287,12 +294,18 @@ class MELDA(
         return _project(self._checked(X, "transform"), self.scalings_, self.offset_)
 
     def _checked(self, X, method):
-        if is_dispatched(X):
-            X = check_foreign(self, X, reset=False)
-        else:
-            X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
+        X = self._validated(X)
         check_same_library(X, self.scalings_, self, method)
         return X
+
+    def _validated(self, X):
+        if is_dispatched(X):
+            return check_foreign(self, X, reset=False)
+        return validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
+
+    def get_metadata_routing(self):
+        """Requests of this estimator and its splitter."""
+        return with_splitter(MetadataRouter(owner=self).add_self_request(self), self.cv)
 
     def inverse_transform(self, X):
         """The shortest rows, in the features' own units, whose projections these are.
@@ -369,6 +382,16 @@ class MELDA(
         tags.input_tags.sparse = True
         tags.array_api_support = True
         return tags
+
+
+def _whitened(X, coef, directions: Directions, n_components):
+    """Scalings and offset of the leading directions in whitened coordinates, whatever `coordinates` says."""
+    of_scores = directions.of_scores[:n_components]
+    scalings, offset = (of_scores @ coef).T, of_scores @ directions.score_mean
+    if not is_foreign(X):
+        return scalings, offset
+    place = Place.of(X)
+    return place.row(scalings), place.row(offset)
 
 
 def _project(X, scalings, offset):

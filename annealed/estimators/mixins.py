@@ -1,4 +1,4 @@
-"""What several estimators do alike: answers from logits, and the path in a notebook."""
+"""What several estimators do alike: fits after fits, answers from logits, and the path in a notebook."""
 
 from __future__ import annotations
 
@@ -8,6 +8,15 @@ from sklearn.utils import estimator_html_repr
 from annealed.estimators.on_device import argmax, named_classes
 from annealed.objectives import gibbs
 from annealed.sparkline import sparkline
+
+SET_BY_CHECKS = ("n_features_in_", "feature_names_in_", "classes_")
+
+
+def forget_last_fit(estimator):
+    """Remove what an earlier fit has found and this one may not set, once the checks of this one have passed."""
+    for name in [own for own in vars(estimator) if own.endswith("_") and not own.startswith("_")]:
+        if name not in SET_BY_CHECKS:
+            delattr(estimator, name)
 
 
 class LogitsMixin(ClassifierMixin):

@@ -24,7 +24,7 @@ from annealed.estimators.on_device import (
     coded_labels,
     named_classes,
 )
-from annealed.estimators.validation import DTYPES
+from annealed.estimators.validation import DTYPES, check_count, check_flag
 from annealed.estimators.weights import check_weight
 from annealed.objectives import gibbs
 from annealed.objectives.array_potts import ArrayLabelledRows
@@ -183,7 +183,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         -------
         self : object
         """
-        given_y = y
+        given_X, given_y = X, y
         if is_dispatched(X):
             X = check_foreign(self, X)
             self.classes_, labels = coded_labels(y, X.shape[0])
@@ -195,7 +195,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         self._check_parameters()
         rows = self._rows(X, labels, sample_weight)
         dtype = to_host(X[:1, ...]).dtype
-        watch = self._watch(X, y, sample_weight)
+        watch = self._watch(given_X, given_y, sample_weight)
         with threads_over_blocks() if len(rows.labels) >= MANY_ROWS else one_thread():
             plan = self._plan(rows)
             choice = search(rows, plan, watch)
@@ -332,15 +332,15 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {known}. Got {getattr(self, name)!r}.")
         for name in ("n_init", "max_sweeps"):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or value < 1:
-                raise ValueError(f"{name} must be a positive int. Got {value!r}.")
+            check_count(getattr(self, name), name)
+        check_flag(self.refine, "refine")
         check_temperature(self.label_coupling, "label_coupling")
         if not isinstance(self.saturation, Real) or not 0 < float(self.saturation) <= 1:
             raise ValueError(f"saturation must be above 0 and at most 1. Got {self.saturation!r}.")
         known = ("auto", *SHRINKAGES)
         is_share = isinstance(self.shrinkage, Real) and 0 <= float(self.shrinkage) <= 1
-        if not is_share and self.shrinkage not in known:
+        is_known = isinstance(self.shrinkage, str) and self.shrinkage in known
+        if not is_share and not is_known:
             raise ValueError(f"shrinkage must be one of {known} or a number from 0 to 1. Got {self.shrinkage!r}.")
 
     # -- reading ---------------------------------------------------------------------------------------------

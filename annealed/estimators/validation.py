@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any
+from numbers import Integral
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn import get_config
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, get_routing_for_object, process_routing
 from sklearn.utils.validation import validate_data
 
-from annealed.arrays import is_foreign, take_rows
+from annealed.arrays import is_foreign, to_host
 from annealed.estimators.on_device import DeviceRows, check_foreign, check_labels, held_out, validated
+from annealed.estimators.point_scorer import Part, PointScorer
 from annealed.estimators.weights import check_weight, counted_in_rows
 from annealed.schedules import check_temperature
 from annealed.selection import (
@@ -49,6 +50,16 @@ class Rows:
     device: DeviceRows | None = None
 
 
+class ValidationSet(NamedTuple):
+    """One that the user has brought; `weight` counts rows, and is as given where rows are on a device."""
+
+    X: Any
+    y: np.ndarray
+    labels: np.ndarray
+    weight: Any
+    given_weight: Any
+
+
 class ValidationMixin:
     """What `AnnealedClassifier` needs to validate temperatures; `_point` and `_accept_sparse` are its own."""
 
@@ -57,6 +68,8 @@ class ValidationMixin:
     rule: Any
     scoring: Any
     calibrate: Any
+    tol: Any
+    max_iter: Any
     random_state: Any
     _point: Any
     _accept_sparse: Any
@@ -64,13 +77,14 @@ class ValidationMixin:
     def _is_log_loss(self):
         return self.scoring is None or self.scoring == "neg_log_loss"
 
-    def _check_parameters(self, X_val, y_val):
+    def _check_parameters(self, X_val, y_val, sample_weight_val):
         if self.rule not in RULES:
             raise ValueError(f"rule must be one of {RULES}. Got {self.rule!r}.")
-        for name in ("tol", "max_iter"):
-            value = getattr(self, name)
-            if not isinstance(value, Real) or not float(value) > 0:
-                raise ValueError(f"{name} must be a positive number. Got {value!r}.")
+        check_temperature(self.tol, "tol")
+        check_count(self.max_iter, "max_iter")
+        check_flag(self.calibrate, "calibrate")
+        if self.scoring is not None and not isinstance(self.scoring, str) and not callable(self.scoring):
+            raise ValueError(f"scoring must be None, the name of one scorer or a callable. Got {self.scoring!r}.")
         if isinstance(self.selection, str):
             if self.selection not in SELECTIONS:
                 raise ValueError(f"selection must be one of {SELECTIONS} or a temperature. Got {self.selection!r}.")
@@ -78,6 +92,8 @@ class ValidationMixin:
             check_temperature(self.selection, "selection")
         if (X_val is None) != (y_val is None):
             raise ValueError("X_val and y_val must be given together.")
+        if X_val is None and sample_weight_val is not None:
+            raise ValueError("sample_weight_val weighs the rows of a validation set. Give X_val and y_val, too.")
         if self.selection == "loo" and not self._is_log_loss():
             raise ValueError(
                 f'selection="loo" compares log-losses and has no fold to score. Got scoring={self.scoring!r}. '
@@ -104,18 +120,13 @@ class ValidationMixin:
 
     def get_metadata_routing(self):
         """Requests of this estimator, its splitter and its scorer."""
-        router = MetadataRouter(owner=self).add_self_request(self)
-        router.add(
-            splitter=check_cv(self.cv, classifier=True),
-            method_mapping=MethodMapping().add(caller="fit", callee="split"),
-        )
+        router = with_splitter(MetadataRouter(owner=self).add_self_request(self), self.cv)
         if self._is_log_loss():  # computed here, with the weights of fit
             return router
         scorer = check_scoring(self, scoring=self.scoring)
         return router.add(scorer=scorer, method_mapping=MethodMapping().add(caller="fit", callee="score"))
 
-    def _validation_set(self, X_val, y_val, sample_weight_val, rows: Rows):
-        """(X, y, labels, weight) of an explicit validation set, or None."""
+    def _validation_set(self, X_val, y_val, sample_weight_val, rows: Rows) -> ValidationSet | None:
         if X_val is None:
             return None
         classes = rows.classes
@@ -133,7 +144,7 @@ class ValidationMixin:
         if rows.device is None:
             weight = check_weight(sample_weight_val, len(y_val), "sample_weight_val")
             weight = counted_in_rows(weight, weight.sum(), np.count_nonzero(weight))
-        return X_val, y_val, np.searchsorted(classes, y_val), weight
+        return ValidationSet(X_val, y_val, np.searchsorted(classes, y_val), weight, sample_weight_val)
 
     def _splits(self, rows: Rows, selection, split_params):
         if selection == "cv":
@@ -143,22 +154,23 @@ class ValidationMixin:
             splits = stratified_splits(DEFAULT_FOLDS, rows.labels, self.random_state)[:1]
         else:
             return []
+        weight = rows.weight if rows.device is None else to_host(rows.device.weight)
+        weighty = [split for split in splits if weight[split[1]].sum() > 0]  # the others have nothing to say
+        if splits and not weighty:
+            raise ValueError("No row that is held out has a positive weight. Check cv and sample_weight.")
         if not splits:
             warnings.warn(
                 "Every class has a single row, so nothing can be held out: the last temperature is taken.",
                 UserWarning,
                 stacklevel=3,
             )
-        return splits
+        return weighty
 
-    def _judge(self, rows: Rows, selection, splits, validation_set, score_params):
-        """Who validates the temperatures."""
-        X, y, labels, weight = rows.X, rows.y, rows.labels, rows.weight
-        parts: list
+    def _judge(self, rows: Rows, selection, splits, validation_set, score_point):
+        """Who validates the temperatures; `score_point` is what `_point_scorer` gives."""
+        labels, weight = rows.labels, rows.weight
         if validation_set is not None:
-            X_val, y_val, labels_val, weight_val = validation_set
-            judge = self._judge_of_set(rows, X_val, labels_val, weight_val)
-            parts = [(0, X_val, y_val, {}, None)]
+            judge = self._judge_of_set(rows, validation_set.X, validation_set.labels, validation_set.weight)
         elif selection == "loo":
             return LeaveOneOut(labels, weight, score_groups(len(labels)), calibrate=self.calibrate)
         elif splits:
@@ -167,12 +179,23 @@ class ValidationMixin:
                 judge = held_out(rows.device, picks, len(splits), self.calibrate)
             else:
                 judge = HeldOut(labels[picks.rows], weight[picks.rows], folds, picks, self.calibrate)
-            parts = [(fit, X, y, score_params, test) for fit, (_, test) in enumerate(splits, 1)]
         else:
             return NoValidation()
-        if not self._is_log_loss():
-            judge.score_point = self._point_scorer([(0, X, y, score_params, None), *parts])
+        judge.score_point = score_point
         return judge
+
+    def _point_scorer(self, rows: Rows, splits, validation_set, score_params) -> PointScorer | None:
+        """The user's scorer on what is held out; None where log-losses are compared, which need none."""
+        if self._is_log_loss():
+            return None
+        scorer = check_scoring(self, scoring=self.scoring)
+        if validation_set is None:
+            parts = [Part(fit, rows.X, rows.y, score_params, test) for fit, (_, test) in enumerate(splits, 1)]
+        else:
+            is_weighed = validation_set.given_weight is not None and _takes_weight(scorer)
+            own = {"sample_weight": validation_set.given_weight} if is_weighed else {}
+            parts = [Part(0, validation_set.X, validation_set.y, own)]
+        return PointScorer(scorer, self._point, Part(0, rows.X, rows.y, score_params), parts)
 
     def _judge_of_set(self, rows: Rows, X, labels, weight):
         """Who validates by an explicit validation set."""
@@ -182,32 +205,25 @@ class ValidationMixin:
         on_place = X if is_foreign(X) else place.row(X)
         return validated(on_place, labels, weight, place, self.calibrate)
 
-    def _point_scorer(self, parts):
-        """Scores of a path point by the user's scorer: on the validated parts, and on the training rows.
 
-        Parts are (fit, X, y, score_params, rows); rows are taken when scored, so that no copy of X is kept, and None is
-        all of them.
-        """
-        scorer = check_scoring(self, scoring=self.scoring)
-
-        def score_point(problem, parameters, temperature, scale):
-            reported = problem.report(parameters, temperature)
-            scores = [
-                scorer(
-                    self._point({name: array[fit] for name, array in reported.items()}, temperature, scale),
-                    _taken(X, rows),
-                    _taken(y, rows),
-                    **{name: _taken(value, rows) for name, value in score_params.items()},
-                )
-                for fit, X, y, score_params, rows in parts
-            ]
-            return scores[1:], scores[0]
-
-        return score_point
+def with_splitter(router: MetadataRouter, cv) -> MetadataRouter:
+    """What a splitter asks for; splits that are given as they are ask for nothing, and may be had but once."""
+    splitter = check_cv(cv if hasattr(cv, "split") else None, classifier=True)
+    return router.add(splitter=splitter, method_mapping=MethodMapping().add(caller="fit", callee="split"))
 
 
-def _taken(values, rows):
-    """Some rows, or all where either is None."""
-    if values is None or rows is None:
-        return values
-    return take_rows(values, rows) if hasattr(values, "shape") else np.asarray(values)[rows]
+def _takes_weight(scorer) -> bool:
+    """Whether a scorer is to get weights: all do, unless metadata are routed and it has not asked for them."""
+    if not get_config()["enable_metadata_routing"]:
+        return True
+    return bool(get_routing_for_object(scorer).consumes("score", ["sample_weight"]))
+
+
+def check_count(value, name):
+    if not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name} must be a positive whole number. Got {value!r}.")
+
+
+def check_flag(value, name):
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False. Got {value!r}.")

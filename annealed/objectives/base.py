@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,12 @@ def look_at(logits, labels, weight, scale):
     entropy = weight @ gibbs.entropy(logits)
     logits *= scale
     return weight @ gibbs.negative_log_likelihood(logits, labels), entropy
+
+
+def check_strength(value):
+    """Of a penalty: a positive number, or an error that shows what came instead."""
+    if not isinstance(value, Real) or not 0 < float(value) < np.inf:
+        raise ValueError(f"l2_strength must be a positive number. Got {value!r}.")
 
 
 class Objective(BaseEstimator, ABC):

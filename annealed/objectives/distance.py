@@ -65,8 +65,8 @@ class Distance(Objective):
             raise ValueError(f"covariance must be one of {COVARIANCES}. Got {self.covariance!r}.")
         if self.init not in INITS:
             raise ValueError(f"init must be one of {INITS}. Got {self.init!r}.")
-        if not self.anchor >= 0:
-            raise ValueError(f"anchor must not be negative. Got {self.anchor!r}.")
+        if not isinstance(self.anchor, Real) or not 0 <= float(self.anchor) < np.inf:
+            raise ValueError(f"anchor must be a number that is not negative. Got {self.anchor!r}.")
         is_fraction = isinstance(self.shrinkage, Real) and 0 <= float(self.shrinkage) <= 1
         if self.shrinkage not in SHRINKAGES and not is_fraction:
             raise ValueError(f"shrinkage must be one of {SHRINKAGES} or in [0, 1]. Got {self.shrinkage!r}.")

@@ -27,7 +27,7 @@ import numpy as np
 from scipy import sparse
 
 from annealed.design import Design
-from annealed.objectives.base import Form, Objective, SmoothProblem
+from annealed.objectives.base import Form, Objective, SmoothProblem, check_strength
 from annealed.objectives.linear import spread_of_columns
 
 
@@ -58,8 +58,7 @@ class ScoreFamily(Objective):
         """Sum over rows and classes of residual (n_rows, n_classes) times d score / d parameters."""
 
     def prepare(self, design, random_state=None):
-        if not self.l2_strength > 0:
-            raise ValueError(f"l2_strength must be positive. Got {self.l2_strength!r}.")
+        check_strength(self.l2_strength)
         return FamilyProblem(design, self, random_state)
 
 

@@ -16,6 +16,7 @@ from annealed.objectives.base import ROUNDING, Form, SmoothProblem
 
 CONSTANT = 1e-13  # spread of a column beside its mean that is nothing but rounding
 MISSING_CLASS_WEIGHT = 0.5  # rows' worth of evidence for a class that a fit has no row of
+MOST_ROWS = 1e12  # that weights are taken for, beside it
 
 
 class LinearForm(Form):
@@ -69,10 +70,22 @@ class LinearProblem(SmoothProblem):
 
 def spread_of_columns(design: Design):
     """Weighted standard deviation of each column; one where a column is constant."""
-    mean = design.column_mean() + design.center
-    spread = np.sqrt(design.centered(mean).column_variance())
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = design.column_mean() + design.center
+        spread = np.sqrt(design.centered(mean).column_variance())
+    check_spread(spread)
     constant = spread <= CONSTANT * np.abs(mean)
     return np.where(constant, 1.0, spread)
+
+
+def check_spread(spread):
+    """An error for columns whose squares are no numbers."""
+    is_finite = np.isfinite(spread)
+    if not is_finite.all():
+        raise ValueError(
+            f"Column {int(np.argmin(is_finite))} of X holds numbers so large that their squares are infinite. "
+            "Divide it, say by its largest."
+        )
 
 
 def spans_fewer_than_columns(design: Design) -> bool:
@@ -82,4 +95,4 @@ def spans_fewer_than_columns(design: Design) -> bool:
 
 def missing_class_weight(class_shares, total_weight):
     """Weight (n_fits, n_classes) of an imaginary row where a fit has no row of a class, zero elsewhere."""
-    return np.where(class_shares > 0, 0, MISSING_CLASS_WEIGHT / total_weight[:, None])
+    return np.where(class_shares > 0, 0, MISSING_CLASS_WEIGHT / np.minimum(total_weight, MOST_ROWS)[:, None])

@@ -25,7 +25,7 @@ from annealed.design.coordinates import (
     principal_coordinates,
 )
 from annealed.objectives import gibbs
-from annealed.objectives.base import HOT_LOGIT
+from annealed.objectives.base import HOT_LOGIT, check_strength
 from annealed.objectives.contrasts import Contrasts
 from annealed.objectives.curvature import ALL_LEVELS, LeadingRows, LearnedCurvature
 from annealed.objectives.hessian import ExactHessian
@@ -60,8 +60,9 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
     takes_last_step = True
 
     def __init__(self, design: Design, *, l2_strength: float, metric: str, fit_intercept: bool):
-        if not l2_strength > 0:
-            raise ValueError(f"l2_strength must be positive. Got {l2_strength!r}.")
+        check_strength(l2_strength)
+        if fit_intercept not in (True, False):
+            raise ValueError(f"fit_intercept must be True or False. Got {fit_intercept!r}.")
         if metric not in METRICS:
             raise ValueError(f"metric must be one of {METRICS}. Got {metric!r}.")
         is_sparse = sparse.issparse(design.X)

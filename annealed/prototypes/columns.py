@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from annealed.arrays import Place, is_foreign
+from annealed.objectives.linear import check_spread
 
 ROUNDING = 1e-14  # spread of a column, as a share of its size, that is rounding: the column is constant
 DEVICE_ROWS = 1 << 18  # read at once on a device
@@ -27,8 +28,10 @@ class Columns:
     @classmethod
     def of_rows(cls, X, weight) -> Columns:
         share = weight / weight.sum()
-        center = share @ X.astype(np.float64, copy=False)
-        spread = np.sqrt(share @ np.square(X - center))
+        with np.errstate(over="ignore", invalid="ignore"):
+            center = share @ X.astype(np.float64, copy=False)
+            spread = np.sqrt(share @ np.square(X - center))
+        check_spread(spread)
         kept = np.flatnonzero(spread > ROUNDING * np.maximum(np.abs(center), np.finfo(float).tiny))
         if not len(kept):  # every row is the same: one column of zeros keeps the shapes
             kept, spread = np.array([0]), np.ones_like(spread)

@@ -64,9 +64,14 @@ def test_weights(estimator, weight, message):
         ({"cv": 1}, "at least 2 folds. Got 1"),
         ({"rule": "worst"}, "Got 'worst'"),
         ({"tol": 0}, "tol must be a positive number. Got 0"),
-        ({"max_iter": -1}, "max_iter must be a positive number. Got -1"),
+        ({"max_iter": -1}, "max_iter must be a positive whole number. Got -1"),
         ({"class_weight": {9: 1.0}}, "class_weight names classes that y does not hold: .*9"),
         ({"class_weight": "heavy"}, "Got 'heavy'"),
+        ({"class_weight": {0: -1.0}}, "class_weight of class 0 must be a finite number of at least 0. Got -1.0"),
+        ({"class_weight": {1: np.nan}}, "class_weight of class 1 must be .* Got nan"),
+        ({"class_weight": np.ones(3)}, "class_weight must be a dict"),
+        ({"max_iter": 10.5}, "max_iter must be a positive whole number. Got 10.5"),
+        ({"calibrate": "x"}, "calibrate must be True or False. Got 'x'"),
         ({"rule": "one_standard_error", "selection": "holdout"}, "needs several folds"),
     ],
 )
@@ -79,13 +84,13 @@ def test_parameters(estimator, parameters, message):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (InnerProductADA(l2_strength=0), "l2_strength must be positive. Got 0"),
+        (InnerProductADA(l2_strength=0), "l2_strength must be a positive number. Got 0"),
         (InnerProductADA(metric="cosine"), "metric must be one of .* Got 'cosine'"),
         (DistanceADA(covariance="full"), "covariance must be one of .* Got 'full'"),
         (DistanceADA(shrinkage=1.5), "shrinkage .* Got 1.5"),
-        (DistanceADA(anchor=-1), "anchor must not be negative. Got -1"),
+        (DistanceADA(anchor=-1), "anchor must be a number that is not negative. Got -1"),
         (DistanceADA(init="corners"), "init must be one of .* Got 'corners'"),
-        (DistanceADA(inner_iterations=0), "inner_iterations must be at least 1. Got 0"),
+        (DistanceADA(inner_iterations=0), "inner_iterations must be a positive whole number. Got 0"),
         (DistanceADA(solver="adam"), "solver must be one of .* Got 'adam'"),
         (DistanceADA(solver="newton"), "needs a family with a Hessian"),
     ],
@@ -173,3 +178,23 @@ def test_a_temperature_that_fails_is_named_with_the_remedy():
     model = AnnealedClassifier(InnerProduct(), [1.0, 1e-6], "lbfgs", "last", max_iter=2)
     with pytest.warns(ConvergenceWarning, match=r"first at .*Raise max_iter \(now 2\)"):
         model.fit(X, y)
+
+
+@ESTIMATORS
+def test_columns_whose_squares_are_infinite(estimator):
+    far = X.copy()
+    far[:, 2] *= 1e200
+    with pytest.raises(ValueError, match="Column 2 of X holds numbers so large"):
+        estimator().fit(far, y)
+
+
+@pytest.mark.parametrize("value", ["a", None, np.inf, np.nan, -1.0])
+def test_strength_of_a_penalty(value):
+    with pytest.raises(ValueError, match="l2_strength must be a positive number"):
+        InnerProductADA(l2_strength=value).fit(X, y)
+
+
+@pytest.mark.parametrize("settings", [{"anchor": "a"}, {"anchor": np.inf}, {"inner_iterations": 2.5}])
+def test_settings_of_distances(settings):
+    with pytest.raises(ValueError, match="must be a"):
+        DistanceADA(**settings).fit(X, y)

@@ -447,7 +447,7 @@ def test_classes_that_are_single_points(coordinates):
         ({"n_components": 2, "coordinates": "paper"}, "no order to cut: n_components=2 needs coordinates="),
         ({"coordinates": "paper", "reference_class": 7}, "reference_class must be a class of y. Got 7, known: .*0, 1"),
         ({"metric": "round"}, "metric must be one of .* Got 'round'"),
-        ({"l2_strength": -1}, "l2_strength must be positive. Got -1"),
+        ({"l2_strength": -1}, "l2_strength must be a positive number. Got -1"),
         ({"temperature": -1}, "temperature must be a positive number. Got -1"),
         ({"temperature": "last"}, "temperature must be a positive number. Got 'last'"),
         ({"temperature": None, "selection": "best"}, "selection must be one of .* Got 'best'"),

@@ -294,7 +294,7 @@ def test_probabilities_are_honest():
         ({"shrinkage": "some"}, "shrinkage must be one of"),
         ({"label_coupling": 0}, "label_coupling must be a positive number. Got 0"),
         ({"saturation": 0}, "saturation must be above 0"),
-        ({"n_init": 0}, "n_init must be a positive int. Got 0"),
+        ({"n_init": 0}, "n_init must be a positive whole number. Got 0"),
         ({"schedule": []}, "at least one temperature"),
     ],
 )

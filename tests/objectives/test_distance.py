@@ -427,8 +427,8 @@ def test_every_backend_equals_dense_double_precision(backend, make, covariance):
     [
         ({"covariance": "full"}, "covariance must be one of .* Got 'full'."),
         ({"init": "kmeans"}, "init must be one of .* Got 'kmeans'."),
-        ({"anchor": -1}, "anchor must not be negative. Got -1."),
-        ({"anchor": np.nan}, "anchor must not be negative. Got nan."),
+        ({"anchor": -1}, "anchor must be a number that is not negative. Got -1."),
+        ({"anchor": np.nan}, "anchor must be a number that is not negative. Got nan."),
         ({"shrinkage": 1.5}, r"shrinkage must be one of .* or in \[0, 1\]. Got 1.5."),
         ({"shrinkage": "lw"}, "shrinkage must be one of .* Got 'lw'."),
     ],

@@ -187,5 +187,5 @@ def test_random_start_repeats_with_its_seed():
 
 @pytest.mark.parametrize("strength", [0, -1.0])
 def test_impossible_strength_is_refused(strength):
-    with pytest.raises(ValueError, match=f"l2_strength must be positive. Got {strength}"):
+    with pytest.raises(ValueError, match=f"l2_strength must be a positive number. Got {strength}"):
         Radial(l2_strength=strength).prepare(stack_of(gaussian()), 0)

@@ -407,9 +407,9 @@ def test_row_span_equals_the_problem_it_embeds():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"l2_strength": 0}, "l2_strength must be positive. Got 0."),
-        ({"l2_strength": -0.5}, "l2_strength must be positive. Got -0.5."),
-        ({"l2_strength": np.nan}, "l2_strength must be positive. Got nan."),
+        ({"l2_strength": 0}, "l2_strength must be a positive number. Got 0."),
+        ({"l2_strength": -0.5}, "l2_strength must be a positive number. Got -0.5."),
+        ({"l2_strength": np.nan}, "l2_strength must be a positive number. Got nan."),
         ({"metric": "manhattan"}, "metric must be one of .* Got 'manhattan'."),
     ],
 )

@@ -1,0 +1,78 @@
+"""Scores of a path point by a scorer of the user's: on what was held out, and on the training rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from annealed.arrays import take_rows
+
+
+class Part(NamedTuple):
+    """Rows that a fit of the stack is scored on; `rows` are taken when scored, so that no copy of X is kept, and None
+    is all of them.
+    """
+
+    fit: int
+    X: Any
+    y: Any
+    score_params: dict
+    rows: np.ndarray | None = None
+
+
+class PointScorer:
+    """`speak(arrays, temperature, scale)` is the classifier that a path point makes."""
+
+    def __init__(self, scorer: Callable, speak: Callable, training: Part, held_out: list[Part]):
+        self.scorer, self.speak, self.training, self.held_out = scorer, speak, training, held_out
+        self.has_scored = False
+
+    def __call__(self, problem, parameters, temperature, scale):
+        """Scores of the held-out parts, and that of the training rows."""
+        reported = problem.report(parameters, temperature)
+
+        def score(part: Part) -> float:
+            point = self.speak({name: array[part.fit] for name, array in reported.items()}, temperature, scale)
+            point.__dict__.pop("feature_names_in_", None)  # X has lost its own
+            params = {name: _taken(value, part.rows) for name, value in part.score_params.items()}
+            return _number(self.scorer(point, _taken(part.X, part.rows), _taken(part.y, part.rows), **params))
+
+        scores = np.array([score(part) for part in self.held_out])
+        if not self.has_scored:
+            self.has_scored = True
+            scores = self._without_unscored(scores)
+        return scores, score(self.training)
+
+    def _without_unscored(self, scores):
+        """Leave out parts that have no score at the first temperature, as a fold of one class has no ROC curve."""
+        is_number = np.isfinite(scores)
+        if not is_number.any():
+            raise ValueError(f"scoring gives no number on any held-out part. Got {scores.tolist()}.")
+        if not is_number.all():
+            warnings.warn(
+                f"scoring gives no number on held-out parts {np.flatnonzero(~is_number).tolist()} of {len(scores)}, "
+                "which are left out.",
+                UserWarning,
+                stacklevel=2,
+            )
+            self.held_out = [part for part, is_kept in zip(self.held_out, is_number, strict=True) if is_kept]
+        return scores[is_number]
+
+
+def _number(score) -> float:
+    try:
+        return float(score)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"scoring must give one number. Got {score!r}.") from error
+
+
+def _taken(values, rows):
+    """Some rows by their position, or all where either is None."""
+    if values is None or rows is None:
+        return values
+    if hasattr(values, "iloc"):
+        return values.iloc[rows]
+    return take_rows(values, rows) if hasattr(values, "shape") else np.asarray(values)[rows]

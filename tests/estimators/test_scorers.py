@@ -1,0 +1,148 @@
+"""A scorer of the user's, on folds and on a validation set: its weights, its gaps, its names of columns."""
+
+import warnings
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.metrics import accuracy_score, make_scorer
+from sklearn.model_selection import LeaveOneGroupOut
+
+from annealed import DistanceADA, InnerProductADA, PottsDA
+
+X, y = load_breast_cancer(return_X_y=True)
+FEW = [3.0, 1.0, 0.1]
+ESTIMATORS = pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA])
+
+
+def sites(one_class=True):
+    """A group for each row; the last holds rows of one class only."""
+    generator = np.random.RandomState(0)
+    groups = generator.randint(0, 5, len(y))
+    return np.where((y == 1) & (generator.rand(len(y)) < 0.2), 9, groups) if one_class else groups
+
+
+@ESTIMATORS
+def test_weights_of_a_series_go_by_position(estimator):
+    pandas = pytest.importorskip("pandas")
+    order = np.random.RandomState(1).permutation(len(y))
+    weight = np.where(y == 0, 5.0, 1.0)
+    given = (weight[order], pandas.Series(weight).iloc[order])
+    plain, series = (
+        estimator(scoring="accuracy", schedule=FEW).fit(X[order], y[order], sample_weight=own).path_ for own in given
+    )
+    np.testing.assert_array_equal(plain.validation_score, series.validation_score)
+
+
+@pytest.mark.parametrize("rule", ["best", "one_standard_error"])
+def test_folds_without_a_score_are_left_out(rule):
+    scorer = InnerProductADA(cv=LeaveOneGroupOut(), scoring="roc_auc", rule=rule)
+    with pytest.warns(UserWarning, match=r"no number on held-out parts \[5\] of 6"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UndefinedMetricWarning)  # scikit-learn's own
+        model = scorer.fit(X, y, groups=sites())
+    assert model.path_.validation_score.shape[1] == 5
+    assert model.score(X, y) > 0.95
+
+
+@pytest.mark.parametrize(
+    ("scoring", "message"),
+    [
+        (lambda model, X, y: np.nan, "no number on any held-out part"),
+        (lambda model, X, y: None, "must give one number. Got None"),
+        (["accuracy", "neg_log_loss"], "the name of one scorer"),
+    ],
+)
+def test_scorers_that_score_nothing(scoring, message):
+    with pytest.raises(ValueError, match=message):
+        InnerProductADA(schedule=FEW, scoring=scoring).fit(X, y)
+
+
+@pytest.mark.parametrize("scoring", [None, "accuracy"])
+def test_folds_whose_rows_weigh_nothing_are_left_out(scoring):
+    groups = sites(one_class=False)
+    weight = (groups != 2).astype(float)
+    kept, settings = groups != 2, dict(cv=LeaveOneGroupOut(), scoring=scoring, schedule=FEW)
+    weighted = InnerProductADA(**settings).fit(X, y, sample_weight=weight, groups=groups).path_
+    removed = InnerProductADA(**settings).fit(X[kept], y[kept], groups=groups[kept]).path_
+    np.testing.assert_allclose(weighted.validation_score, removed.validation_score, rtol=1e-3)
+
+
+@pytest.mark.parametrize("empty", [np.array([], dtype=int), [], np.zeros(len(y), dtype=bool)])
+def test_nothing_held_out(empty):
+    with pytest.raises(ValueError, match="No row that is held out has a positive weight"):
+        InnerProductADA(cv=[(np.arange(len(y)), empty)]).fit(X, y)
+
+
+def test_folds_as_flags_are_folds_as_numbers():
+    is_train = np.random.RandomState(0).rand(3, len(y)) < 0.7
+    flags = [(own, ~own) for own in is_train]
+    numbers = [tuple(map(np.flatnonzero, split)) for split in flags]
+    first, second = (InnerProductADA(cv=cv, schedule=FEW).fit(X, y).path_.validation_score for cv in (flags, numbers))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_splits_that_can_be_had_once_are_left_to_the_fit():
+    halves = np.arange(len(y)) % 2 == 0
+    with sklearn.config_context(enable_metadata_routing=True):
+        cv = iter([(np.flatnonzero(halves), np.flatnonzero(~halves))])
+        assert InnerProductADA(cv=cv, schedule=FEW).fit(X, y).path_.validation_score.shape == (3, 1)
+
+
+@pytest.mark.parametrize("is_routed", [False, True])
+def test_weights_of_a_validation_set_reach_the_scorer(is_routed):
+    half = np.arange(len(y)) % 2 == 0
+    weight = np.where(y[~half] == 0, 10.0, 1.0)
+    with sklearn.config_context(enable_metadata_routing=is_routed):
+        scorer = make_scorer(accuracy_score)
+        scorer = scorer.set_score_request(sample_weight=True) if is_routed else scorer
+        model = InnerProductADA(schedule=[3.0], selection="holdout", scoring=scorer, calibrate=False)
+        model.fit(X[half], y[half], X_val=X[~half], y_val=y[~half], sample_weight_val=weight)
+    expected = accuracy_score(y[~half], model.predict(X[~half]), sample_weight=weight)
+    assert expected != accuracy_score(y[~half], model.predict(X[~half]))
+    assert model.path_.validation_score.item() == pytest.approx(expected)
+
+
+def test_weights_of_no_validation_set():
+    with pytest.raises(ValueError, match="sample_weight_val weighs the rows of a validation set"):
+        InnerProductADA().fit(X, y, sample_weight_val=np.ones(3))
+
+
+@ESTIMATORS
+def test_columns_with_names_give_no_warning(estimator):
+    """Every warning is an error here."""
+    pandas = pytest.importorskip("pandas")
+    iris, species = load_iris(return_X_y=True)
+    frame = pandas.DataFrame(iris, columns=list("abcd"))
+    estimator(scoring="accuracy", schedule=FEW).fit(frame, species)
+    estimator(scoring="accuracy", schedule=FEW, selection="holdout").fit(frame, species, X_val=frame, y_val=species)
+
+
+@pytest.mark.parametrize("estimator", [InnerProductADA, PottsDA])
+def test_callbacks_see_rows_as_they_were_given(estimator):
+    pandas = pytest.importorskip("pandas")
+    iris, species = load_iris(return_X_y=True)
+    frame, scores = pandas.DataFrame(iris, columns=list("abcd")), []
+
+    class Scores:
+        def setup(self, estimator, context): ...
+
+        def teardown(self, estimator, context): ...
+
+        def on_fit_task_begin(self, estimator, context): ...
+
+        def on_fit_task_end(self, estimator, context, *, X, y, fitted_estimator):
+            scores.append(None if fitted_estimator is None else fitted_estimator.score(X, y))
+
+    estimator().set_callbacks(Scores()).fit(frame, species)
+    assert scores[-1] > 0.9
+
+
+@pytest.mark.parametrize("scoring", [None, "accuracy"])
+def test_one_number_is_the_weight_of_every_row(scoring):
+    one, each = (
+        InnerProductADA(class_weight="balanced", scoring=scoring, schedule=FEW).fit(X, y, sample_weight=own).path_
+        for own in (2.0, np.full(len(y), 2.0))
+    )
+    np.testing.assert_array_equal(one.validation_score, each.validation_score)

@@ -1,0 +1,57 @@
+"""Weights count rows; weights that add up to less, such as shares, count the rows that have any."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.model_selection import KFold
+
+from annealed import MELDA, DistanceADA, InnerProductADA
+
+X, y = load_iris(return_X_y=True)
+ESTIMATORS = pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA, MELDA])
+
+
+@ESTIMATORS
+@pytest.mark.parametrize("share", [1 / 569, 1e-300, 5e-324])
+def test_shares_choose_what_ones_choose(estimator, share):
+    X, y = load_breast_cancer(return_X_y=True)
+    ones, shares = (estimator().fit(X, y, sample_weight=np.full(len(y), own)) for own in (1.0, share))
+    np.testing.assert_allclose(shares.predict_proba(X), ones.predict_proba(X), atol=1e-6)
+
+
+@ESTIMATORS
+def test_a_class_without_weight_is_not_predicted_by_shares(estimator):
+    weight = (y != 1) / (y != 1).sum()
+    model = estimator(selection=0.05) if estimator is not MELDA else MELDA(temperature=0.05)
+    assert not (model.fit(X, y, sample_weight=weight).predict(X) == 1).any()
+
+
+def test_shares_of_a_validation_set():
+    half = np.arange(len(y)) % 2 == 0
+    model = InnerProductADA(selection="holdout")
+    chosen = [
+        model.fit(X[half], y[half], X_val=X[~half], y_val=y[~half], sample_weight_val=np.full(75, own)).temperature_
+        for own in (1.0, 1 / 75)
+    ]
+    assert chosen[0] == pytest.approx(chosen[1])
+
+
+@pytest.mark.parametrize("size", [1e-20, 1e-6, 1.0, 1e20, 1e300])
+def test_a_class_that_a_fold_has_not_seen_at_any_size_of_weights(size):
+    """Iris is sorted by class: each fold leaves one out."""
+    model = InnerProductADA(cv=KFold(3), calibrate=False).fit(X, y, sample_weight=np.full(len(y), size))
+    assert model.path_.converged.all()
+    assert (model.path_.validation_score.mean(axis=1) < -1).all()
+
+
+def test_weights_that_add_up_to_infinity():
+    with pytest.raises(ValueError, match="must add up to a finite number. Got inf"):
+        InnerProductADA().fit(X, y, sample_weight=np.full(len(y), 1e308))
+
+
+def test_shares_on_a_device():
+    pytest.importorskip("torch")
+    ones, shares = (
+        InnerProductADA(device="cpu").fit(X, y, sample_weight=np.full(len(y), own)) for own in (1.0, 1 / 150)
+    )
+    np.testing.assert_allclose(shares.predict_proba(X), ones.predict_proba(X), atol=1e-6)
