@@ -17,7 +17,7 @@ import annealed.objectives.array_linear
 from annealed import MELDA, AnnealedClassifier, DistanceADA, InnerProductADA, PottsDA
 from annealed.arrays import Place, to_host
 from annealed.design import ArrayDesign, make_design
-from annealed.objectives import InnerProduct, Quadratic
+from annealed.objectives import InnerProduct, Quadratic, gibbs
 from annealed.objectives.array_families import on_device
 
 pytestmark = pytest.mark.usefixtures("dispatch")
@@ -358,3 +358,12 @@ def test_what_a_device_cannot_do(move):
         InnerProductADA().fit(move(X), y, sample_weight=move(-np.ones(len(y))))
     with pytest.raises(ValueError, match="one entry a row"):
         InnerProductADA().fit(move(X), y, sample_weight=move(np.ones(3)))
+
+
+def test_the_chosen_temperature_is_inspected_where_it_was_polished():
+    pytest.importorskip("torch")
+    X, y = load_wine(return_X_y=True)
+    path = InnerProductADA(device="cpu").fit(X, y).path_
+    logits = X @ path.coef[path.best_index].T + path.intercept[path.best_index]
+    entropy = gibbs.entropy(logits).mean()
+    assert path.entropy[path.best_index] == pytest.approx(entropy, rel=1e-6)

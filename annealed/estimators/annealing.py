@@ -165,9 +165,11 @@ class AnnealingMixin(ValidationMixin):
             tol=self.tol,
             max_iter=max_iter,
         )
+        point = solution.parameters[0, ...], step.temperature, step.judgement.scale
         steps[chosen] = replace(
             step,
             parameters=solution.parameters,
+            inspection=walk.problem.inspect([point])[0],
             value=float(solution.value[0]),
             gradient_norm=float(solution.gradient_norm[0]),
             certificate=float(solution.certificate[0]),
