@@ -120,6 +120,11 @@ class AnnealingPathDisplay:
         -------
         display : AnnealingPathDisplay
         """
+        if not hasattr(path, "train_score"):
+            raise ValueError(
+                "AnnealingPathDisplay needs an AnnealingPath, with scores at every temperature. "
+                f"Got a {type(path).__name__}. PrototypeDisplay draws a PottsDA."
+            )
         display = cls(
             temperatures=path.temperatures,
             train_score=path.train_score,

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from annealed import PottsDA
 from annealed.displays import AnnealingPathDisplay
 from annealed.optional import require
 
@@ -103,6 +104,14 @@ def test_from_estimator_reads_its_path(path):
 def test_from_estimator_asks_for_a_fit():
     with pytest.raises(ValueError, match="Got 'unfitted'. Call fit on it first"):
         AnnealingPathDisplay.from_estimator("unfitted")
+
+
+def test_a_path_of_prototypes_is_refused():
+    rows = np.arange(20.0)[:, None]
+    model = PottsDA(2, shrinkage="oas", refine=False).fit(rows, rows[:, 0] > 9)
+    for draw, own in [(AnnealingPathDisplay.from_estimator, model), (AnnealingPathDisplay.from_path, model.path_)]:
+        with pytest.raises(ValueError, match="needs an AnnealingPath, .* Got a PrototypePath"):
+            draw(own)
 
 
 def test_missing_library_answers_with_the_pip_line(monkeypatch):
