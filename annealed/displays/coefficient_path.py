@@ -132,12 +132,11 @@ class CoefficientPathDisplay:
 
     def _draw_lines(self):
         coef = np.asarray(self.coef)
+        marker = "o" if len(self.temperatures) == 1 else None  # a single temperature has no line to draw
+        grey = {"color": QUIET_COLOUR, "linewidth": 0.8, "marker": marker, "zorder": 1}
         order = np.argsort(-np.abs(coef[self.best_index]), kind="stable")
         named, quiet = order[: self.n_named], order[self.n_named :]
-        self.quiet_lines_ = [
-            self.ax_.plot(self.temperatures, coef[:, own], color=QUIET_COLOUR, linewidth=0.8, zorder=1)[0]
-            for own in quiet
-        ]
+        self.quiet_lines_ = [self.ax_.plot(self.temperatures, coef[:, own], **grey)[0] for own in quiet]
         self.lines_ = {}
         for place, own in enumerate(named):
             (line,) = self.ax_.plot(
@@ -145,6 +144,7 @@ class CoefficientPathDisplay:
                 coef[:, own],
                 color=LINE_COLOURS[place % len(LINE_COLOURS)],
                 linestyle=DASHES[place // len(LINE_COLOURS) % len(DASHES)],
+                marker=marker,
                 linewidth=2.0,
                 label=_short(self._name(own)),
                 zorder=2,
@@ -160,6 +160,8 @@ class CoefficientPathDisplay:
         ax.axhline(0, color="#8C8C8C", linewidth=0.8, zorder=0.5)
         ax.set_xscale("log")
         ax.xaxis.set_inverted(True)
+        if len(self.temperatures) == 1:
+            ax.set_xlim(10 * chosen, chosen / 10)
         ax.set_xlabel("temperature (cooling to the right)")
         ax.set_ylabel(self.coef_name)
         ax.grid(True, color="#E6E6E6", linewidth=0.8)

@@ -90,10 +90,13 @@ def test_twin_axis_can_be_left_out_but_not_made_up(path):
         AnnealingPathDisplay.from_path(path, twin="energy")
 
 
-def test_single_temperature(path):
+def test_a_single_temperature_is_drawn_as_points(path):
     only = {name: getattr(path, name)[:1] for name in vars(path) if name not in ("best_index", "score_name")}
     display = AnnealingPathDisplay(**only, best_index=0).plot()
     display.figure_.canvas.draw()
+    assert {display.lines_[name].get_marker() for name in ("validation", "train", "entropy")} == {"o", "s", "D"}
+    assert display.band_.get_linewidth()[0] > 0
+    assert display.ax_.get_xlim() == (100, 1)
 
 
 def test_from_estimator_reads_its_path(path):

@@ -41,6 +41,13 @@ def test_strongest_features_are_named_in_order():
     assert display.ax_.xaxis_inverted()
 
 
+def test_a_single_temperature_is_drawn_as_points():
+    display = CoefficientPathDisplay(temperatures=[0.1], coef=[[1, -3]], best_index=0, n_named=1).plot()
+    display.figure_.canvas.draw()
+    assert [line.get_marker() for line in [*display.lines_.values(), *display.quiet_lines_]] == ["o", "o"]
+    np.testing.assert_allclose(display.ax_.get_xlim(), [1, 0.01])
+
+
 def test_curves_are_those_of_the_logits(model):
     display = CoefficientPathDisplay.from_estimator(model, label=1, n_named=13)
     chosen = model.path_.best_index
