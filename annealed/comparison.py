@@ -5,7 +5,6 @@ A further estimator of ours is one line in CANDIDATES.
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import warnings
 from collections.abc import Callable, Iterator
@@ -31,6 +30,7 @@ from annealed.tables import InputError, LabelledTable, TableModel, make_vectoriz
 MANY_CELLS = 2_000_000  # below which threads only get into each other's way
 RECORDED = ("annealed", "scikit-learn", "numpy", "scipy")  # packages whose versions a model keeps
 UNFIT = (ValueError, ArithmeticError, np.linalg.LinAlgError)  # what a fit raises on a table that does not suit it
+HASH = np.dtype("<u8")  # as a model keeps those of its rows, on every machine
 SMALLEST_PROBABILITY = 1e-15  # a class given none costs 35 nats, not infinitely many
 
 
@@ -119,7 +119,7 @@ def fit_table(table: LabelledTable, name: str, callbacks=()) -> TableModel:
         "class_counts": {str(label): int((table.labels == label).sum()) for label in table.classes},
         "left_out": table.columns.left_out,
         "seconds": perf_counter() - began,
-        "fingerprint": fingerprint(rows, table.labels),
+        "row_hashes": np.unique(row_hashes(rows, table.labels)).tobytes(),
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in RECORDED}},
     }
     return TableModel(pipeline, table.columns, table.target, name, facts)
@@ -132,10 +132,11 @@ def _version(package: str) -> str:
         return "unknown"
 
 
-def fingerprint(rows, labels) -> str:
-    """Tells whether rows are the very ones that a model was fitted on."""
-    hashes = require("pandas", extra="cli").util.hash_pandas_object(rows, index=False).to_numpy()
-    return hashlib.sha256(hashes.tobytes() + "\n".join(map(str, labels)).encode()).hexdigest()
+def row_hashes(rows, labels) -> np.ndarray:
+    """One number a row, with its label: by them a model knows the rows again that it was fitted on, in any order."""
+    pandas = require("pandas", extra="cli")
+    labelled = pandas.concat([rows, pandas.Series(map(str, labels), index=rows.index, dtype=object)], axis=1)
+    return pandas.util.hash_pandas_object(labelled, index=False).to_numpy(dtype=HASH)
 
 
 def table_splits(labels, n_folds):

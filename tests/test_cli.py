@@ -289,11 +289,13 @@ def test_the_best_of_ours_is_kept_where_no_file_of_the_best_is_safe_to_open(fold
     assert "No file of lda is safe to open" in answer.stderr
 
 
+@pytest.mark.filterwarnings("default:20 of 20 rows equal rows")
 def test_reports_of_few_rows(model, frame):
     frame.iloc[:1].to_csv("one.csv", index=False)
     assert "at least two rows" in refused("report", model, "one.csv")
     frame.iloc[:20].to_csv("one_class.csv", index=False)
-    assert run("report", model, "one_class.csv").exit_code == 0
+    answer = run("report", model, "one_class.csv")
+    assert answer.exit_code == 0 and "note: 20 of 20 rows equal rows that the model was fitted on" in answer.stderr
 
 
 def test_a_place_that_cannot_be_written_is_told_before_the_work(folder):

@@ -104,8 +104,8 @@ def make_spirals(n_samples: int = 800, *, turns: float = 2.5, noise: float = 0.1
     (800, 2)
     """
     generator = _generator(n_samples, random_state)
-    if not turns > 0 or not noise >= 0:
-        raise ValueError(f"turns must be positive and noise not negative. Got {turns!r} and {noise!r}.")
+    if not 0 < turns < np.inf or not 0 <= noise < np.inf:
+        raise ValueError(f"turns must be positive and noise not negative, both finite. Got {turns!r} and {noise!r}.")
     arm = generator.integers(2, size=n_samples)
     turned = turns * generator.uniform(SPIRAL_START, 1.0, n_samples)  # even in the angle
     angle = 2 * np.pi * turned + np.pi * arm

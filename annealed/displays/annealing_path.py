@@ -120,6 +120,11 @@ class AnnealingPathDisplay:
         -------
         display : AnnealingPathDisplay
         """
+        if not hasattr(path, "train_score"):
+            raise ValueError(
+                "AnnealingPathDisplay needs an AnnealingPath, with scores at every temperature. "
+                f"Got a {type(path).__name__}. PrototypeDisplay draws a PottsDA."
+            )
         display = cls(
             temperatures=path.temperatures,
             train_score=path.train_score,
@@ -168,10 +173,17 @@ class AnnealingPathDisplay:
         """A score as drawn: the sign that scikit-learn gives to losses is taken off."""
         return -np.asarray(score) if self._is_loss else np.asarray(score)
 
+    @property
+    def _is_point(self):
+        """A single temperature has no line to draw."""
+        return len(self.temperatures) == 1
+
     def _style_axes(self):
         ax = self.ax_
         ax.set_xscale("log")
         ax.xaxis.set_inverted(True)
+        if self._is_point:
+            ax.set_xlim(10 * self.temperatures[0], self.temperatures[0] / 10)
         ax.set_xlabel("temperature (cooling to the right)")
         ax.set_ylabel(self.score_name.removeprefix("neg_").replace("_", " "))
         ax.grid(True, color="#E6E6E6", linewidth=0.8)
@@ -188,6 +200,7 @@ class AnnealingPathDisplay:
             color=TRAIN_COLOUR,
             linestyle="--",
             linewidth=1.8,
+            marker="s" if self._is_point else None,
             label="train",
         )
 
@@ -195,7 +208,12 @@ class AnnealingPathDisplay:
         folds = self._shown(self.validation_score)
         mean, spread = folds.mean(axis=1), folds.std(axis=1)
         self.band_ = self.ax_.fill_between(
-            self.temperatures, mean - spread, mean + spread, color=VALIDATION_COLOUR, alpha=0.18, linewidth=0
+            self.temperatures,
+            mean - spread,
+            mean + spread,
+            color=VALIDATION_COLOUR,
+            alpha=0.18,
+            linewidth=12 if self._is_point else 0,
         )
         (self.lines_["validation"],) = self.ax_.plot(
             self.temperatures,
@@ -225,6 +243,7 @@ class AnnealingPathDisplay:
             color=QUIET_COLOUR,
             linestyle=":",
             linewidth=1.4,
+            marker="D" if self._is_point else None,
             label=label,
         )
         self.twin_ax_.set_ylabel(label, color=QUIET_COLOUR)

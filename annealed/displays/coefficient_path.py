@@ -1,6 +1,7 @@
 """The coefficients of a linear path as a picture: which features come in as the temperature falls."""
 
 import numpy as np
+from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from annealed.optional import require
 
@@ -70,12 +71,12 @@ class CoefficientPathDisplay:
             A fitted annealed classifier of a linear family, or a :class:`annealed.MELDA`.
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
             Rows whose standard deviations the coefficients are multiplied by, so that features of any units compare;
-            None draws them as they are.
+            None draws them as they are, as those of a quadratic family must be.
         label : object, default=None
-            The class whose logit is drawn, less the mean of all. None is the second of two classes; of more, the length
-            of each feature's coefficients over the classes.
+            The class whose logit is drawn, less the mean of all; of two classes less the other's, as in ``coef_``. None
+            is the second of two classes; of more, the length of each feature's coefficients over the classes.
         feature_names : sequence of str, default=None
-            Names of the features; None takes those that the estimator saw.
+            Names of the features; None takes those that the estimator saw. A quadratic family has their products too.
         n_named : int, default=6
             How many features have a colour and a name.
         ax : matplotlib Axes, default=None
@@ -87,7 +88,7 @@ class CoefficientPathDisplay:
         """
         classifier = getattr(estimator, "classifier_", estimator)
         path = getattr(classifier, "path_", None)
-        if path is None or path.coef is None:
+        if path is None or getattr(path, "coef", None) is None:
             raise ValueError(
                 "CoefficientPathDisplay needs a fitted annealed classifier of a linear family, whose path_ has coef. "
                 f"Got {estimator!r}."
@@ -95,14 +96,14 @@ class CoefficientPathDisplay:
         coef = path.posterior_scale[:, None, None] * (path.coef - path.coef.mean(axis=1, keepdims=True))
         coef_name = "coefficient"
         if X is not None:
-            coef, coef_name = coef * _spreads(X), "coefficient times standard deviation"
+            coef, coef_name = coef * _spreads(X, coef.shape[2]), "coefficient times standard deviation"
         curves, whose = _of_class(coef, classifier.classes_, label)
         names = getattr(estimator, "feature_names_in_", None) if feature_names is None else feature_names
         display = cls(
             temperatures=path.temperatures,
             coef=curves,
             best_index=path.best_index,
-            feature_names=names,
+            feature_names=_names(names, coef.shape[2]),
             n_named=n_named,
             coef_name=f"{coef_name}, {whose}",
         )
@@ -131,12 +132,11 @@ class CoefficientPathDisplay:
 
     def _draw_lines(self):
         coef = np.asarray(self.coef)
+        marker = "o" if len(self.temperatures) == 1 else None  # a single temperature has no line to draw
+        grey = {"color": QUIET_COLOUR, "linewidth": 0.8, "marker": marker, "zorder": 1}
         order = np.argsort(-np.abs(coef[self.best_index]), kind="stable")
         named, quiet = order[: self.n_named], order[self.n_named :]
-        self.quiet_lines_ = [
-            self.ax_.plot(self.temperatures, coef[:, own], color=QUIET_COLOUR, linewidth=0.8, zorder=1)[0]
-            for own in quiet
-        ]
+        self.quiet_lines_ = [self.ax_.plot(self.temperatures, coef[:, own], **grey)[0] for own in quiet]
         self.lines_ = {}
         for place, own in enumerate(named):
             (line,) = self.ax_.plot(
@@ -144,6 +144,7 @@ class CoefficientPathDisplay:
                 coef[:, own],
                 color=LINE_COLOURS[place % len(LINE_COLOURS)],
                 linestyle=DASHES[place // len(LINE_COLOURS) % len(DASHES)],
+                marker=marker,
                 linewidth=2.0,
                 label=_short(self._name(own)),
                 zorder=2,
@@ -159,6 +160,8 @@ class CoefficientPathDisplay:
         ax.axhline(0, color="#8C8C8C", linewidth=0.8, zorder=0.5)
         ax.set_xscale("log")
         ax.xaxis.set_inverted(True)
+        if len(self.temperatures) == 1:
+            ax.set_xlim(10 * chosen, chosen / 10)
         ax.set_xlabel("temperature (cooling to the right)")
         ax.set_ylabel(self.coef_name)
         ax.grid(True, color="#E6E6E6", linewidth=0.8)
@@ -171,21 +174,36 @@ def _of_class(coef, classes, label):
     """Curves (n_temperatures, n_features), and whose they are."""
     if label is None and len(classes) > 2:
         return np.linalg.norm(coef, axis=1), "length over classes"
-    if label is None:
-        return coef[:, 1] - coef[:, 0], f"for {classes[1]}"
+    if len(classes) == 2:  # only their difference says anything
+        coef, label = coef - coef[:, ::-1], classes[1] if label is None else label
     found = np.flatnonzero(np.asarray(classes) == label)
     if not len(found):
         raise ValueError(f"label must be a class of the model. Got {label!r}, known: {list(classes[:20])}.")
     return coef[:, found[0]], f"for {label}"
 
 
-def _spreads(X):
+def _spreads(X, n_coefficients):
     """Standard deviation of each column, of a frame, an array or a sparse matrix."""
+    if np.shape(X)[1:] != (n_coefficients,):
+        raise ValueError(
+            f"X must have {n_coefficients} columns, one for each coefficient of a class. "
+            f"Got rows of shape {np.shape(X)}. "
+            "Give rows as the model was fitted on, or None where its coefficients are not those of columns."
+        )
     if hasattr(X, "tocsr"):
-        rows = X.tocsr()
-        mean = np.asarray(rows.mean(axis=0)).ravel()
-        return np.sqrt(np.maximum(np.asarray(rows.multiply(rows).mean(axis=0)).ravel() - mean**2, 0))
+        return np.sqrt(mean_variance_axis(X.tocsr().astype(float), axis=0)[1])
     return np.asarray(X, dtype=float).std(axis=0)
+
+
+def _names(names, n_coefficients):
+    """One a coefficient: of the features, or of the features and their products."""
+    if names is None or len(names) == n_coefficients:
+        return names
+    pairs = zip(*np.triu_indices(len(names)), strict=True)
+    every = [*names, *(f"{names[i]}^2" if i == j else f"{names[i]} {names[j]}" for i, j in pairs)]
+    if len(every) != n_coefficients:
+        raise ValueError(f"feature_names must name {n_coefficients} features. Got {len(names)} names.")
+    return every
 
 
 def _short(name):

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from annealed.displays.base import checked_labels
 from annealed.optional import require
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; beyond them the markers change.
@@ -85,9 +86,9 @@ class ProjectionDisplay:
         """
         if not hasattr(estimator, "transform"):
             raise TypeError(f"ProjectionDisplay needs an estimator with a transform. Got {estimator!r}.")
-        y = np.asarray(y)
         projected = np.asarray(estimator.transform(X))
         classes = np.asarray(getattr(estimator, "classes_", np.unique(y)))
+        y = checked_labels(y, len(projected), classes)
         grid, regions = _regions(estimator, projected, grid_resolution)
         names = _component_names(estimator, projected.shape[1])
         display = cls(projected=projected, y=y, classes=classes, component_names=names, grid=grid, regions=regions)

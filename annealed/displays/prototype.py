@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from annealed.displays.base import checked_labels
 from annealed.optional import require
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
@@ -105,6 +106,7 @@ class PrototypeDisplay:
         if not hasattr(estimator, "prototype_labels_"):
             raise TypeError(f"PrototypeDisplay needs a fitted PottsDA. Got {estimator!r}.")
         X = np.asarray(X, dtype=float)
+        y = checked_labels(y, len(X), estimator.classes_)
         plane = _Plane.of(estimator, X)
         rows, prototypes = plane.project(X), plane.project(estimator.prototypes_)
         grid = tuple(_axis(column, grid_resolution) for column in rows.T)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Real
+
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
@@ -19,7 +21,7 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
     Parameters
     ----------
     priors : {"equal", "empirical"} or array-like of shape (n_classes,), default="empirical"
-        Prior of each class.
+        Prior of each class. One whose rows all weigh 0 has none: "equal" shares among the others.
     var_smoothing : float, default=1e-9
         Share of the largest variance added to every one, as in :class:`sklearn.naive_bayes.GaussianNB`.
 
@@ -58,36 +60,52 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
         -------
         self : object
         """
+        smoothing = self._checked_smoothing()
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=DTYPES)
         check_classification_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
+        classes, labels = np.unique(y, return_inverse=True)
         weight = check_weight(sample_weight, len(labels))
         share = weight / weight.sum()
-        counts = np.bincount(labels, share, len(self.classes_))
+        counts = np.bincount(labels, share, len(classes))
+        prior = self._checked_prior(counts, classes)
         membership = sparse.csr_array((share, (labels, np.arange(len(labels)))), shape=(len(counts), len(labels)))
-        self._center = np.zeros(X.shape[1]) if sparse.issparse(X) else np.asarray(share @ X, dtype=np.float64)
-        rows = X if sparse.issparse(X) else X - self._center
+        center = np.zeros(X.shape[1]) if sparse.issparse(X) else np.asarray(share @ X, dtype=np.float64)
+        rows = X if sparse.issparse(X) else X - center
         sums = membership @ rows
         sums = np.asarray(sums.toarray() if sparse.issparse(sums) else sums, dtype=np.float64)
         means = sums / np.where(counts > 0, counts, 1)[:, None]
         squares = np.asarray(share @ (rows.multiply(rows) if sparse.issparse(rows) else rows**2)).ravel()
         variance = np.maximum(squares - counts @ means**2, 0)
         widest = np.max(squares - (counts @ means) ** 2, initial=0.0)
-        self.variance_ = variance + (self.var_smoothing * widest if widest > 0 else 1.0)
-        self.means_ = means + self._center
-        self.class_prior_ = self._checked_prior(counts)
+        self.variance_ = variance + (smoothing * widest if widest > 0 else 1.0)
+        self.means_, self._center = means + center, center
+        self.classes_, self.class_prior_ = classes, prior
         return self
 
-    def _checked_prior(self, counts):
+    def _checked_smoothing(self):
+        if not isinstance(self.var_smoothing, Real) or not 0 <= float(self.var_smoothing) < np.inf:
+            raise ValueError(f"var_smoothing must be a finite number of at least 0. Got {self.var_smoothing!r}.")
+        return float(self.var_smoothing)
+
+    def _checked_prior(self, counts, classes):
+        has_rows = counts > 0
         if isinstance(self.priors, str):
             if self.priors not in ("equal", "empirical"):
                 raise ValueError(f'priors must be "equal", "empirical" or one number a class. Got {self.priors!r}.')
-            return counts if self.priors == "empirical" else np.full(len(counts), 1 / len(counts))
+            return counts if self.priors == "empirical" else has_rows / has_rows.sum()
         prior = np.asarray(self.priors, dtype=np.float64)
-        if prior.shape != counts.shape or not (prior >= 0).all() or not prior.sum() > 0:
+        if prior.shape != counts.shape or not (np.isfinite(prior) & (prior >= 0)).all() or not prior.any():
             raise ValueError(
-                f"priors must hold one number of at least 0 for each of {len(counts)} classes. Got {prior!r}."
+                f"priors must hold one finite number of at least 0 for each of {len(counts)} classes, not 0 for all. "
+                f"Got {prior!r}."
             )
+        if (prior[~has_rows] > 0).any():
+            own = np.argmax(~has_rows & (prior > 0))
+            raise ValueError(
+                f"priors must be 0 for a class whose rows all weigh 0. Got {float(prior[own])!r} for class "
+                f"{classes.tolist()[own]!r}. Give its rows weight, or leave them out."
+            )
+        prior = prior / prior.max()  # so that the sum of large ones is finite
         return prior / prior.sum()
 
     def _logits(self, X, method):

@@ -60,13 +60,23 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
         return float(self.neighborhood)
 
     def _distances(self, pairs, n_columns):
-        height, width = self.image_shape or (round(np.sqrt(n_columns)),) * 2
+        height, width = self._checked_shape(n_columns)
         if height * width != n_columns:
             raise ValueError(
                 f"image_shape must have as many pixels as X has columns, {n_columns}. Got {(height, width)}."
             )
         places = np.column_stack(np.divmod(np.arange(n_columns), width))
         return np.linalg.norm(places[pairs[:, 0]] - places[pairs[:, 1]], axis=1)
+
+    def _checked_shape(self, n_columns):
+        if self.image_shape is None:
+            return (round(np.sqrt(n_columns)),) * 2
+        shape = np.asarray(self.image_shape)
+        if shape.shape != (2,) or shape.dtype.kind not in "iu" or shape.min() < 1:
+            raise ValueError(
+                f"image_shape must be None or two positive integers, height and width. Got {self.image_shape!r}."
+            )
+        return tuple(shape.tolist())
 
     def transform(self, X):
         """Products of the pairs, (n_samples, n_pairs)."""

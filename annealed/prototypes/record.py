@@ -83,3 +83,10 @@ class PrototypePath:
             losses = " ".join(f"{own:.3g}" for own in self.validation_loss)
             lines.append(f"held-out loss of the rounds searched: {losses}")
         return "\n".join(lines)
+
+    def __eq__(self, other):
+        if not isinstance(other, PrototypePath):
+            return NotImplemented
+        return all(np.array_equal(getattr(self, own.name), getattr(other, own.name)) for own in fields(self))
+
+    __hash__ = None  # type: ignore[assignment]

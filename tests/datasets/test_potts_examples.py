@@ -25,9 +25,9 @@ def test_no_rows_are_refused(make):
         make(0)
 
 
-@pytest.mark.parametrize("options", [{"turns": 0}, {"noise": -1}])
+@pytest.mark.parametrize("options", [{"turns": 0}, {"turns": np.inf}, {"noise": -1}, {"noise": np.inf}])
 def test_spirals_refuse_what_is_no_spiral(options):
-    with pytest.raises(ValueError, match="turns must be positive and noise not negative"):
+    with pytest.raises(ValueError, match="turns must be positive and noise not negative, both finite. Got"):
         make_spirals(**options)
 
 

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from annealed import PottsDA
 from annealed.displays import AnnealingPathDisplay
 from annealed.optional import require
 
@@ -89,10 +90,13 @@ def test_twin_axis_can_be_left_out_but_not_made_up(path):
         AnnealingPathDisplay.from_path(path, twin="energy")
 
 
-def test_single_temperature(path):
+def test_a_single_temperature_is_drawn_as_points(path):
     only = {name: getattr(path, name)[:1] for name in vars(path) if name not in ("best_index", "score_name")}
     display = AnnealingPathDisplay(**only, best_index=0).plot()
     display.figure_.canvas.draw()
+    assert {display.lines_[name].get_marker() for name in ("validation", "train", "entropy")} == {"o", "s", "D"}
+    assert display.band_.get_linewidth()[0] > 0
+    assert display.ax_.get_xlim() == (100, 1)
 
 
 def test_from_estimator_reads_its_path(path):
@@ -103,6 +107,14 @@ def test_from_estimator_reads_its_path(path):
 def test_from_estimator_asks_for_a_fit():
     with pytest.raises(ValueError, match="Got 'unfitted'. Call fit on it first"):
         AnnealingPathDisplay.from_estimator("unfitted")
+
+
+def test_a_path_of_prototypes_is_refused():
+    rows = np.arange(20.0)[:, None]
+    model = PottsDA(2, shrinkage="oas", refine=False).fit(rows, rows[:, 0] > 9)
+    for draw, own in [(AnnealingPathDisplay.from_estimator, model), (AnnealingPathDisplay.from_path, model.path_)]:
+        with pytest.raises(ValueError, match="needs an AnnealingPath, .* Got a PrototypePath"):
+            draw(own)
 
 
 def test_missing_library_answers_with_the_pip_line(monkeypatch):

@@ -3,7 +3,16 @@ import pytest
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_wine
 
-from annealed import MELDA, AnnealingPathDisplay, CoefficientPathDisplay, InnerProductADA
+from annealed import (
+    MELDA,
+    AnnealedClassifier,
+    AnnealingPathDisplay,
+    CoefficientPathDisplay,
+    InnerProductADA,
+    PottsDA,
+    SecondOrderFeatures,
+)
+from annealed.objectives import Quadratic
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -32,6 +41,13 @@ def test_strongest_features_are_named_in_order():
     assert display.ax_.xaxis_inverted()
 
 
+def test_a_single_temperature_is_drawn_as_points():
+    display = CoefficientPathDisplay(temperatures=[0.1], coef=[[1, -3]], best_index=0, n_named=1).plot()
+    display.figure_.canvas.draw()
+    assert [line.get_marker() for line in [*display.lines_.values(), *display.quiet_lines_]] == ["o", "o"]
+    np.testing.assert_allclose(display.ax_.get_xlim(), [1, 0.01])
+
+
 def test_curves_are_those_of_the_logits(model):
     display = CoefficientPathDisplay.from_estimator(model, label=1, n_named=13)
     chosen = model.path_.best_index
@@ -50,6 +66,16 @@ def test_two_classes_and_many():
     assert "for 1" in display.ax_.get_ylabel()
 
 
+@pytest.mark.parametrize(("label", "sign"), [(None, 1), ("yes", 1), ("no", -1)])
+def test_of_two_classes_each_is_drawn_against_the_other(label, sign):
+    """As in coef_: what a logit is of two classes, whoever is named."""
+    two = X[y < 2], np.array(["no", "yes"])[y[y < 2]]
+    binary = InnerProductADA().fit(*two)
+    display = CoefficientPathDisplay.from_estimator(binary, label=label)
+    np.testing.assert_allclose(display.coef[binary.path_.best_index], sign * binary.coef_[0])
+    assert f"for {label or 'yes'}" in display.ax_.get_ylabel()
+
+
 def test_many_classes_have_lengths(model):
     display = CoefficientPathDisplay.from_estimator(model)
     assert "length over classes" in display.ax_.get_ylabel()
@@ -65,6 +91,29 @@ def test_units_do_not_matter_where_rows_are_given(model):
     assert list(dense.lines_) == list(units.lines_) == list(sparse_rows.lines_)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.float32])
+def test_small_types_of_sparse_rows_have_their_spreads(dtype):
+    counts = np.random.RandomState(0).poisson(30, (60, 4)).astype(dtype)
+    model = InnerProductADA().fit(counts, np.arange(60) % 3)
+    dense, stored = (
+        CoefficientPathDisplay.from_estimator(model, X=rows).coef for rows in (counts, sparse.csr_array(counts))
+    )
+    np.testing.assert_allclose(stored, dense)
+    assert np.abs(stored).max() > 0
+
+
+def test_names_of_products():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X[:, :2], columns=["a", "b"])
+    model = AnnealedClassifier(Quadratic()).fit(frame, y)
+    display = CoefficientPathDisplay.from_estimator(model)
+    expected = SecondOrderFeatures().fit(frame).get_feature_names_out()
+    assert display.feature_names == ["a", "b", "a^2", "a b", "b^2"]
+    assert set(display.lines_) == {"a", "b", *expected}
+    with pytest.raises(ValueError, match=r"X must have 5 columns, .* Got rows of shape \(178, 2\)"):
+        CoefficientPathDisplay.from_estimator(model, X=frame)
+
+
 def test_melda_shows_the_path_of_its_classifier():
     melda = MELDA(metric="diagonal").fit(X, y)
     assert CoefficientPathDisplay.from_estimator(melda, n_named=2).lines_
@@ -76,3 +125,18 @@ def test_mistakes_are_named(model):
         CoefficientPathDisplay.from_estimator(model, label="red")
     with pytest.raises(ValueError, match="needs a fitted annealed classifier of a linear family"):
         CoefficientPathDisplay.from_estimator(InnerProductADA())
+    with pytest.raises(ValueError, match="feature_names must name 13 features. Got 2 names"):
+        CoefficientPathDisplay.from_estimator(model, feature_names=["a", "b"])
+
+
+@pytest.mark.parametrize("rows", [X[:, :1], X[0], sparse.csr_array(X[:, :5])], ids=["one column", "a row", "sparse"])
+def test_rows_of_other_columns_are_refused(model, rows):
+    with pytest.raises(
+        ValueError, match="X must have 13 columns, one for each coefficient of a class. Got rows of shape"
+    ):
+        CoefficientPathDisplay.from_estimator(model, X=rows)
+
+
+def test_prototypes_have_no_coefficients():
+    with pytest.raises(ValueError, match="needs a fitted annealed classifier of a linear family"):
+        CoefficientPathDisplay.from_estimator(PottsDA(3, refine=False).fit(X, y))

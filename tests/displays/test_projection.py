@@ -126,3 +126,23 @@ def test_draws_where_asked(fitted):
 def test_needs_a_transform():
     with pytest.raises(TypeError, match="with a transform. Got 'no estimator'"):
         ProjectionDisplay.from_estimator("no estimator", [[0.0]], [0])
+
+
+@pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [
+        (
+            np.array(["0", "1", "2"])[load_iris().target],
+            r"y must hold classes of the estimator. Got '0', known: \[0, 1, 2",
+        ),
+        (load_iris().target + 1, "Got 3, known"),
+        (load_iris().target[:-1], r"one class for each of 150 rows. Got an array of shape \(149,\)"),
+        (load_iris().target[:, None], r"Got an array of shape \(150, 1\)"),
+    ],
+    ids=["texts", "one unknown", "too short", "a column"],
+)
+def test_labels_that_would_not_be_drawn_are_refused(fitted, labels, sentence):
+    model, X, _ = fitted
+    with pytest.raises(ValueError, match=sentence):
+        ProjectionDisplay.from_estimator(model, X, labels)
+    assert not pyplot.get_fignums()

@@ -76,3 +76,11 @@ def test_draws_where_asked(fitted):
 def test_needs_prototypes():
     with pytest.raises(TypeError, match="needs a fitted PottsDA. Got 'no estimator'"):
         PrototypeDisplay.from_estimator("no estimator", [[0.0]], [0])
+
+
+def test_labels_that_would_not_be_drawn_are_refused(fitted):
+    model, X, y = fitted
+    with pytest.raises(ValueError, match=r"y must hold classes of the estimator. Got '[01]', known: \[0, 1\]"):
+        PrototypeDisplay.from_estimator(model, X, y.astype(str))
+    with pytest.raises(ValueError, match=r"one class for each of 200 rows. Got an array of shape \(199,\)"):
+        PrototypeDisplay.from_estimator(model, X, y[1:])

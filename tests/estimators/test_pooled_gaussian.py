@@ -133,14 +133,53 @@ def test_one_row_a_class():
     ("priors", "message"),
     [
         ("flat", "priors must be .* Got 'flat'"),
-        ([0.5, 0.5], "one number of at least 0 for each of 3 classes"),
-        ([0.5, 0.7, -0.2], "one number of at least 0 for each of 3 classes"),
-        ([0, 0, 0], "one number of at least 0 for each of 3 classes"),
+        ([0.5, 0.5], "one finite number of at least 0 for each of 3 classes"),
+        ([0.5, 0.7, -0.2], "one finite number of at least 0 for each of 3 classes"),
+        ([0, 0, 0], "not 0 for all. Got"),
+        ([np.inf, 1, 1], r"one finite number .* Got array\(\[inf"),
+        ([np.nan, 1, 1], r"one finite number .* Got array\(\[nan"),
     ],
 )
 def test_bad_priors(priors, message):
     with pytest.raises(ValueError, match=message):
         PooledGaussian(priors=priors).fit(TABLE.X, TABLE.y)
+
+
+def test_priors_as_large_as_floats_go():
+    model = PooledGaussian(priors=[1e308, 1e308, 1e308]).fit(TABLE.X, TABLE.y)
+    np.testing.assert_allclose(model.class_prior_, [1 / 3, 1 / 3, 1 / 3])
+
+
+@pytest.mark.parametrize("smoothing", [-1, np.nan, np.inf, "a", None])
+def test_bad_smoothing(smoothing):
+    with pytest.raises(ValueError, match=f"var_smoothing must be a finite number of at least 0. Got {smoothing!r}"):
+        PooledGaussian(var_smoothing=smoothing).fit(TABLE.X, TABLE.y)
+
+
+@pytest.mark.parametrize("priors", ["equal", "empirical", [2, 0, 2]])
+def test_a_class_without_weight_wins_no_row(priors):
+    weight = (TABLE.y != 1).astype(float)
+    model = PooledGaussian(priors=priors).fit(TABLE.X, TABLE.y, weight)
+    assert model.class_prior_[1] == 0 and set(model.predict(TABLE.X)) == {0, 2}
+    others = PooledGaussian(priors="equal" if priors != "empirical" else priors)
+    others.fit(TABLE.X[TABLE.y != 1], TABLE.y[TABLE.y != 1])
+    np.testing.assert_allclose(model.predict_proba(TABLE.X)[:, [0, 2]], others.predict_proba(TABLE.X), atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [str, object])
+def test_a_class_without_weight_has_no_prior(dtype):
+    names = np.array(["rose", "lily", "iris"], dtype=dtype)[TABLE.y]
+    with pytest.raises(ValueError, match="must be 0 for a class whose rows all weigh 0. Got 2.0 for class 'lily'"):
+        PooledGaussian(priors=[1, 2, 1]).fit(TABLE.X, names, names != "lily")
+
+
+def test_a_refit_that_fails_leaves_the_model_as_it_was():
+    model = PooledGaussian(priors=[1, 1, 1]).fit(TABLE.X, TABLE.y)
+    posterior = model.predict_proba(TABLE.X)
+    with pytest.raises(ValueError, match="for each of 2 classes"):
+        model.fit(TABLE.X + 1, TABLE.y > 0)
+    np.testing.assert_array_equal(model.predict_proba(TABLE.X), posterior)
+    np.testing.assert_array_equal(model.classes_, [0, 1, 2])
 
 
 def test_bad_weights():

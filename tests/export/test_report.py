@@ -2,15 +2,18 @@
 
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 from sklearn.datasets import load_iris
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from annealed.comparison import OURS, fit_table
-from annealed.export import write_report
+from annealed.export import load_model, save_model, write_report
+from annealed.export.report.points import report_data
 from annealed.tables import InputError, label_table
 
 pandas = pytest.importorskip("pandas")
@@ -68,13 +71,116 @@ def test_nothing_is_fetched(report):
         assert attributes.get("href", "data:,").startswith("data:"), tag
 
 
-def test_own_rows_are_judged_by_fits_that_did_not_see_them(tmp_path):
+@pytest.fixture(scope="module")
+def guesses():
+    """A model of labels without any relation to many columns, which it knows by heart, and its table."""
+    generator = np.random.default_rng(0)
+    frame = pandas.DataFrame(generator.normal(size=(60, 80))).rename(columns=lambda own: f"column {own}")
+    frame["side"] = np.where(np.arange(60) % 2, "heads", "tails")
+    return fit_table(label_table(frame, "side"), "inner-product"), frame
+
+
+def error_of(data):
+    return np.mean(data.predicted[data.chosen] != data.labels)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [lambda frame: frame, lambda frame: frame.iloc[::-1], lambda frame: frame.iloc[1:], lambda frame: frame.iloc[:40]],
+    ids=["as fitted", "turned round", "less one", "two thirds"],
+)
+def test_own_rows_are_judged_by_fits_that_did_not_see_them(guesses, given):
+    model, frame = guesses
+    data = report_data(model, given(frame))
+    assert data.was_seen.all() and data.is_held_out.all()
+    assert error_of(data) > 0.25
+
+
+def test_rows_of_an_own_table_and_new_ones_have_each_their_judge(guesses, tmp_path):
+    model, frame = guesses
+    new = frame.assign(**{"column 0": frame["column 0"] + 1e-6}).head(9)
+    both = pandas.concat([new, frame])
+    data = report_data(model, both)
+    np.testing.assert_array_equal(data.is_held_out, np.arange(69) >= 9)
+    alone = report_data(model, new)
+    assert not alone.was_seen.any()
+    np.testing.assert_allclose(data.posterior[:, :9], alone.posterior)
+    np.testing.assert_allclose(data.posterior[:, 9:], report_data(model, frame).posterior)
+    write_report(model, both, tmp_path / "both.html")
+    assert "69 rows, 60 judged by fits that did not see them, the others" in (tmp_path / "both.html").read_text()
+    write_report(model, new, tmp_path / "new.html")
+    assert "9 rows, judged by the model, to which they are new" in (tmp_path / "new.html").read_text()
+
+
+def test_a_label_changed_makes_a_new_row(guesses):
+    model, frame = guesses
+    other = frame.assign(side=frame["side"].map({"heads": "tails", "tails": "heads"}))
+    assert not report_data(model, other).was_seen.any()
+
+
+@pytest.mark.parametrize("chosen", [np.arange(6), np.arange(0, 60, 2)], ids=["few", "of one class"])
+def test_own_rows_too_few_for_folds_are_named(guesses, tmp_path, chosen):
+    model, frame = guesses
+    with pytest.warns(
+        UserWarning, match=f"{len(chosen)} of {len(chosen)} rows equal rows that the model was fitted on"
+    ):
+        write_report(model, frame.iloc[chosen], tmp_path / "few.html")
+    wanted = f"judged by the model, which was fitted on rows equal to {len(chosen)} of them"
+    assert wanted in (tmp_path / "few.html").read_text()
+
+
+def test_a_file_that_does_not_tell_its_rows(guesses, tmp_path):
+    """As older versions wrote them."""
+    model, frame = guesses
+    del (facts := dict(model.facts))["row_hashes"]
+    save_model(replace(model, facts=facts), tmp_path / "old.skops")
+    with pytest.warns(UserWarning, match="of an older version, which does not say what rows"):
+        write_report(load_model(tmp_path / "old.skops"), frame, tmp_path / "old.html")
+    assert "whose file does not say whether it was fitted on them" in (tmp_path / "old.html").read_text()
+
+
+def test_of_many_rows_every_class_stays(monkeypatch):
+    """Though the sample is small and a class rare."""
+    monkeypatch.setattr("annealed.export.report.points.MOST_ROWS", 30)
     frame = flowers()
+    frame.loc[3:5, "species"] = "rare"
     model = fit_table(label_table(frame, "species"), "inner-product")
-    write_report(model, frame, tmp_path / "own.html")
-    write_report(model, frame.iloc[::2], tmp_path / "others.html")
-    assert "each judged by a fit that did not see it" in (tmp_path / "own.html").read_text()
-    assert "75 rows, judged by the model" in (tmp_path / "others.html").read_text()
+    data = report_data(model, frame)
+    assert data.posterior.shape[2] == 4 and data.is_held_out.all()
+    assert 25 <= len(data.labels) <= 34
+
+
+def answers(rows):
+    return pandas.DataFrame(rows * 10, columns=["paid", "colour", "out"])
+
+
+@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("yes", "red", "stay"), ("no", "red", "stay"), ("yes", "red", "leave"), ("no", "red", "leave")],
+        [("yes", "red", "stay"), ("no", "blue", "leave"), ("no", "blue", "leave")],
+        [("yes", "red", "stay"), ("yes", "blue", "leave"), ("no", "red", "wait")],
+    ],
+    ids=["classes that do not differ", "a row a class", "a row each of three classes"],
+)
+def test_tables_of_few_different_rows(name, rows):
+    frame = answers(rows)
+    model = fit_table(label_table(frame, "out"), name)
+    assert np.isfinite(report_data(model, frame).plane.points).all()
+    new = pandas.DataFrame([("maybe", "green", "stay")] * 5, columns=frame.columns)
+    plane = report_data(model, new).plane
+    assert np.isfinite(plane.points).all() and np.isfinite(plane.certainty).all()
+
+
+def test_the_plane_shows_the_directions_that_tell_classes_apart():
+    """Of a model that is not linear: those of linear discriminant analysis, but for their signs."""
+    frame = flowers()
+    data = report_data(fit_table(label_table(frame, "species"), "potts"), frame)
+    expected = LinearDiscriminantAnalysis().fit(frame.drop(columns="species"), frame["species"])
+    expected = expected.transform(frame.drop(columns="species"))
+    for place in range(2):
+        assert abs(np.corrcoef(expected[:, place], data.plane.points[:, place])[0, 1]) > 1 - 1e-8
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -90,8 +196,6 @@ def test_every_estimator_has_a_report(tmp_path, name, n_classes):
 
 
 def test_held_out_posterior_is_that_of_fresh_fits():
-    from annealed.export.report.points import report_data
-
     frame = flowers()
     model = fit_table(label_table(frame, "species"), "inner-product")
     data = report_data(model, frame)

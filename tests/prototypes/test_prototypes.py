@@ -1,5 +1,8 @@
 """Coordinates, starts, growth and refinement of prototypes, each by itself."""
 
+from copy import deepcopy
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.covariance import ledoit_wolf, oas
@@ -11,6 +14,7 @@ from annealed.objectives.prototype_posterior import PrototypePosterior, loss_and
 from annealed.prototypes import (
     Columns,
     Cooling,
+    PrototypePath,
     cool,
     distinct_rows,
     grown,
@@ -166,3 +170,15 @@ def test_refinement_works_in_any_coordinates(strips):
     point = PrototypePosterior(refined.prototypes, root, refined.label_logits)
     direct = -refined.log_proba(strips.X)[np.arange(len(strips.X)), strips.labels].mean()
     np.testing.assert_allclose(loss_and_gradient(strips, point)[0], direct)
+
+
+# --- the record -------------------------------------------------------------------------------------------
+
+
+def test_records_are_equal_where_all_their_entries_are(strips):
+    cooled = cool(strips, plus_plus_start(strips, [2, 2], "oas", np.random.RandomState(1)), COOLING)
+    path = PrototypePath.of_rounds([cooled], [0.5])
+    assert path == deepcopy(path)
+    assert path != replace(path, free_energy=path.free_energy + 1)
+    assert path != PrototypePath.of_rounds([cooled, cooled], [0.5])
+    assert path != "path"

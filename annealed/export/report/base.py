@@ -57,7 +57,8 @@ class ReportData:
 
     shown : positions on the path of the temperatures that the slider visits
     posterior : of every row at those, (n_shown, n_rows, n_classes)
-    is_held_out : whether each row was judged by a fit that did not see it
+    was_seen : whether each row equals one that the model was fitted on, (n_rows,)
+    is_held_out : whether each row was judged by a fold's fit that did not see it, (n_rows,)
     strength : of each feature for each class, (n_classes, n_features), in standard deviations; None if not linear
     prototypes : None where the model has none
     """
@@ -67,7 +68,8 @@ class ReportData:
     classes: list[str]
     labels: np.ndarray
     posterior: np.ndarray
-    is_held_out: bool
+    was_seen: np.ndarray
+    is_held_out: np.ndarray
     plane: Plane
     feature_names: list[str]
     strength: np.ndarray | None

@@ -26,14 +26,27 @@ def live_numbers(data: ReportData) -> list[dict[str, str]]:
     ]
 
 
+def judged_by(model: TableModel, data: ReportData) -> str:
+    """Whether the rows were judged by a fit that saw them."""
+    n_held_out, n_flattered = int(data.is_held_out.sum()), int((data.was_seen & ~data.is_held_out).sum())
+    if n_held_out == len(data.labels):
+        return "each judged by a fit that did not see it"
+    if n_held_out:
+        return f"{n_held_out} judged by fits that did not see them, the others, new to it, by the model"
+    if n_flattered:
+        return f"judged by the model, which was fitted on rows equal to {n_flattered} of them"
+    if "row_hashes" not in model.facts:  # of an older version
+        return "judged by the model, whose file does not say whether it was fitted on them"
+    return "judged by the model, to which they are new"
+
+
+def _chosen_with(data):
+    return " (the temperature was chosen with all rows that the model was fitted on)" if data.is_held_out.any() else ""
+
+
 def card(model: TableModel, data: ReportData) -> dict[str, list[tuple[str, str]]]:
     """Sections of (what, text), the texts as they are."""
     facts, columns = model.facts, model.columns
-    judged = (
-        "each by a fit that did not see it (the temperature was chosen with all rows)"
-        if data.is_held_out
-        else "all by the model"
-    )
     counts = list(facts.get("class_counts", {}).items())
     more = f" and {len(counts) - MOST_LISTED} more" if len(counts) > MOST_LISTED else ""
     left_out = "; ".join(f"{name}: {reason}" for name, reason in columns.left_out.items())
@@ -52,7 +65,7 @@ def card(model: TableModel, data: ReportData) -> dict[str, list[tuple[str, str]]
         "Scores at the chosen temperature": [
             ("error", _error_interval(data)),
             ("log-loss", _loss_interval(data)),
-            ("judged", f"{len(data.labels)} rows, {judged}"),
+            ("of", f"{len(data.labels)} rows, {judged_by(model, data)}{_chosen_with(data)}"),
         ],
         "Model": [
             ("estimator", f"{type(model.pipeline[-1]).__name__} ({model.name})"),

@@ -1,7 +1,8 @@
 """What a model says of rows at every temperature: the arrays of a report.
 
 Rows that the model was fitted on are judged by fits of folds that did not see them, along the same temperatures and at
-the posterior's own scale; other rows by the model itself.
+the posterior's own scale; other rows by the model itself. Where only a few of the rows that it was fitted on are there,
+no fold of them would stand for the model: it judges them itself, and the report says so.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import warnings
 import numpy as np
 from sklearn.base import clone
 from sklearn.decomposition import PCA
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from annealed.comparison import fingerprint, table_splits
+from annealed.comparison import HASH, row_hashes, table_splits
+from annealed.estimators.discriminant_axes import directions_of, score_moments
 from annealed.estimators.melda import class_weights_of
 from annealed.export.report.base import OneTemperature, Plane, Prototypes, ReportData
 from annealed.schedules import FixedSchedule
@@ -24,6 +25,7 @@ MOST_TEMPERATURES = 30
 N_FOLDS = 5
 N_PLACES = 80  # along each axis of the plane
 MARGIN = 0.05  # of the rows' range, left free on each side
+LEAST_INFORMATION = 1e-9  # nats, below which a direction tells classes apart by rounding alone
 
 
 def report_data(model: TableModel, frame) -> ReportData:
@@ -35,21 +37,24 @@ def report_data(model: TableModel, frame) -> ReportData:
         raise InputError("A report needs at least two rows. Got 1.")
     labels = model.label_codes(frame)
     rows = model.columns.conform(frame)
-    is_held_out = fingerprint(rows, model.classes[labels]) == model.facts.get("fingerprint")
-    rows, labels = _sampled(rows, labels)
+    was_seen = _was_seen(model, rows, labels)
+    is_held_out = was_seen & _stand_for(model, labels[was_seen])
+    _warn_of_flattery(model, was_seen & ~is_held_out)
+    kept = _sampled(2 * labels + was_seen)
+    rows, labels, was_seen, is_held_out = rows.iloc[kept], labels[kept], was_seen[kept], is_held_out[kept]
     shown = _shown(len(path.temperatures), path.best_index)
-    if is_held_out:
-        rows, labels, posterior = _held_out(model, rows, labels, path, shown)
-    else:
-        posterior = _posterior(classifier, model.pipeline[0].transform(rows), path, shown)
-    matrix = np.asarray(model.pipeline[0].transform(rows), dtype=float)
+    posterior = _judged(model, rows, labels, is_held_out, path, shown)
+    known = np.isfinite(posterior[0, :, 0])
+    labels, posterior = labels[known], posterior[:, known]
+    matrix = np.asarray(model.pipeline[0].transform(rows[known]), dtype=float)
     return ReportData(
         path=path,
         shown=shown,
         classes=[str(label) for label in model.classes],
         labels=labels,
         posterior=posterior,
-        is_held_out=is_held_out,
+        was_seen=was_seen[known],
+        is_held_out=is_held_out[known],
         plane=_plane(classifier, matrix, labels, path.temperatures[shown]),
         feature_names=model.feature_names,
         strength=_strength(classifier, matrix),
@@ -62,11 +67,41 @@ def _speaks_anywhere(classifier):
     return hasattr(classifier, "at")
 
 
-def _sampled(rows, labels):
-    if len(labels) <= MOST_ROWS:
-        return rows, labels
-    kept = np.sort(np.random.RandomState(0).permutation(len(labels))[:MOST_ROWS])
-    return rows.iloc[kept], labels[kept]
+def _was_seen(model, rows, labels):
+    """Whether each row equals one that the model was fitted on; none where its file does not tell."""
+    known = np.frombuffer(model.facts.get("row_hashes", b""), dtype=HASH)
+    return np.isin(row_hashes(rows, model.classes[labels]), known)
+
+
+def _stand_for(model, labels):
+    """Whether rows of these labels are enough of those that the model was fitted on: half of them, of every class."""
+    return 2 * len(labels) >= model.facts.get("rows", 0) and len(np.unique(labels)) == len(model.classes)
+
+
+def _warn_of_flattery(model, is_judged_by_itself):
+    if "row_hashes" not in model.facts:
+        warnings.warn(
+            "The model's file is of an older version, which does not say what rows it was fitted on: if these are "
+            "among them, the scores may flatter it. Fit it again to have them judged by folds.",
+            stacklevel=3,
+        )
+    if is_judged_by_itself.any():
+        warnings.warn(
+            f"{is_judged_by_itself.sum()} of {len(is_judged_by_itself)} rows equal rows that the model was fitted on, "
+            "but they are too few of its rows to judge by folds, so that the scores may flatter it. Give other rows, "
+            "or all that it was fitted on.",
+            stacklevel=3,
+        )
+
+
+def _sampled(strata):
+    """Positions of about MOST_ROWS rows, the same share of every stratum and at least one."""
+    if len(strata) <= MOST_ROWS:
+        return np.arange(len(strata))
+    share = MOST_ROWS / len(strata)
+    order = np.random.RandomState(0).permutation(len(strata))
+    parts = [order[strata[order] == own] for own in np.unique(strata)]
+    return np.sort(np.concatenate([part[: int(np.ceil(share * len(part)))] for part in parts]))
 
 
 def _shown(n_temperatures, best_index):
@@ -87,8 +122,19 @@ def _posterior(classifier, matrix, path, shown):
     return np.stack(parts)
 
 
+def _judged(model, rows, labels, is_held_out, path, shown):
+    """The posterior, of the rows to be held out by fits of folds, of the others by the model."""
+    posterior = np.empty((len(shown), len(labels), len(model.classes)))
+    if is_held_out.any():
+        posterior[:, is_held_out] = _held_out(model, rows[is_held_out], labels[is_held_out], path, shown)
+    if not is_held_out.all():
+        others = model.pipeline[0].transform(rows[~is_held_out])
+        posterior[:, ~is_held_out] = _posterior(model.classifier, others, path, shown)
+    return posterior
+
+
 def _held_out(model, rows, labels, path, shown):
-    """Rows, labels and posterior of every row that some fold left out."""
+    """The posterior of every row that some fold left out, of the others nan."""
     posterior = np.full((len(shown), len(labels), len(model.classes)), np.nan)
     for train, test in table_splits(labels, N_FOLDS):
         vectorizer = clone(model.pipeline[0]).fit(rows.iloc[train])
@@ -97,8 +143,7 @@ def _held_out(model, rows, labels, path, shown):
             warnings.simplefilter("ignore")
             classifier.fit(vectorizer.transform(rows.iloc[train]), labels[train])
         posterior[:, test] = _posterior(classifier, vectorizer.transform(rows.iloc[test]), path, shown)
-    is_judged = np.isfinite(posterior[0, :, 0])
-    return rows[is_judged], labels[is_judged], posterior[:, is_judged]
+    return posterior
 
 
 def _same_path(classifier):
@@ -127,26 +172,28 @@ def _plane(classifier, matrix, labels, temperatures) -> Plane:
 
 
 def _directions(classifier, centred, labels):
-    """(n_features, 2): discriminants of the model's own scores where they are linear, completed by a main direction."""
+    """(n_features, 2): discriminants of the model's own scores where they are linear, completed by main directions."""
     is_linear = hasattr(classifier, "coef_")
-    of_features = class_weights_of(classifier)[0].T if is_linear else np.eye(centred.shape[1])
-    found = (of_features @ _scalings(centred @ of_features, labels))[:, :2]
-    if found.shape[1] < 2:
+    of_features = class_weights_of(classifier)[0].T if is_linear else np.linalg.qr(centred.T)[0]  # a basis of the rows
+    found = (of_features @ _discriminants(centred @ of_features, labels))[:, :2]
+    while found.shape[1] < 2:
         points = centred @ found
         rest = centred - points @ np.linalg.lstsq(points, centred, rcond=None)[0]
-        second = PCA(1).fit(rest).components_.T
+        second = _main_direction(rest)
         found = np.hstack([found, second - found @ np.linalg.lstsq(points, centred @ second, rcond=None)[0]])
     return found
 
 
-def _scalings(scores, labels):
-    """Discriminants of scores, (n_scores, n_found); the first score itself where the rows are too few to tell."""
-    n_classes = len(np.unique(labels))
-    if n_classes < 2 or len(labels) <= n_classes:
-        return np.eye(scores.shape[1])[:, :1]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # scores of K classes have K - 1 dimensions, which LDA remarks on
-        return LinearDiscriminantAnalysis().fit(scores, labels).scalings_
+def _discriminants(scores, labels):
+    """(n_scores, n_found), the strongest first; none where the classes do not differ."""
+    n_scores = scores.shape[1]
+    directions = directions_of(score_moments(scores, labels, None, np.eye(n_scores), np.arange(labels.max() + 1)))
+    return directions.of_scores[directions.information > LEAST_INFORMATION].T
+
+
+def _main_direction(rows):
+    with np.errstate(invalid="ignore", divide="ignore"):  # of equal rows any direction is the main one
+        return PCA(1).fit(rows).components_.T
 
 
 def _axis(column):
