@@ -15,6 +15,7 @@ import sys
 import zipfile
 import zlib
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 from annealed.optional import require
@@ -26,6 +27,7 @@ SAMPLE = 65_536  # characters by which the separator is found
 SEPARATORS = "\t;|,"  # a comma last: it also stands in numbers and in names
 SEVERAL_BLANKS = r"\s+"
 ALSO_MISSING = ["?"]  # beyond what pandas takes for missing
+AS_WRITTEN = {"dtype": str, "keep_default_na": False}
 MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark begins it
@@ -35,6 +37,7 @@ MARKS = {
 }
 GUESSES = ("utf-8", "cp1252", "latin-1")  # the last reads anything
 QUOTED = re.compile(r'"[^"]*"')
+BLANK_LINES = re.compile(r"\A\s*[\r\n]")  # before the names
 SEPARATOR_LINE = re.compile(r"sep=(.)\r?\n")  # which Excel writes and reads
 DECIMAL_COMMA = re.compile(r"\s*[-+]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?\s*")
 THOUSANDS_COMMA = re.compile(r"\s*[-+]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?\s*")
@@ -126,18 +129,31 @@ def _text(path, content, encoding):
 
 
 def _read_csv(text, separator):
+    """Columns are read by their place and named afterwards: pandas would shift cells and rename names by itself."""
     pandas = require("pandas", extra="cli")
     said = SEPARATOR_LINE.match(text)
     if said:
         text = text[said.end() :]
+    text = BLANK_LINES.sub("", text)
     separator = separator or (said[1] if said else _separator(text[:SAMPLE]))
-    options = {"sep": separator, "skipinitialspace": True}
-    frame = pandas.read_csv(io.StringIO(text), na_values=ALSO_MISSING, **options)
-    if not len(frame):
-        return frame
-    n_cells = pandas.read_csv(io.StringIO(text), header=None, skiprows=1, nrows=1, **options).shape[1]
+    read = partial(pandas.read_csv, sep=separator, skipinitialspace=True, low_memory=False)
+    names = _names(read(io.StringIO(text), header=None, nrows=1, **AS_WRITTEN))
+    try:
+        n_cells = read(io.StringIO(text), header=None, skiprows=1, nrows=1).shape[1]
+    except pandas.errors.EmptyDataError:
+        n_cells = 0
+    by_place = {"header": 0, "names": range(max(n_cells, len(names))), "index_col": False}
+    frame = read(io.StringIO(text), na_values=ALSO_MISSING, **by_place)
+    if n_cells > len(names):
+        last = read(io.StringIO(text), usecols=[n_cells - 1], **by_place, **AS_WRITTEN).iloc[:, 0]
+        frame = _aligned(frame, names, last)
     styles = [THOUSANDS_COMMA] if separator == "," else [DECIMAL_COMMA, THOUSANDS_COMMA]
-    return _aligned(frame, n_cells).apply(_without_commas, styles=styles, pandas=pandas)
+    return frame.set_axis(names, axis=1).apply(_without_commas, styles=styles, pandas=pandas)
+
+
+def _names(header):
+    """Of the columns; one without a name gets the one that pandas would give it."""
+    return [name if name.strip() else f"Unnamed: {place}" for place, name in enumerate(header.iloc[0])]
 
 
 def _read_parquet(content):
@@ -168,16 +184,16 @@ def _separator(sample):
     return SEVERAL_BLANKS if lines and len(lines[0].split()) > 1 else ","
 
 
-def _aligned(frame, n_cells):
-    """Where rows have a cell more than there are names, pandas takes the first for the name of the row."""
-    names = frame.columns
-    if n_cells <= len(names):
-        return frame
+def _aligned(frame, names, last):
+    """Rows with a cell more than there are names: R writes the name of the row first, others end rows by a separator.
+
+    An empty last cell is told from one that says NA, as a column of R's may do throughout.
+    """
+    n_cells = frame.shape[1]
     if n_cells > len(names) + 1:
         raise InputError(f"The first line names {len(names)} columns, but the first row holds {n_cells} cells.")
-    if frame.iloc[:, -1].notna().any():
-        return frame.reset_index(drop=True)
-    return frame.reset_index().iloc[:, :-1].set_axis(names, axis=1)  # a separator ends the rows
+    ends_by_separator = bool((last.str.strip() == "").all())
+    return frame.iloc[:, :-1] if ends_by_separator else frame.iloc[:, 1:]
 
 
 def _without_commas(column, styles, pandas):

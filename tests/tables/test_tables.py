@@ -51,6 +51,9 @@ def test_parquet_and_compressed_csv(tmp_path):
         (" size , kind \n 1 , a\n 2 , b\n", [1, 2]),
         ("size,kind\n1,a,\n2,b,\n", [1, 2]),  # a separator more at the end of rows
         ('"size","kind"\n"1",1,"a"\n"2",2,"b"\n', [1, 2]),  # names of rows, as R writes them
+        ('"size","kind","end"\n"7",1,"a",NA\n"8",2,"b",NA\n', [1, 2]),  # before a column that is always missing
+        ('"size","kind","end"\n"7",1,"a",\n"8",2,"b","x"\n', [1, 2]),  # before one that is empty at first
+        ("\n \nsize,kind\n1,a,\n2,b,\n", [1, 2]),  # lines before the names
         ('note,size,kind\n"x;y\n;z;",1,a\n"",2,b\n', [1, 2]),  # a new line in quotes
     ],
 )
@@ -92,6 +95,7 @@ def test_kinds_of_parquet(tmp_path):
         ("picture.csv", b"\x89PNG\r\n\0\0\0", "is no text"),
         ("wide.csv", b"a,b\n1,2,3,4\n1,2,3,4\n", "names 2 columns, but the first row holds 4 cells"),
         ("twice.csv", b"a,a \n1,2\n", "must have different names. Got 'a' twice"),
+        ("same.csv", b"a,k,k\n1,x,y\n", "must have different names. Got 'k' twice"),
         ("broken.csv.gz", b"no gzip", "cannot be read as a table"),
         ("broken.csv.xz", b"no xz", "cannot be read as a table"),
         ("broken.csv.zip", b"no zip", "cannot be read as a table"),
@@ -112,6 +116,11 @@ def test_numbered_columns_and_question_marks(tmp_path):
     (tmp_path / "table.csv").write_text("0,1,2\n5,?,a\n3,1,b\n")
     frame = read_table(tmp_path / "table.csv")
     assert frame["1"].isna().tolist() == [True, False]
+
+
+def test_columns_without_a_name(tmp_path):
+    (tmp_path / "table.csv").write_text(",size,\n1,2,3\n")
+    assert list(read_table(tmp_path / "table.csv").columns) == ["Unnamed: 0", "size", "Unnamed: 2"]
 
 
 def test_no_file_and_a_folder(tmp_path):
