@@ -158,7 +158,8 @@ def predict(
     encoding: Encoding = None,
 ):
     """Labels and probabilities for new rows; columns are found by name, others are ignored."""
-    predictions = load_model(model).predict(read_table(data, separator=separator, encoding=encoding))
+    fitted = load_model(model)
+    predictions = fitted.predict(_table_for(fitted, data, separator, encoding))
     as_text = predictions.to_json(orient="records", indent=2) + "\n" if as_json else predictions.to_csv(index=False)
     if output is None:
         sys.stdout.write(as_text)
@@ -183,7 +184,7 @@ def report(
     """One HTML file that opens offline: the path with a temperature slider, and what the model says at each."""
     fitted = load_model(model)
     check_writable(output)
-    write_report(fitted, read_table(data, separator=separator, encoding=encoding), output)
+    write_report(fitted, fitted.recognised(_table_for(fitted, data, separator, encoding)), output)
     _say(f"The report is in {output.resolve()}")
     if as_json:
         _print_json({"report": str(output.resolve())})
@@ -244,6 +245,10 @@ def _labelled(data, target, separator, encoding):
         if n_texts > MOST_CATEGORIES:
             _say(f"note: column {name!r} holds {n_texts} different texts; the rarest share one category.")
     return table
+
+
+def _table_for(model, data, separator, encoding):
+    return read_table(data, separator=separator, encoding=encoding, texts=model.texts)
 
 
 def _ranked(table, folds):

@@ -256,6 +256,20 @@ def test_order_further_columns_and_unseen_categories(model, frame):
     np.testing.assert_allclose(old[known], new[known], atol=1e-12)
 
 
+def test_codes_and_truth_values_of_another_table(folder):
+    rows = [
+        f"{row},{'1' if row % 2 else '02' if row % 3 else 'A'},{'TRUE' if row % 2 else 'FALSE'}" for row in range(60)
+    ]
+    (folder / "codes.csv").write_text("\n".join(["size,code,ill", *rows]))
+    assert run("fit", "codes.csv", "-t", "ill", "-o", "codes.skops").exit_code == 0
+    (folder / "new.csv").write_text("size,code,ill\n5,1,TRUE\n6,,FALSE\n7,02,FALSE\n")
+    printed = pandas.read_csv(io.StringIO(run("predict", "codes.skops", "new.csv").stdout))
+    assert printed["predicted ill"].tolist() == [True, False, False]
+    assert run("report", "codes.skops", "new.csv").exit_code == 0
+    assert run("report", "codes.skops", "codes.csv").exit_code == 0
+    assert "judged by a fit that did not see it" in (folder / "report.html").read_text()
+
+
 def test_notes_on_columns(folder, frame):
     frame = frame.assign(number=range(150), text=[f"text {row // 2}" for row in range(150)], again=frame["species"])
     frame.to_csv("noted.csv", index=False)

@@ -57,7 +57,7 @@ class TableColumns:
         check_columns(self.used, frame)
         columns = {name: _as_numbers(frame[name]) for name in self.numbers}
         columns |= {name: _as_days(frame[name]) for name in self.dates}
-        columns |= {name: _as_texts(frame[name]) for name in self.categories}
+        columns |= {name: as_texts(frame[name]) for name in self.categories}
         return require("pandas", extra="cli").DataFrame(columns, index=frame.index)
 
 
@@ -82,16 +82,50 @@ def nearest(name: str, known: list[str]) -> str:
 def labels_of(column) -> np.ndarray:
     """Labels of a target: whole numbers as they are, all else as text; missing cells and quantities are refused."""
     types = require("pandas", extra="cli").api.types
+    texts = label_texts(column)
     is_text = types.is_bool_dtype(column) or not types.is_numeric_dtype(column)
-    texts = np.array([str(label).strip() for label in column], dtype=str) if is_text else None
-    missing = column.isna().to_numpy() if texts is None else column.isna().to_numpy() | (texts == "")
+    return texts if is_text else _labels_of_numbers(column)
+
+
+def label_texts(column) -> np.ndarray:
+    """Labels of a target as texts; missing cells are refused."""
+    texts = np.array([str(label).strip() for label in column], dtype=str)
+    missing = column.isna().to_numpy() | (texts == "")
     if missing.any():
         raise InputError(
             f"The target {column.name!r} is missing in {int(missing.sum())} of {len(column)} rows, first in row "
             f"{int(np.argmax(missing)) + 1} (a cell that is empty, or says NA, None or ?): fill these cells or delete "
             "their rows."
         )
-    return texts if texts is not None else _labels_of_numbers(column)
+    return texts
+
+
+def as_known(texts, known) -> list[str]:
+    """Each text as a known one that is the same, or the same number or truth value: 1.0 is 1, and TRUE is True."""
+    alike: dict[str, list[str]] = {}
+    for own in known:
+        alike.setdefault(_plain(own), []).append(own)
+    exact = set(known)
+    found = {}
+    for text in set(texts) - exact:
+        same = alike.get(_plain(text), [])
+        found[text] = same[0] if len(same) == 1 else text
+    return [found.get(text, text) for text in texts]
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _plain(text):
+    if is_number(text):
+        number = float(text)
+        return str(int(number)) if number.is_integer() else str(number)
+    return text.capitalize() if text.lower() in ("true", "false") else text
 
 
 def _labels_of_numbers(column):
@@ -172,5 +206,5 @@ def _as_days(column):
     return (dates - pandas.Timestamp(0, tz="UTC")).dt.total_seconds() / SECONDS_OF_A_DAY
 
 
-def _as_texts(column):
+def as_texts(column):
     return column.astype(object).where(column.notna(), MISSING).map(str).astype(object)

@@ -15,6 +15,7 @@ import sys
 import zipfile
 import zlib
 from collections import Counter
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
@@ -43,7 +44,7 @@ DECIMAL_COMMA = re.compile(r"\s*[-+]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?\s*")
 THOUSANDS_COMMA = re.compile(r"\s*[-+]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?\s*")
 
 
-def read_table(path: Path, *, separator: str | None = None, encoding: str | None = None):
+def read_table(path: Path, *, separator: str | None = None, encoding: str | None = None, texts: Collection[str] = ()):
     """A pandas DataFrame from CSV or Parquet; `-` reads standard input.
 
     Parameters
@@ -51,6 +52,8 @@ def read_table(path: Path, *, separator: str | None = None, encoding: str | None
     path : Path
     separator, encoding : str or None
         Of a CSV; found from its text where they are None.
+    texts : collection of str
+        Columns of a CSV whose cells are kept as they are written, whatever they look like: the `texts` of a model.
 
     Returns
     -------
@@ -61,7 +64,7 @@ def read_table(path: Path, *, separator: str | None = None, encoding: str | None
         if path.suffix.lower() in (".parquet", ".pq") or content.startswith(PARQUET):
             frame = _read_parquet(content)
         else:
-            frame = _read_csv(_text(path, content, encoding), separator)
+            frame = _read_csv(_text(path, content, encoding), separator, texts)
     except InputError:
         raise
     except ImportError as error:
@@ -128,7 +131,7 @@ def _text(path, content, encoding):
     return content.decode(GUESSES[-1])
 
 
-def _read_csv(text, separator):
+def _read_csv(text, separator, texts):
     """Columns are read by their place and named afterwards: pandas would shift cells and rename names by itself."""
     pandas = require("pandas", extra="cli")
     said = SEPARATOR_LINE.match(text)
@@ -143,12 +146,15 @@ def _read_csv(text, separator):
     except pandas.errors.EmptyDataError:
         n_cells = 0
     by_place = {"header": 0, "names": range(max(n_cells, len(names))), "index_col": False}
-    frame = read(io.StringIO(text), na_values=ALSO_MISSING, **by_place)
+    first = 0
     if n_cells > len(names):
         last = read(io.StringIO(text), usecols=[n_cells - 1], **by_place, **AS_WRITTEN).iloc[:, 0]
-        frame = _aligned(frame, names, last)
+        first = _first_named(names, n_cells, last)
+    kept = {first + place: str for place, name in enumerate(names) if name.strip() in texts}
+    frame = read(io.StringIO(text), na_values=ALSO_MISSING, dtype=kept, **by_place)
+    frame = frame.iloc[:, first : first + len(names)].set_axis(names, axis=1)
     styles = [THOUSANDS_COMMA] if separator == "," else [DECIMAL_COMMA, THOUSANDS_COMMA]
-    return frame.set_axis(names, axis=1).apply(_without_commas, styles=styles, pandas=pandas)
+    return frame.apply(_without_commas, styles=styles, texts=texts, pandas=pandas)
 
 
 def _names(header):
@@ -184,21 +190,20 @@ def _separator(sample):
     return SEVERAL_BLANKS if lines and len(lines[0].split()) > 1 else ","
 
 
-def _aligned(frame, names, last):
-    """Rows with a cell more than there are names: R writes the name of the row first, others end rows by a separator.
+def _first_named(names, n_cells, last):
+    """The place of the first name in rows with a cell more: R begins them with a name, others end them by a separator.
 
     An empty last cell is told from one that says NA, as a column of R's may do throughout.
     """
-    n_cells = frame.shape[1]
     if n_cells > len(names) + 1:
         raise InputError(f"The first line names {len(names)} columns, but the first row holds {n_cells} cells.")
     ends_by_separator = bool((last.str.strip() == "").all())
-    return frame.iloc[:, :-1] if ends_by_separator else frame.iloc[:, 1:]
+    return 0 if ends_by_separator else 1
 
 
-def _without_commas(column, styles, pandas):
+def _without_commas(column, styles, texts, pandas):
     """Texts such as 1,5 or 1,250.5 as numbers, where all of a column are of one style."""
-    if pandas.api.types.is_numeric_dtype(column):
+    if pandas.api.types.is_numeric_dtype(column) or column.name.strip() in texts:
         return column
     cells = column.dropna().astype(str)
     if not cells.str.contains(",", regex=False).any():

@@ -118,6 +118,12 @@ def test_numbered_columns_and_question_marks(tmp_path):
     assert frame["1"].isna().tolist() == [True, False]
 
 
+def test_long_tables_are_read_in_one_piece(tmp_path):
+    """By pieces, pandas reads 1.0 in those without a text and 1 in the others."""
+    (tmp_path / "table.csv").write_text("code,kind\n" + "1,a\n,b\n" * 150_000 + "A,a\n")
+    assert set(read_table(tmp_path / "table.csv")["code"].dropna()) == {"1", "A"}
+
+
 def test_columns_without_a_name(tmp_path):
     (tmp_path / "table.csv").write_text(",size,\n1,2,3\n")
     assert list(read_table(tmp_path / "table.csv").columns) == ["Unnamed: 0", "size", "Unnamed: 2"]
