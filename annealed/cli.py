@@ -248,7 +248,9 @@ def _labelled(data, target, separator, encoding):
 
 
 def _table_for(model, data, separator, encoding):
-    return read_table(data, separator=separator, encoding=encoding, texts=model.texts)
+    """Read as the table was that the model was fitted on, where the file itself does not tell."""
+    known = {"texts": model.texts, "commas": model.columns.commas}
+    return read_table(data, separator=separator, encoding=encoding, **known)
 
 
 def _ranked(table, folds):

@@ -27,12 +27,16 @@ class InputError(ValueError):
 
 @dataclass(frozen=True)
 class TableColumns:
-    """Columns by kind; `left_out` are those with nothing to learn from, each with the reason."""
+    """Columns by kind; `left_out` are those with nothing to learn from, each with the reason.
+
+    commas : what they meant in the numbers of the file, "decimal" or "thousands"
+    """
 
     numbers: list[str]
     dates: list[str]
     categories: list[str]
     left_out: dict[str, str]
+    commas: str = "decimal"  # also of model files that do not say
 
     @classmethod
     def of(cls, frame, labels=None) -> TableColumns:
@@ -46,7 +50,8 @@ class TableColumns:
                 kinds[_kind(frame[name])].append(name)
         if not any(kinds.values()):
             raise InputError(f"The table has no column to learn from besides the target. Got {_listed(left_out)}.")
-        return cls(kinds["number"], kinds["date"], kinds["category"], left_out)
+        commas = frame.attrs.get("commas", cls.commas)  # as `read_table` found them
+        return cls(kinds["number"], kinds["date"], kinds["category"], left_out, commas)
 
     @property
     def used(self) -> list[str]:

@@ -40,11 +40,20 @@ GUESSES = ("utf-8", "cp1252", "latin-1")  # the last reads anything
 QUOTED = re.compile(r'"[^"]*"')
 BLANK_LINES = re.compile(r"\A\s*[\r\n]")  # before the names
 SEPARATOR_LINE = re.compile(r"sep=(.)\r?\n")  # which Excel writes and reads
-DECIMAL_COMMA = re.compile(r"\s*[-+]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?\s*")
-THOUSANDS_COMMA = re.compile(r"\s*[-+]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?\s*")
+COMMAS = {  # what they mean in a number, the likelier first
+    "decimal": re.compile(r"\s*[-+]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?\s*"),
+    "thousands": re.compile(r"\s*[-+]?([1-9]\d{0,2}(,\d{3})+|\d+)(\.\d+)?\s*"),
+}
 
 
-def read_table(path: Path, *, separator: str | None = None, encoding: str | None = None, texts: Collection[str] = ()):
+def read_table(
+    path: Path,
+    *,
+    separator: str | None = None,
+    encoding: str | None = None,
+    texts: Collection[str] = (),
+    commas: str = "decimal",
+):
     """A pandas DataFrame from CSV or Parquet; `-` reads standard input.
 
     Parameters
@@ -54,6 +63,8 @@ def read_table(path: Path, *, separator: str | None = None, encoding: str | None
         Of a CSV; found from its text where they are None.
     texts : collection of str
         Columns of a CSV whose cells are kept as they are written, whatever they look like: the `texts` of a model.
+    commas : "decimal" or "thousands"
+        What they mean in the numbers of a CSV where nothing in it tells: the `columns.commas` of a model.
 
     Returns
     -------
@@ -64,7 +75,7 @@ def read_table(path: Path, *, separator: str | None = None, encoding: str | None
         if path.suffix.lower() in (".parquet", ".pq") or content.startswith(PARQUET):
             frame = _read_parquet(content)
         else:
-            frame = _read_csv(_text(path, content, encoding), separator, texts)
+            frame = _read_csv(_text(path, content, encoding), separator, texts, commas)
     except InputError:
         raise
     except ImportError as error:
@@ -131,7 +142,7 @@ def _text(path, content, encoding):
     return content.decode(GUESSES[-1])
 
 
-def _read_csv(text, separator, texts):
+def _read_csv(text, separator, texts, commas):
     """Columns are read by their place and named afterwards: pandas would shift cells and rename names by itself."""
     pandas = require("pandas", extra="cli")
     said = SEPARATOR_LINE.match(text)
@@ -153,8 +164,7 @@ def _read_csv(text, separator, texts):
     kept = {first + place: str for place, name in enumerate(names) if name.strip() in texts}
     frame = read(io.StringIO(text), na_values=ALSO_MISSING, dtype=kept, **by_place)
     frame = frame.iloc[:, first : first + len(names)].set_axis(names, axis=1)
-    styles = [THOUSANDS_COMMA] if separator == "," else [DECIMAL_COMMA, THOUSANDS_COMMA]
-    return frame.apply(_without_commas, styles=styles, texts=texts, pandas=pandas)
+    return _without_commas(frame, ["thousands"] if separator == "," else list(COMMAS), texts, commas, pandas)
 
 
 def _names(header):
@@ -201,17 +211,34 @@ def _first_named(names, n_cells, last):
     return 0 if ends_by_separator else 1
 
 
-def _without_commas(column, styles, texts, pandas):
-    """Texts such as 1,5 or 1,250.5 as numbers, where all of a column are of one style."""
+def _without_commas(frame, possible, texts, commas, pandas):
+    """Texts such as 1,5 or 1,250.5 as numbers, where all of a column are of one style.
+
+    A cell such as 1,250 is of both: then the other columns tell, or else the table that a model was fitted on.
+    """
+    fitting = [_styles(column, possible, texts, pandas) for _, column in frame.items()]
+    certain = {styles[0] for styles in fitting if len(styles) == 1}
+    likely = certain.pop() if len(certain) == 1 else commas
+    for place, styles in enumerate(fitting):
+        if styles:
+            style = likely if likely in styles else styles[0]
+            frame.isetitem(place, _numbers(frame.iloc[:, place], style, pandas))
+            frame.attrs["commas"] = likely
+    return frame
+
+
+def _styles(column, possible, texts, pandas):
+    """Ways of using commas that all cells of a column follow; none where there is no comma."""
     if pandas.api.types.is_numeric_dtype(column) or column.name.strip() in texts:
-        return column
+        return []
     cells = column.dropna().astype(str)
     if not cells.str.contains(",", regex=False).any():
-        return column
-    style = next((own for own in styles if all(own.fullmatch(cell) for cell in cells)), None)
-    if style is None:
-        return column
-    swap = str.maketrans(",", ".", ".") if style is DECIMAL_COMMA else str.maketrans("", "", ",")
+        return []
+    return [style for style in possible if all(COMMAS[style].fullmatch(cell) for cell in cells)]
+
+
+def _numbers(column, style, pandas):
+    swap = str.maketrans(",", ".", ".") if style == "decimal" else str.maketrans("", "", ",")
     return pandas.to_numeric(column.map(lambda cell: str(cell).translate(swap), na_action="ignore"))
 
 

@@ -3,6 +3,7 @@
 import json
 import pickle
 import zipfile
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from annealed.comparison import OURS, fit_table
 from annealed.export import load_model, save_model, write_then_rename
+from annealed.export.persistence import FORMAT
 from annealed.tables import InputError, default_table
 
 pytest.importorskip("pandas")
@@ -32,6 +34,15 @@ def test_every_estimator_of_ours_comes_back(tmp_path, name):
     assert repr(again.path) == repr(model.path)
     old, new = (own.predict(TABLE.features).iloc[:, 1:].to_numpy() for own in (model, again))
     assert np.array_equal(old, new)
+
+
+def test_files_that_do_not_say_what_commas_meant(tmp_path, model):
+    """They were written before models kept it."""
+    columns = asdict(model.columns)
+    del columns["commas"]
+    content = {"format": FORMAT, "pipeline": model.pipeline, "columns": columns, "target": "diagnosis", "name": "own"}
+    skops.dump({**content, "facts": {}}, tmp_path / "model.skops")
+    assert load_model(tmp_path / "model.skops").columns == model.columns
 
 
 def refused(path):

@@ -21,7 +21,7 @@ def fitted(tmp_path, cells, labels=("sick", "well")):
 
 def read_for(model, tmp_path, text):
     (tmp_path / "new.csv").write_text(text)
-    return read_table(tmp_path / "new.csv", texts=model.texts)
+    return read_table(tmp_path / "new.csv", texts=model.texts, commas=model.columns.commas)
 
 
 def predicted(model, frame):
@@ -84,3 +84,13 @@ def test_classes_that_are_not_known_or_missing(tmp_path):
         model.label_codes(pandas.DataFrame({"kind": ["sick", None]}))
     with pytest.raises(InputError, match="has no column 'kind'"):
         model.label_codes(pandas.DataFrame({"size": [1.0]}))
+
+
+@pytest.mark.parametrize(("written", "size"), [("{:,.1f}", 4800.0), ("{:.1f}", 4.8)])
+def test_commas_mean_what_they_meant_in_the_table_of_the_fit(tmp_path, written, size):
+    rows = "".join(f"{written.format(100.5 * row)}\t{'low' if row < 30 else 'high'}\n" for row in range(N_ROWS))
+    (tmp_path / "fitted.tsv").write_text("size\tkind\n" + rows)
+    model = fit_table(label_table(read_table(tmp_path / "fitted.tsv"), "kind"), "lda")
+    assert model.columns.conform(read_for(model, tmp_path, "size\tkind\n4,800\tx\n"))["size"].tolist() == [size]
+    told = read_for(model, tmp_path, "size\tother\n4,800\t0,5\n")
+    assert model.columns.conform(told)["size"].tolist() == [4.8]
