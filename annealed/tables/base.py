@@ -136,13 +136,15 @@ def _plain(text):
 def _labels_of_numbers(column):
     numbers = column.to_numpy()
     n_classes = len(np.unique(numbers))
-    is_whole = bool(np.all(numbers == np.round(numbers)))
+    with np.errstate(invalid="ignore"):
+        whole = numbers.astype(np.int64)
+    is_whole = bool(np.all(whole == numbers))  # false of numbers that are larger than it can hold, too
     if n_classes > min(MOST_CLASSES if is_whole else MOST_LEVELS, len(numbers) // 2):
         raise InputError(
             f"The target {str(column.name)!r} is a quantity, with {n_classes} different numbers in {len(numbers)} "
             "rows; annealed tells classes apart."
         )
-    return numbers.astype(np.int64) if is_whole else np.array([str(number) for number in numbers], dtype=str)
+    return whole if is_whole else np.array([str(number) for number in numbers], dtype=str)
 
 
 def _listed(names) -> str:

@@ -171,6 +171,13 @@ def test_whole_numbers_stay_numbers_and_truth_values_become_text():
     assert label_table(FRAME.assign(kind=[" a", "b", "a ", "b"]), "kind").classes.tolist() == ["a", "b"]
 
 
+@pytest.mark.parametrize("pair", [(0, 2**64 - 1), (0.0, np.inf), (1e30, 2e30), (-np.inf, np.inf)])
+def test_classes_that_no_integer_holds_are_texts(pair):
+    labels = label_table(FRAME.assign(kind=np.array([*pair, *pair])), "kind").labels
+    assert labels.tolist() == [str(number) for number in np.array([*pair, *pair])]
+    assert len(set(labels)) == 2
+
+
 def test_kinds_of_columns():
     frame = pandas.DataFrame(
         {
