@@ -17,6 +17,7 @@ IDENTIFIER = re.compile(r"(^|[\W_])(id|Id|ID|uid|UID|uuid|UUID)$|(?<=[a-z])I[dD]
 MOST_CLASSES = 200  # of a numeric target; beyond them it is a quantity
 MOST_LEVELS = 20  # of a target that holds fractions
 LARGEST = 1e100  # beyond it a number stands for none, and its square would overflow
+NO_YEARS = ("0000", "0001", "9999")  # of dates by which databases write that there is none
 SECONDS_OF_A_DAY = 86_400.0
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
 
@@ -205,12 +206,18 @@ def _as_numbers(column):
 
 
 def _as_days(column):
+    """Days since 1970 of cells as ISO 8601 writes them; those of years that stand for none are missing."""
     pandas = require("pandas", extra="cli")
-    try:
-        dates = pandas.to_datetime(column, utc=True, format="ISO8601")
-    except (ValueError, TypeError) as error:
-        raise InputError(f"Column {column.name!r} must hold dates. {str(error).splitlines()[0]}") from error
-    return (dates - pandas.Timestamp(0, tz="UTC")).dt.total_seconds() / SECONDS_OF_A_DAY
+    cells = column.map(str, na_action="ignore").astype(object)
+    cells = cells.where(~cells.str[:4].isin(NO_YEARS))
+    dates = pandas.to_datetime(cells, utc=True, format="ISO8601", errors="coerce")
+    wrong = dates.isna() & cells.notna()
+    if wrong.any():
+        raise InputError(
+            f"Column {column.name!r} must hold dates such as 2024-05-31. Got {cells[wrong].iloc[0]!r} in row "
+            f"{int(np.argmax(wrong)) + 1}. Correct such cells or leave them empty."
+        )
+    return (dates - pandas.Timestamp("1970-01-01", tz="UTC")).dt.total_seconds() / SECONDS_OF_A_DAY
 
 
 def as_texts(column):

@@ -1,5 +1,6 @@
 """Tables from files: whatever pandas reads is read, and whatever cannot be used is refused in a sentence."""
 
+from datetime import date
 from decimal import Decimal
 
 import numpy as np
@@ -195,8 +196,39 @@ def test_kinds_of_columns():
     assert list(columns.left_out) == ["name", "nothing", "same"]
     assert columns.conform(frame)["day"].iloc[1] == 18263
     np.testing.assert_array_equal(columns.conform(frame)["time"].iloc[:3], [18263, 18264.5, np.nan])
-    with pytest.raises(InputError, match="Column 'day' must hold dates"):
+    with pytest.raises(InputError, match="Column 'day' must hold dates such as 2024-05-31. Got 'tomorrow' in row 1."):
         columns.conform(frame.assign(day="tomorrow"))
+
+
+DATES = TableColumns([], ["day"], [], {})
+
+
+def days_of(cells):
+    return DATES.conform(pandas.DataFrame({"day": cells}))["day"].tolist()
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["2020-01-02", "9999-12-31", "0001-01-01", "0000-00-00", None],
+        np.array(["2020-01-02", "9999-12-31", "0001-01-01", "NaT"], dtype="datetime64[us]"),
+        [date(2020, 1, 2), date(9999, 12, 31), None],
+    ],
+)
+def test_dates_that_stand_for_none_are_missing(cells):
+    np.testing.assert_array_equal(days_of(cells), [18263, *[np.nan] * (len(cells) - 1)])
+
+
+def test_dates_of_other_kinds():
+    assert days_of([20200102, 20200103]) == [18263, 18264]
+    assert days_of(["2020-01-02T12:00:00+12:00", "2020-01-03T00:00:00.123456789Z"])[0] == 18263
+    assert np.isnan(days_of([np.nan, np.nan])).all()
+
+
+@pytest.mark.parametrize("cell", ["2020-13-01", "5/1/2020", True, 3.5])
+def test_no_date_is_shown_with_its_row_and_a_remedy(cell):
+    with pytest.raises(InputError, match=f"Got '{cell}' in row 2. Correct such cells or leave them empty."):
+        days_of(pandas.Series(["2020-01-02", cell], dtype=object))
 
 
 def test_columns_that_only_tell_rows_apart():
