@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from functools import wraps
@@ -64,15 +65,34 @@ def one_sentence(command):
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning  # type: ignore[assignment]
-                return command(*args, **kwargs)
+                command(*args, **kwargs)
+                print(end="", flush=True)
+        except BrokenPipeError:  # who reads has seen enough
+            raise
+        except (OSError, UnicodeEncodeError) as error:
+            _end_unprinted(error)
         except (InputError, ImportError) as error:
-            messages.print(f"[bold red]annealed:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
-            raise typer.Exit(1) from None
+            _say_what_is_wrong(str(error))
         except KeyboardInterrupt:
             messages.print("[bold]annealed:[/] interrupted; nothing was written.", highlight=False)
             raise typer.Exit(INTERRUPTED) from None
 
     return guarded
+
+
+def _end_unprinted(error):
+    """What files raise is an InputError, so that this is of standard output; nothing is to be tried on it again."""
+    sys.stdout = open(os.devnull, "w")
+    if isinstance(error, UnicodeEncodeError):
+        reason = f"{error.object[error.start]!r} is not in {error.encoding}. Set PYTHONIOENCODING=utf-8"
+    else:
+        reason = error.strerror
+    _say_what_is_wrong(f"The answer cannot be printed: {reason}.")
+
+
+def _say_what_is_wrong(sentence):
+    messages.print(f"[bold red]annealed:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
+    raise typer.Exit(1) from None
 
 
 def _show_warning(message, category, filename, line, file=None, text=None):
@@ -162,7 +182,7 @@ def predict(
     predictions = fitted.predict(_table_for(fitted, data, separator, encoding))
     as_text = predictions.to_json(orient="records", indent=2) + "\n" if as_json else predictions.to_csv(index=False)
     if output is None:
-        sys.stdout.write(as_text)
+        print(as_text, end="")
         return
     if as_json:
         write_then_rename(output, as_text.encode())

@@ -241,6 +241,25 @@ def test_standard_input_and_output(model, frame):
     assert not os.path.isfile(os.devnull)
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device that is always full")
+def test_answers_that_cannot_be_printed(model, frame):
+    command = [sys.executable, "-m", "annealed", "predict", str(model), "flowers.csv"]
+    with open("/dev/full", "w") as full:
+        answer = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (answer.returncode, answer.stderr) == (
+        1,
+        "annealed: The answer cannot be printed: No space left on device.\n",
+    )
+    frame.assign(species=frame["species"].replace("setosa", "sétosa")).to_csv("accents.csv", index=False)
+    assert run("fit", "accents.csv", "-t", "species", "-o", "accents.skops").exit_code == 0
+    command[-2:] = ["accents.skops", "accents.csv"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert "cannot be printed: '\\xe9' is not in ascii. Set PYTHONIOENCODING=utf-8." in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
 def test_predictions_as_parquet(model):
     pytest.importorskip("pyarrow")
     assert run("predict", model, "flowers.csv", "-o", "out.parquet").exit_code == 0

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
+from sklearn.pipeline import Pipeline
+
 from annealed.export.base import write_then_rename
 from annealed.optional import require
 from annealed.tables import InputError, TableColumns, TableModel
@@ -45,21 +47,45 @@ def save_model(model: TableModel, path: Path) -> None:
 
 def load_model(path: Path) -> TableModel:
     """Read a model that `save_model` wrote; anything else is refused."""
-    if not path.is_file():
-        raise InputError(f"There is no model file '{path}'.")
-    content = _loaded(path)
+    content = _loaded(path, _bytes(path))
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise InputError(f"'{path}' is no model that `annealed fit` of this version wrote.")
     try:
-        columns = TableColumns(**content["columns"])
-        return TableModel(content["pipeline"], columns, content["target"], content["name"], content["facts"])
-    except (KeyError, TypeError) as error:
+        return _model(content)
+    except Exception as error:  # whatever is missing or of another kind
         raise InputError(f"'{path}' is damaged: fit the model again.") from error
 
 
-def _loaded(path):
+def _model(content):
+    """Contents of another kind are found now, and not by what is asked of the model later."""
+    columns = TableColumns(**content["columns"])
+    model = TableModel(content["pipeline"], columns, content["target"], content["name"], content["facts"])
+    texts = [model.target, model.name, model.columns.commas, *columns.used]
+    kinds = [
+        (model.pipeline, Pipeline),
+        (model.facts, dict),
+        (columns.left_out, dict),
+        *((text, str) for text in texts),
+    ]
+    for value, kind in kinds:
+        if not isinstance(value, kind):
+            raise TypeError(f"{kind.__name__} was expected. Got {value!r}.")
+    if [*model.pipeline[0].feature_names_in_] != columns.used or len(model.classes) < 2:
+        raise ValueError("The columns are not those of the pipeline, or the classes are missing.")
+    return model
+
+
+def _bytes(path):
+    try:
+        if path.is_file():
+            return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"The model file '{path}' cannot be read: {error.strerror}.") from error
+    raise InputError(f"There is no model file '{path}'.")
+
+
+def _loaded(path, data):
     skops = require("skops.io", extra="cli")
-    data = path.read_bytes()
     try:
         foreign = [name for name in skops.get_untrusted_types(data=data) if name not in TRUSTED]
     except Exception as error:  # whatever a strange file does to the reader, it is no model of ours

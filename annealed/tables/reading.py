@@ -27,6 +27,7 @@ PARQUET = b"PAR1"
 SAMPLE = 65_536  # characters by which the separator is found
 SEPARATORS = "\t;|,"  # a comma last: it also stands in numbers and in names
 SEVERAL_BLANKS = r"\s+"
+TYPED = {r"\t": "\t"}  # in a shell, where a tab is hard to type
 ALSO_MISSING = ["?"]  # beyond what pandas takes for missing
 AS_WRITTEN = {"dtype": str, "keep_default_na": False}
 MARKS = {
@@ -122,7 +123,10 @@ def _only_member(path, content):
         names = [name for name in archive.namelist() if not name.endswith("/")]
         if len(names) != 1:
             raise InputError(f"'{path}' must hold one table. Got {len(names)} files.")
-        return archive.read(names[0])
+        try:
+            return archive.read(names[0])
+        except RuntimeError as error:  # it wants a password, or is packed in a way of its own
+            raise InputError(f"'{path}' cannot be unpacked: {_first_line(error)}. Give the table itself.") from error
 
 
 def _text(path, content, encoding):
@@ -150,7 +154,7 @@ def _read_csv(text, separator, texts, commas):
         text = text[said.end() :]
     text = BLANK_LINES.sub("", text)
     separator = separator or (said[1] if said else _separator(text[:SAMPLE]))
-    read = partial(pandas.read_csv, sep=separator, skipinitialspace=True, low_memory=False)
+    read = partial(pandas.read_csv, **_parser(separator), skipinitialspace=True)
     names = _names(read(io.StringIO(text), header=None, nrows=1, **AS_WRITTEN))
     try:
         n_cells = read(io.StringIO(text), header=None, skiprows=1, nrows=1).shape[1]
@@ -165,6 +169,14 @@ def _read_csv(text, separator, texts, commas):
     frame = read(io.StringIO(text), na_values=ALSO_MISSING, dtype=kept, **by_place)
     frame = frame.iloc[:, first : first + len(names)].set_axis(names, axis=1)
     return _without_commas(frame, ["thousands"] if separator == "," else list(COMMAS), texts, commas, pandas)
+
+
+def _parser(separator):
+    """The quick parser in one piece, or for several characters the one that takes them for a pattern."""
+    separator = TYPED.get(separator, separator)
+    if separator == SEVERAL_BLANKS or len(separator.encode()) == 1:
+        return {"sep": separator, "low_memory": False}
+    return {"sep": f"{re.escape(separator)} *", "engine": "python"}
 
 
 def _names(header):

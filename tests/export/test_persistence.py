@@ -7,10 +7,11 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from annealed.comparison import OURS, fit_table
-from annealed.export import load_model, save_model, write_then_rename
+from annealed.export import check_writable, load_model, save_model, write_then_rename
 from annealed.export.persistence import FORMAT
 from annealed.tables import InputError, default_table
 
@@ -36,13 +37,45 @@ def test_every_estimator_of_ours_comes_back(tmp_path, name):
     assert np.array_equal(old, new)
 
 
+def content_of(model, **change):
+    own = {"pipeline": model.pipeline, "columns": asdict(model.columns), "target": model.target, "name": model.name}
+    return {"format": FORMAT, **own, "facts": model.facts, **change}
+
+
 def test_files_that_do_not_say_what_commas_meant(tmp_path, model):
     """They were written before models kept it."""
     columns = asdict(model.columns)
     del columns["commas"]
-    content = {"format": FORMAT, "pipeline": model.pipeline, "columns": columns, "target": "diagnosis", "name": "own"}
-    skops.dump({**content, "facts": {}}, tmp_path / "model.skops")
+    skops.dump(content_of(model, columns=columns), tmp_path / "model.skops")
     assert load_model(tmp_path / "model.skops").columns == model.columns
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"pipeline": None},
+        {"pipeline": {"a": 1}},
+        {"pipeline": Pipeline([("table", FunctionTransformer())])},
+        {"columns": [1]},
+        {"columns": {"numbers": 1, "dates": 2, "categories": 3, "left_out": 4}},
+        {"columns": {"numbers": ["other"], "dates": [], "categories": [], "left_out": {}}},
+        {"facts": None},
+        {"target": 3},
+    ],
+)
+def test_contents_of_another_kind(tmp_path, model, change):
+    skops.dump(content_of(model, **change), tmp_path / "model.skops")
+    assert "is damaged: fit the model again" in refused(tmp_path / "model.skops")
+
+
+def test_files_that_cannot_be_read(tmp_path, monkeypatch):
+    assert "cannot be read: File name too long" in refused(tmp_path / ("x" * 300))
+
+    def fail(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.is_file", fail)
+    assert "cannot be read: Permission denied" in refused(tmp_path / "closed" / "model.skops")
 
 
 def refused(path):
@@ -111,6 +144,23 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
         write_then_rename(path, b"new")
     assert [own.name for own in tmp_path.iterdir()] == ["out.csv"]
     assert path.read_bytes() == b"old"
+
+
+def test_names_of_any_length(tmp_path):
+    path = tmp_path / ("x" * 250)
+    write_then_rename(path, b"new")
+    assert path.read_bytes() == b"new"
+    with pytest.raises(InputError, match="cannot be written: File name too long"):
+        check_writable(tmp_path / ("x" * 300))
+
+
+def test_a_closed_folder(tmp_path, monkeypatch):
+    def fail(path, **options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.stat", fail)
+    with pytest.raises(InputError, match="cannot be written: Permission denied"):
+        check_writable(tmp_path / "closed" / "out.csv")
 
 
 def test_no_folder_to_write_in(tmp_path):

@@ -1,5 +1,6 @@
 """Tables from files: whatever pandas reads is read, and whatever cannot be used is refused in a sentence."""
 
+import zipfile
 from datetime import date
 from decimal import Decimal
 
@@ -73,6 +74,26 @@ def test_compressed_tables_are_looked_into(tmp_path, packed):
     frame = read_table(tmp_path / f"table.csv.{packed}")
     assert list(frame.columns) == list(FRAME.columns)
     assert frame["colour"].iloc[0] == "grün"
+
+
+def test_packed_tables_that_want_a_password(tmp_path):
+    path = tmp_path / "table.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("table.csv", "a,b\n1,2\n")
+    content = bytearray(path.read_bytes())
+    content[6] |= 1  # the mark of encryption, in the member's own header and in the list of members
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="cannot be unpacked: .*password required.* Give the table itself"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("separator", ["((", "||", "**", "[", "é", "\t", ";"])
+def test_separators_of_any_characters(tmp_path, separator):
+    (tmp_path / "table.csv").write_text("size, kind\n1, a\n2, b\n".replace(",", separator), encoding="utf-8")
+    typed = separator.replace("\t", r"\t")
+    frame = read_table(tmp_path / "table.csv", separator=typed, texts=["size"])
+    assert frame.to_dict("list") == {"size": ["1", "2"], "kind": ["a", "b"]}
 
 
 def test_kinds_of_parquet(tmp_path):
