@@ -19,12 +19,13 @@ from annealed.answers import comparison_table, path_table
 from annealed.callbacks import StopOnInterrupt
 from annealed.comparison import CANDIDATES, NOT_KEPT, OURS, compare, fit_table, table_splits
 from annealed.export import (
+    STANDARD_OUTPUT,
     check_writable,
+    json_of,
     load_model,
     save_model,
     write_predictions,
     write_report,
-    write_then_rename,
 )
 from annealed.progress import CoolingBar
 from annealed.tables import MOST_CATEGORIES, InputError, default_table, label_table, read_table
@@ -171,7 +172,7 @@ def predict(
     model: ModelFile,
     data: Data,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="CSV or Parquet to write; none prints CSV.")
+        Path | None, typer.Option("--output", "-o", help="CSV, JSON or Parquet to write; none prints CSV.")
     ] = None,
     as_json: AsJson = False,
     separator: Separator = None,
@@ -180,14 +181,10 @@ def predict(
     """Labels and probabilities for new rows; columns are found by name, others are ignored."""
     fitted = load_model(model)
     predictions = fitted.predict(_table_for(fitted, data, separator, encoding))
-    as_text = predictions.to_json(orient="records", indent=2) + "\n" if as_json else predictions.to_csv(index=False)
-    if output is None:
-        print(as_text, end="")
+    if output is None or output == STANDARD_OUTPUT:
+        print(json_of(predictions) if as_json else predictions.to_csv(index=False), end="")
         return
-    if as_json:
-        write_then_rename(output, as_text.encode())
-    else:
-        write_predictions(predictions, output)
+    write_predictions(predictions, output, as_json=as_json)
     _say(f"{len(predictions)} rows predicted, in {output}")
 
 
@@ -216,7 +213,7 @@ def path(model: ModelFile, as_json: AsJson = False):
     """The annealing path of a model as a table, hot to cold."""
     record = load_model(model).path
     if as_json:
-        print(record.to_frame().to_json(orient="records", indent=2))
+        print(json_of(record.to_frame()), end="")
     else:
         answers.print(path_table(record))
 

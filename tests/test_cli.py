@@ -20,7 +20,7 @@ pytest.importorskip("skops")
 pytest.importorskip("typer")
 from annealed.cli import app  # noqa: E402 - it needs typer
 from annealed.comparison import fit_table  # noqa: E402
-from annealed.export import save_model  # noqa: E402
+from annealed.export import json_of, load_model, save_model  # noqa: E402
 from annealed.solvers.newton import GROUP_SIZE  # noqa: E402
 from annealed.tables import label_table  # noqa: E402
 
@@ -92,6 +92,19 @@ def test_predict_prints_without_an_output(model):
     printed = pandas.read_csv(io.StringIO(run("predict", model, "flowers.csv").stdout))
     records = json.loads(run("predict", model, "flowers.csv", "--json").stdout)
     assert len(printed) == len(records) == 150
+    again = run("predict", model, "flowers.csv", "--json", "-o", "-")
+    assert json.loads(again.stdout) == records and not os.path.exists("-")
+    exact = load_model(model)
+    assert records == json.loads(json_of(exact.predict(pandas.read_csv("flowers.csv"))))
+    temperatures = [row["temperature"] for row in json.loads(run("path", model, "--json").stdout)]
+    assert temperatures == exact.path.temperatures.tolist()
+
+
+def test_names_of_files_are_kept(model):
+    assert run("predict", model, "flowers.csv", "-o", "out.json").exit_code == 0
+    assert len(json.loads(Path("out.json").read_text())) == 150
+    assert "wants a name that ends in .json" in refused("predict", model, "flowers.csv", "--json", "-o", "out.parquet")
+    assert "'-' is standard output" in refused("fit", "flowers.csv", "-t", "species", "-o", "-")
 
 
 def test_fit_as_json(folder):

@@ -9,9 +9,13 @@ from pathlib import Path
 
 from annealed.tables import InputError
 
+STANDARD_OUTPUT = Path("-")
+
 
 def check_writable(path: Path) -> None:
     """Say before a long job that its answer could not be written."""
+    if path == STANDARD_OUTPUT:
+        raise InputError("'-' is standard output, which only predictions can go to; give the name of a file to write.")
     try:
         folder = path.resolve().parent
         if not _is_folder(folder):
