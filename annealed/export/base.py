@@ -54,14 +54,17 @@ def _replace(path, content):
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".annealed.", delete=False) as file:
             partial = file.name
             file.write(content)
-        os.chmod(partial, 0o666 & ~_umask())
+        os.chmod(partial, _mode(path))
         os.replace(partial, path)
     finally:
         if partial is not None and os.path.exists(partial):
             os.unlink(partial)
 
 
-def _umask():
+def _mode(path):
+    """That of the file that is replaced: one that was closed to others stays so."""
+    if path.exists():
+        return stat.S_IMODE(path.stat().st_mode)
     mask = os.umask(0)
     os.umask(mask)
-    return mask
+    return 0o666 & ~mask

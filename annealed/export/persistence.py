@@ -21,18 +21,26 @@ TRUSTED = [
     "annealed.estimators.inner_product_ada.InnerProductADA",
     "annealed.estimators.melda.MELDA",
     "annealed.estimators.potts_da.PottsDA",
+    "annealed.objectives.distance.Distance",
     "annealed.objectives.inner_product.InnerProduct",
     "annealed.objectives.linear.LinearForm",
+    "annealed.objectives.quadratic.Quadratic",
+    "annealed.objectives.quadratic.QuadraticForm",
     "annealed.path.AnnealingPath",
     "annealed.prototypes.columns.Columns",
     "annealed.prototypes.record.PrototypePath",
     "annealed.prototypes.refinement.Spoken",
+    "annealed.schedules.adaptive.AdaptiveSchedule",
+    "annealed.schedules.exponential.ExponentialSchedule",
+    "annealed.schedules.fixed.FixedSchedule",
+    "annealed.schedules.inverse.InverseTemperatureSchedule",
+    "annealed.schedules.until.UntilSchedule",
     "numpy.dtype",
 ]
 
 
 def save_model(model: TableModel, path: Path) -> None:
-    """Write a model, whole or not at all."""
+    """Write a model, whole or not at all; one that `load_model` would not open is refused."""
     skops = require("skops.io", extra="cli")
     content = {
         "format": FORMAT,
@@ -42,7 +50,17 @@ def save_model(model: TableModel, path: Path) -> None:
         "name": model.name,
         "facts": model.facts,
     }
-    write_then_rename(path, skops.dumps(content))
+    try:
+        data = skops.dumps(content)
+    except Exception as error:  # of settings that are no data
+        raise InputError(f"A model file cannot hold all of {model.name!r}: {error}.") from error
+    foreign = _foreign(data)
+    if foreign:
+        raise InputError(
+            f"No file of {model.name!r} is safe to open: it would ask for {foreign[0]}. Take another model, or "
+            "settings without it."
+        )
+    write_then_rename(path, data)
 
 
 def load_model(path: Path) -> TableModel:
@@ -87,7 +105,7 @@ def _bytes(path):
 def _loaded(path, data):
     skops = require("skops.io", extra="cli")
     try:
-        foreign = [name for name in skops.get_untrusted_types(data=data) if name not in TRUSTED]
+        foreign = _foreign(data)
     except Exception as error:  # whatever a strange file does to the reader, it is no model of ours
         raise InputError(f"'{path}' is not a model file, or it is damaged: fit the model again.") from error
     if foreign:
@@ -99,3 +117,7 @@ def _loaded(path, data):
         return skops.loads(data, trusted=TRUSTED)
     except Exception as error:
         raise InputError(f"'{path}' is damaged: fit the model again.") from error
+
+
+def _foreign(data):
+    return [name for name in require("skops.io", extra="cli").get_untrusted_types(data=data) if name not in TRUSTED]

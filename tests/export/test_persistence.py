@@ -1,19 +1,29 @@
 """Model files: what was written is read again, and nothing else is."""
 
 import json
+import os
 import pickle
 import zipfile
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+from annealed import AnnealedClassifier, InnerProductADA
 from annealed.comparison import OURS, fit_table
 from annealed.export import check_writable, load_model, save_model, write_then_rename
 from annealed.export.persistence import FORMAT
-from annealed.tables import InputError, default_table
+from annealed.objectives import Distance, Quadratic
+from annealed.schedules import (
+    AdaptiveSchedule,
+    ExponentialSchedule,
+    FixedSchedule,
+    InverseTemperatureSchedule,
+    UntilSchedule,
+)
+from annealed.tables import InputError, TableModel, default_table, label_table, make_vectorizer
 
 pytest.importorskip("pandas")
 skops = pytest.importorskip("skops.io")
@@ -35,6 +45,39 @@ def test_every_estimator_of_ours_comes_back(tmp_path, name):
     assert repr(again.path) == repr(model.path)
     old, new = (own.predict(TABLE.features).iloc[:, 1:].to_numpy() for own in (model, again))
     assert np.array_equal(old, new)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        InnerProductADA(schedule=ExponentialSchedule(start=10.0, cooling_rate=0.5, stop=0.1)),
+        InnerProductADA(schedule=AdaptiveSchedule(), selection="last"),
+        InnerProductADA(schedule=FixedSchedule([1.0, 0.1])),
+        InnerProductADA(schedule=UntilSchedule(InverseTemperatureSchedule(), 0.1)),
+        AnnealedClassifier(Quadratic()),
+        AnnealedClassifier(Distance()),
+    ],
+    ids=str,
+)
+def test_settings_of_ours_come_back(tmp_path, estimator):
+    table = label_table(TABLE.features.iloc[:, :3].assign(diagnosis=TABLE.labels), "diagnosis")
+    pipeline = Pipeline([("table", make_vectorizer(table.columns)), ("model", estimator)])
+    model = TableModel(pipeline.fit(table.conformed(), table.labels), table.columns, table.target, "own")
+    save_model(model, tmp_path / "model.skops")
+    assert load_model(tmp_path / "model.skops").predict(table.features).equals(model.predict(table.features))
+
+
+@pytest.mark.parametrize("name", ["random-forest", "gradient-boosting"])
+def test_what_could_not_be_opened_is_not_written(tmp_path, name):
+    with pytest.raises(InputError, match=f"No file of '{name}' is safe to open: it would ask for sklearn"):
+        save_model(fit_table(TABLE, name), tmp_path / "model.skops")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_data_is_not_written(tmp_path, model):
+    with pytest.raises(InputError, match="cannot hold all of 'inner-product'"):
+        save_model(replace(model, facts={"of the user's own": {}.keys()}), tmp_path / "model.skops")
+    assert not list(tmp_path.iterdir())
 
 
 def content_of(model, **change):
@@ -144,6 +187,15 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
         write_then_rename(path, b"new")
     assert [own.name for own in tmp_path.iterdir()] == ["out.csv"]
     assert path.read_bytes() == b"old"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="files have other rights there")
+def test_a_file_that_is_replaced_keeps_its_rights(tmp_path):
+    path = tmp_path / "model.skops"
+    write_then_rename(path, b"old")
+    path.chmod(0o600)
+    write_then_rename(path, b"new")
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"new", 0o600)
 
 
 def test_names_of_any_length(tmp_path):
