@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from functools import wraps
@@ -18,12 +19,13 @@ from annealed.answers import comparison_table, path_table
 from annealed.callbacks import StopOnInterrupt
 from annealed.comparison import CANDIDATES, NOT_KEPT, OURS, compare, fit_table, table_splits
 from annealed.export import (
+    STANDARD_OUTPUT,
     check_writable,
+    json_of,
     load_model,
     save_model,
     write_predictions,
     write_report,
-    write_then_rename,
 )
 from annealed.progress import CoolingBar
 from annealed.tables import MOST_CATEGORIES, InputError, default_table, label_table, read_table
@@ -64,15 +66,34 @@ def one_sentence(command):
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning  # type: ignore[assignment]
-                return command(*args, **kwargs)
+                command(*args, **kwargs)
+                print(end="", flush=True)
+        except BrokenPipeError:  # who reads has seen enough
+            raise
+        except (OSError, UnicodeEncodeError) as error:
+            _end_unprinted(error)
         except (InputError, ImportError) as error:
-            messages.print(f"[bold red]annealed:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
-            raise typer.Exit(1) from None
+            _say_what_is_wrong(str(error))
         except KeyboardInterrupt:
             messages.print("[bold]annealed:[/] interrupted; nothing was written.", highlight=False)
             raise typer.Exit(INTERRUPTED) from None
 
     return guarded
+
+
+def _end_unprinted(error):
+    """What files raise is an InputError, so that this is of standard output; nothing is to be tried on it again."""
+    sys.stdout = open(os.devnull, "w")
+    if isinstance(error, UnicodeEncodeError):
+        reason = f"{error.object[error.start]!r} is not in {error.encoding}. Set PYTHONIOENCODING=utf-8"
+    else:
+        reason = error.strerror
+    _say_what_is_wrong(f"The answer cannot be printed: {reason}.")
+
+
+def _say_what_is_wrong(sentence):
+    messages.print(f"[bold red]annealed:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
+    raise typer.Exit(1) from None
 
 
 def _show_warning(message, category, filename, line, file=None, text=None):
@@ -151,22 +172,19 @@ def predict(
     model: ModelFile,
     data: Data,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="CSV or Parquet to write; none prints CSV.")
+        Path | None, typer.Option("--output", "-o", help="CSV, JSON or Parquet to write; none prints CSV.")
     ] = None,
     as_json: AsJson = False,
     separator: Separator = None,
     encoding: Encoding = None,
 ):
     """Labels and probabilities for new rows; columns are found by name, others are ignored."""
-    predictions = load_model(model).predict(read_table(data, separator=separator, encoding=encoding))
-    as_text = predictions.to_json(orient="records", indent=2) + "\n" if as_json else predictions.to_csv(index=False)
-    if output is None:
-        sys.stdout.write(as_text)
+    fitted = load_model(model)
+    predictions = fitted.predict(_table_for(fitted, data, separator, encoding))
+    if output is None or output == STANDARD_OUTPUT:
+        print(json_of(predictions) if as_json else predictions.to_csv(index=False), end="")
         return
-    if as_json:
-        write_then_rename(output, as_text.encode())
-    else:
-        write_predictions(predictions, output)
+    write_predictions(predictions, output, as_json=as_json)
     _say(f"{len(predictions)} rows predicted, in {output}")
 
 
@@ -183,7 +201,7 @@ def report(
     """One HTML file that opens offline: the path with a temperature slider, and what the model says at each."""
     fitted = load_model(model)
     check_writable(output)
-    write_report(fitted, read_table(data, separator=separator, encoding=encoding), output)
+    write_report(fitted, fitted.recognised(_table_for(fitted, data, separator, encoding)), output)
     _say(f"The report is in {output.resolve()}")
     if as_json:
         _print_json({"report": str(output.resolve())})
@@ -195,7 +213,7 @@ def path(model: ModelFile, as_json: AsJson = False):
     """The annealing path of a model as a table, hot to cold."""
     record = load_model(model).path
     if as_json:
-        print(record.to_frame().to_json(orient="records", indent=2))
+        print(json_of(record.to_frame()), end="")
     else:
         answers.print(path_table(record))
 
@@ -244,6 +262,12 @@ def _labelled(data, target, separator, encoding):
         if n_texts > MOST_CATEGORIES:
             _say(f"note: column {name!r} holds {n_texts} different texts; the rarest share one category.")
     return table
+
+
+def _table_for(model, data, separator, encoding):
+    """Read as the table was that the model was fitted on, where the file itself does not tell."""
+    known = {"texts": model.texts, "commas": model.columns.commas}
+    return read_table(data, separator=separator, encoding=encoding, **known)
 
 
 def _ranked(table, folds):

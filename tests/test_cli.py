@@ -20,7 +20,7 @@ pytest.importorskip("skops")
 pytest.importorskip("typer")
 from annealed.cli import app  # noqa: E402 - it needs typer
 from annealed.comparison import fit_table  # noqa: E402
-from annealed.export import save_model  # noqa: E402
+from annealed.export import json_of, load_model, save_model  # noqa: E402
 from annealed.solvers.newton import GROUP_SIZE  # noqa: E402
 from annealed.tables import label_table  # noqa: E402
 
@@ -92,6 +92,19 @@ def test_predict_prints_without_an_output(model):
     printed = pandas.read_csv(io.StringIO(run("predict", model, "flowers.csv").stdout))
     records = json.loads(run("predict", model, "flowers.csv", "--json").stdout)
     assert len(printed) == len(records) == 150
+    again = run("predict", model, "flowers.csv", "--json", "-o", "-")
+    assert json.loads(again.stdout) == records and not os.path.exists("-")
+    exact = load_model(model)
+    assert records == json.loads(json_of(exact.predict(pandas.read_csv("flowers.csv"))))
+    temperatures = [row["temperature"] for row in json.loads(run("path", model, "--json").stdout)]
+    assert temperatures == exact.path.temperatures.tolist()
+
+
+def test_names_of_files_are_kept(model):
+    assert run("predict", model, "flowers.csv", "-o", "out.json").exit_code == 0
+    assert len(json.loads(Path("out.json").read_text())) == 150
+    assert "wants a name that ends in .json" in refused("predict", model, "flowers.csv", "--json", "-o", "out.parquet")
+    assert "'-' is standard output" in refused("fit", "flowers.csv", "-t", "species", "-o", "-")
 
 
 def test_fit_as_json(folder):
@@ -241,6 +254,25 @@ def test_standard_input_and_output(model, frame):
     assert not os.path.isfile(os.devnull)
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device that is always full")
+def test_answers_that_cannot_be_printed(model, frame):
+    command = [sys.executable, "-m", "annealed", "predict", str(model), "flowers.csv"]
+    with open("/dev/full", "w") as full:
+        answer = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (answer.returncode, answer.stderr) == (
+        1,
+        "annealed: The answer cannot be printed: No space left on device.\n",
+    )
+    frame.assign(species=frame["species"].replace("setosa", "sétosa")).to_csv("accents.csv", index=False)
+    assert run("fit", "accents.csv", "-t", "species", "-o", "accents.skops").exit_code == 0
+    command[-2:] = ["accents.skops", "accents.csv"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert "cannot be printed: '\\xe9' is not in ascii. Set PYTHONIOENCODING=utf-8." in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
 def test_predictions_as_parquet(model):
     pytest.importorskip("pyarrow")
     assert run("predict", model, "flowers.csv", "-o", "out.parquet").exit_code == 0
@@ -254,6 +286,20 @@ def test_order_further_columns_and_unseen_categories(model, frame):
     old, new = pandas.read_csv("out.csv").iloc[:, 1:], pandas.read_csv("new_out.csv").iloc[:, 1:]
     known = frame["colour"].notna()
     np.testing.assert_allclose(old[known], new[known], atol=1e-12)
+
+
+def test_codes_and_truth_values_of_another_table(folder):
+    rows = [
+        f"{row},{'1' if row % 2 else '02' if row % 3 else 'A'},{'TRUE' if row % 2 else 'FALSE'}" for row in range(60)
+    ]
+    (folder / "codes.csv").write_text("\n".join(["size,code,ill", *rows]))
+    assert run("fit", "codes.csv", "-t", "ill", "-o", "codes.skops").exit_code == 0
+    (folder / "new.csv").write_text("size,code,ill\n5,1,TRUE\n6,,FALSE\n7,02,FALSE\n")
+    printed = pandas.read_csv(io.StringIO(run("predict", "codes.skops", "new.csv").stdout))
+    assert printed["predicted ill"].tolist() == [True, False, False]
+    assert run("report", "codes.skops", "new.csv").exit_code == 0
+    assert run("report", "codes.skops", "codes.csv").exit_code == 0
+    assert "judged by a fit that did not see it" in (folder / "report.html").read_text()
 
 
 def test_notes_on_columns(folder, frame):

@@ -1,6 +1,8 @@
 """Readers of tables kept on disk, outside the package."""
 
 import os
+import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -61,20 +63,26 @@ def load_table(name: str, *, dtype=np.float64) -> Bunch:
     ------
     FileNotFoundError
         When there is no folder of tables, or no table of this name in it.
+    ValueError
+        When the file is damaged.
     """
     names = table_names()
     if name not in names:
         choices = ", ".join(names) or "(the folder is empty)"
         raise FileNotFoundError(f"There is no table {name!r} in {_suite()}. Choose one of: {choices}.")
-    with np.load(_suite() / f"{name}.npz", allow_pickle=False) as parts:
-        return Bunch(
-            name=name,
-            X=_features(parts, dtype),
-            y=parts["y"],
-            target_names=parts["classes"],
-            train=parts.get("train"),
-            test=parts.get("test"),
-        )
+    path = _suite() / f"{name}.npz"
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as parts:
+            return Bunch(
+                name=name,
+                X=_features(parts, dtype),
+                y=parts["y"],
+                target_names=parts["classes"],
+                train=parts.get("train"),
+                test=parts.get("test"),
+            )
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"The table {str(path)!r} is damaged, or not of plain arrays. Write it again.") from error
 
 
 def _features(parts, dtype):

@@ -1,8 +1,17 @@
 """Fitted models as files: to load again, and to read."""
 
-from annealed.export.base import check_writable, write_then_rename
+from annealed.export.base import STANDARD_OUTPUT, check_writable, write_then_rename
 from annealed.export.persistence import load_model, save_model
-from annealed.export.predictions import write_predictions
+from annealed.export.predictions import json_of, write_predictions
 from annealed.export.report import write_report
 
-__all__ = ["check_writable", "load_model", "save_model", "write_predictions", "write_report", "write_then_rename"]
+__all__ = [
+    "STANDARD_OUTPUT",
+    "check_writable",
+    "json_of",
+    "load_model",
+    "save_model",
+    "write_predictions",
+    "write_report",
+    "write_then_rename",
+]

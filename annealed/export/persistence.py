@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
+from sklearn.pipeline import Pipeline
+
 from annealed.export.base import write_then_rename
 from annealed.optional import require
 from annealed.tables import InputError, TableColumns, TableModel
@@ -19,18 +21,26 @@ TRUSTED = [
     "annealed.estimators.inner_product_ada.InnerProductADA",
     "annealed.estimators.melda.MELDA",
     "annealed.estimators.potts_da.PottsDA",
+    "annealed.objectives.distance.Distance",
     "annealed.objectives.inner_product.InnerProduct",
     "annealed.objectives.linear.LinearForm",
+    "annealed.objectives.quadratic.Quadratic",
+    "annealed.objectives.quadratic.QuadraticForm",
     "annealed.path.AnnealingPath",
     "annealed.prototypes.columns.Columns",
     "annealed.prototypes.record.PrototypePath",
     "annealed.prototypes.refinement.Spoken",
+    "annealed.schedules.adaptive.AdaptiveSchedule",
+    "annealed.schedules.exponential.ExponentialSchedule",
+    "annealed.schedules.fixed.FixedSchedule",
+    "annealed.schedules.inverse.InverseTemperatureSchedule",
+    "annealed.schedules.until.UntilSchedule",
     "numpy.dtype",
 ]
 
 
 def save_model(model: TableModel, path: Path) -> None:
-    """Write a model, whole or not at all."""
+    """Write a model, whole or not at all; one that `load_model` would not open is refused."""
     skops = require("skops.io", extra="cli")
     content = {
         "format": FORMAT,
@@ -40,28 +50,62 @@ def save_model(model: TableModel, path: Path) -> None:
         "name": model.name,
         "facts": model.facts,
     }
-    write_then_rename(path, skops.dumps(content))
+    try:
+        data = skops.dumps(content)
+    except Exception as error:  # of settings that are no data
+        raise InputError(f"A model file cannot hold all of {model.name!r}: {error}.") from error
+    foreign = _foreign(data)
+    if foreign:
+        raise InputError(
+            f"No file of {model.name!r} is safe to open: it would ask for {foreign[0]}. Take another model, or "
+            "settings without it."
+        )
+    write_then_rename(path, data)
 
 
 def load_model(path: Path) -> TableModel:
     """Read a model that `save_model` wrote; anything else is refused."""
-    if not path.is_file():
-        raise InputError(f"There is no model file '{path}'.")
-    content = _loaded(path)
+    content = _loaded(path, _bytes(path))
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise InputError(f"'{path}' is no model that `annealed fit` of this version wrote.")
     try:
-        columns = TableColumns(**content["columns"])
-        return TableModel(content["pipeline"], columns, content["target"], content["name"], content["facts"])
-    except (KeyError, TypeError) as error:
+        return _model(content)
+    except Exception as error:  # whatever is missing or of another kind
         raise InputError(f"'{path}' is damaged: fit the model again.") from error
 
 
-def _loaded(path):
-    skops = require("skops.io", extra="cli")
-    data = path.read_bytes()
+def _model(content):
+    """Contents of another kind are found now, and not by what is asked of the model later."""
+    columns = TableColumns(**content["columns"])
+    model = TableModel(content["pipeline"], columns, content["target"], content["name"], content["facts"])
+    texts = [model.target, model.name, model.columns.commas, *columns.used]
+    kinds = [
+        (model.pipeline, Pipeline),
+        (model.facts, dict),
+        (columns.left_out, dict),
+        *((text, str) for text in texts),
+    ]
+    for value, kind in kinds:
+        if not isinstance(value, kind):
+            raise TypeError(f"{kind.__name__} was expected. Got {value!r}.")
+    if [*model.pipeline[0].feature_names_in_] != columns.used or len(model.classes) < 2:
+        raise ValueError("The columns are not those of the pipeline, or the classes are missing.")
+    return model
+
+
+def _bytes(path):
     try:
-        foreign = [name for name in skops.get_untrusted_types(data=data) if name not in TRUSTED]
+        if path.is_file():
+            return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"The model file '{path}' cannot be read: {error.strerror}.") from error
+    raise InputError(f"There is no model file '{path}'.")
+
+
+def _loaded(path, data):
+    skops = require("skops.io", extra="cli")
+    try:
+        foreign = _foreign(data)
     except Exception as error:  # whatever a strange file does to the reader, it is no model of ours
         raise InputError(f"'{path}' is not a model file, or it is damaged: fit the model again.") from error
     if foreign:
@@ -73,3 +117,7 @@ def _loaded(path):
         return skops.loads(data, trusted=TRUSTED)
     except Exception as error:
         raise InputError(f"'{path}' is damaged: fit the model again.") from error
+
+
+def _foreign(data):
+    return [name for name in require("skops.io", extra="cli").get_untrusted_types(data=data) if name not in TRUSTED]

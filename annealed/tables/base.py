@@ -17,6 +17,7 @@ IDENTIFIER = re.compile(r"(^|[\W_])(id|Id|ID|uid|UID|uuid|UUID)$|(?<=[a-z])I[dD]
 MOST_CLASSES = 200  # of a numeric target; beyond them it is a quantity
 MOST_LEVELS = 20  # of a target that holds fractions
 LARGEST = 1e100  # beyond it a number stands for none, and its square would overflow
+NO_YEARS = ("0000", "0001", "9999")  # of dates by which databases write that there is none
 SECONDS_OF_A_DAY = 86_400.0
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
 
@@ -27,12 +28,16 @@ class InputError(ValueError):
 
 @dataclass(frozen=True)
 class TableColumns:
-    """Columns by kind; `left_out` are those with nothing to learn from, each with the reason."""
+    """Columns by kind; `left_out` are those with nothing to learn from, each with the reason.
+
+    commas : what they meant in the numbers of the file, "decimal" or "thousands"
+    """
 
     numbers: list[str]
     dates: list[str]
     categories: list[str]
     left_out: dict[str, str]
+    commas: str = "decimal"  # also of model files that do not say
 
     @classmethod
     def of(cls, frame, labels=None) -> TableColumns:
@@ -46,7 +51,8 @@ class TableColumns:
                 kinds[_kind(frame[name])].append(name)
         if not any(kinds.values()):
             raise InputError(f"The table has no column to learn from besides the target. Got {_listed(left_out)}.")
-        return cls(kinds["number"], kinds["date"], kinds["category"], left_out)
+        commas = frame.attrs.get("commas", cls.commas)  # as `read_table` found them
+        return cls(kinds["number"], kinds["date"], kinds["category"], left_out, commas)
 
     @property
     def used(self) -> list[str]:
@@ -57,7 +63,7 @@ class TableColumns:
         check_columns(self.used, frame)
         columns = {name: _as_numbers(frame[name]) for name in self.numbers}
         columns |= {name: _as_days(frame[name]) for name in self.dates}
-        columns |= {name: _as_texts(frame[name]) for name in self.categories}
+        columns |= {name: as_texts(frame[name]) for name in self.categories}
         return require("pandas", extra="cli").DataFrame(columns, index=frame.index)
 
 
@@ -82,28 +88,64 @@ def nearest(name: str, known: list[str]) -> str:
 def labels_of(column) -> np.ndarray:
     """Labels of a target: whole numbers as they are, all else as text; missing cells and quantities are refused."""
     types = require("pandas", extra="cli").api.types
+    texts = label_texts(column)
     is_text = types.is_bool_dtype(column) or not types.is_numeric_dtype(column)
-    texts = np.array([str(label).strip() for label in column], dtype=str) if is_text else None
-    missing = column.isna().to_numpy() if texts is None else column.isna().to_numpy() | (texts == "")
+    return texts if is_text else _labels_of_numbers(column)
+
+
+def label_texts(column) -> np.ndarray:
+    """Labels of a target as texts; missing cells are refused."""
+    texts = np.array([str(label).strip() for label in column], dtype=str)
+    missing = column.isna().to_numpy() | (texts == "")
     if missing.any():
         raise InputError(
             f"The target {column.name!r} is missing in {int(missing.sum())} of {len(column)} rows, first in row "
             f"{int(np.argmax(missing)) + 1} (a cell that is empty, or says NA, None or ?): fill these cells or delete "
             "their rows."
         )
-    return texts if texts is not None else _labels_of_numbers(column)
+    return texts
+
+
+def as_known(texts, known) -> list[str]:
+    """Each text as a known one that is the same, or the same number or truth value: 1.0 is 1, and TRUE is True."""
+    alike: dict[str, list[str]] = {}
+    for own in known:
+        alike.setdefault(_plain(own), []).append(own)
+    exact = set(known)
+    found = {}
+    for text in set(texts) - exact:
+        same = alike.get(_plain(text), [])
+        found[text] = same[0] if len(same) == 1 else text
+    return [found.get(text, text) for text in texts]
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _plain(text):
+    if is_number(text):
+        number = float(text)
+        return str(int(number)) if number.is_integer() else str(number)
+    return text.capitalize() if text.lower() in ("true", "false") else text
 
 
 def _labels_of_numbers(column):
     numbers = column.to_numpy()
     n_classes = len(np.unique(numbers))
-    is_whole = bool(np.all(numbers == np.round(numbers)))
+    with np.errstate(invalid="ignore"):
+        whole = numbers.astype(np.int64)
+    is_whole = bool(np.all(whole == numbers))  # false of numbers that are larger than it can hold, too
     if n_classes > min(MOST_CLASSES if is_whole else MOST_LEVELS, len(numbers) // 2):
         raise InputError(
             f"The target {str(column.name)!r} is a quantity, with {n_classes} different numbers in {len(numbers)} "
             "rows; annealed tells classes apart."
         )
-    return numbers.astype(np.int64) if is_whole else np.array([str(number) for number in numbers], dtype=str)
+    return whole if is_whole else np.array([str(number) for number in numbers], dtype=str)
 
 
 def _listed(names) -> str:
@@ -164,13 +206,19 @@ def _as_numbers(column):
 
 
 def _as_days(column):
+    """Days since 1970 of cells as ISO 8601 writes them; those of years that stand for none are missing."""
     pandas = require("pandas", extra="cli")
-    try:
-        dates = pandas.to_datetime(column, utc=True, format="ISO8601")
-    except (ValueError, TypeError) as error:
-        raise InputError(f"Column {column.name!r} must hold dates. {str(error).splitlines()[0]}") from error
-    return (dates - pandas.Timestamp(0, tz="UTC")).dt.total_seconds() / SECONDS_OF_A_DAY
+    cells = column.map(str, na_action="ignore").astype(object)
+    cells = cells.where(~cells.str[:4].isin(NO_YEARS))
+    dates = pandas.to_datetime(cells, utc=True, format="ISO8601", errors="coerce")
+    wrong = dates.isna() & cells.notna()
+    if wrong.any():
+        raise InputError(
+            f"Column {column.name!r} must hold dates such as 2024-05-31. Got {cells[wrong].iloc[0]!r} in row "
+            f"{int(np.argmax(wrong)) + 1}. Correct such cells or leave them empty."
+        )
+    return (dates - pandas.Timestamp("1970-01-01", tz="UTC")).dt.total_seconds() / SECONDS_OF_A_DAY
 
 
-def _as_texts(column):
+def as_texts(column):
     return column.astype(object).where(column.notna(), MISSING).map(str).astype(object)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from annealed.optional import require
-from annealed.tables.base import InputError, TableColumns, labels_of
+from annealed.tables.base import InputError, TableColumns, as_known, as_texts, is_number, label_texts
 
 INDICATOR = "missingindicator_"  # as scikit-learn begins the names of marks for missing cells
 RARE = "infrequent_sklearn"  # and as it calls the categories that share a column
@@ -55,9 +55,29 @@ class TableModel:
         named = [name if name in own else f"{name.removeprefix(INDICATOR)} missing" for name in map(str, numbers)]
         return [*named, *_category_names(parts["categories"])] if "categories" in parts else named
 
+    @property
+    def texts(self) -> list[str]:
+        """Columns that `read_table` must keep as written: of another table their cells could pass for numbers."""
+        has_numbers = all(is_number(str(label)) for label in self.classes)
+        return [*self.columns.categories, *([] if has_numbers else [self.target])]
+
+    def recognised(self, frame):
+        """A table with its categories spelled as the model knows them: a file or pandas may write 1 as 1.0."""
+        spelled = {
+            name: as_known(as_texts(frame[name]), known)
+            for name, known in self._known_categories.items()
+            if name in frame.columns
+        }
+        return frame.assign(**spelled)
+
+    @property
+    def _known_categories(self):
+        encoder = self.pipeline[0].named_transformers_.get("categories")
+        return dict(zip(self.columns.categories, encoder.categories_, strict=True)) if encoder is not None else {}
+
     def predict(self, frame):
         """A DataFrame with a prediction and a probability for each class."""
-        rows = self.columns.conform(frame)
+        rows = self.columns.conform(self.recognised(frame))
         posterior = self.pipeline.predict_proba(rows)
         best = self.classes[np.argmax(posterior, axis=1)]
         columns = {f"probability of {label}": posterior[:, place] for place, label in enumerate(self.classes)}
@@ -69,7 +89,7 @@ class TableModel:
         if self.target not in frame.columns:
             raise InputError(f"The table has no column {self.target!r}, the target of the model.")
         known = {str(label): code for code, label in enumerate(self.classes)}
-        labels = [str(label) for label in labels_of(frame[self.target])]
+        labels = as_known(label_texts(frame[self.target]).tolist(), list(known))
         unknown = sorted({label for label in labels if label not in known})
         if unknown:
             raise InputError(

@@ -15,6 +15,8 @@ import sys
 import zipfile
 import zlib
 from collections import Counter
+from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 
 from annealed.optional import require
@@ -25,7 +27,9 @@ PARQUET = b"PAR1"
 SAMPLE = 65_536  # characters by which the separator is found
 SEPARATORS = "\t;|,"  # a comma last: it also stands in numbers and in names
 SEVERAL_BLANKS = r"\s+"
+TYPED = {r"\t": "\t"}  # in a shell, where a tab is hard to type
 ALSO_MISSING = ["?"]  # beyond what pandas takes for missing
+AS_WRITTEN = {"dtype": str, "keep_default_na": False}
 MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark begins it
@@ -35,12 +39,22 @@ MARKS = {
 }
 GUESSES = ("utf-8", "cp1252", "latin-1")  # the last reads anything
 QUOTED = re.compile(r'"[^"]*"')
+BLANK_LINES = re.compile(r"\A\s*[\r\n]")  # before the names
 SEPARATOR_LINE = re.compile(r"sep=(.)\r?\n")  # which Excel writes and reads
-DECIMAL_COMMA = re.compile(r"\s*[-+]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?\s*")
-THOUSANDS_COMMA = re.compile(r"\s*[-+]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?\s*")
+COMMAS = {  # what they mean in a number, the likelier first
+    "decimal": re.compile(r"\s*[-+]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?\s*"),
+    "thousands": re.compile(r"\s*[-+]?([1-9]\d{0,2}(,\d{3})+|\d+)(\.\d+)?\s*"),
+}
 
 
-def read_table(path: Path, *, separator: str | None = None, encoding: str | None = None):
+def read_table(
+    path: Path,
+    *,
+    separator: str | None = None,
+    encoding: str | None = None,
+    texts: Collection[str] = (),
+    commas: str = "decimal",
+):
     """A pandas DataFrame from CSV or Parquet; `-` reads standard input.
 
     Parameters
@@ -48,6 +62,10 @@ def read_table(path: Path, *, separator: str | None = None, encoding: str | None
     path : Path
     separator, encoding : str or None
         Of a CSV; found from its text where they are None.
+    texts : collection of str
+        Columns of a CSV whose cells are kept as they are written, whatever they look like: the `texts` of a model.
+    commas : "decimal" or "thousands"
+        What they mean in the numbers of a CSV where nothing in it tells: the `columns.commas` of a model.
 
     Returns
     -------
@@ -58,7 +76,7 @@ def read_table(path: Path, *, separator: str | None = None, encoding: str | None
         if path.suffix.lower() in (".parquet", ".pq") or content.startswith(PARQUET):
             frame = _read_parquet(content)
         else:
-            frame = _read_csv(_text(path, content, encoding), separator)
+            frame = _read_csv(_text(path, content, encoding), separator, texts, commas)
     except InputError:
         raise
     except ImportError as error:
@@ -105,7 +123,10 @@ def _only_member(path, content):
         names = [name for name in archive.namelist() if not name.endswith("/")]
         if len(names) != 1:
             raise InputError(f"'{path}' must hold one table. Got {len(names)} files.")
-        return archive.read(names[0])
+        try:
+            return archive.read(names[0])
+        except RuntimeError as error:  # it wants a password, or is packed in a way of its own
+            raise InputError(f"'{path}' cannot be unpacked: {_first_line(error)}. Give the table itself.") from error
 
 
 def _text(path, content, encoding):
@@ -125,19 +146,42 @@ def _text(path, content, encoding):
     return content.decode(GUESSES[-1])
 
 
-def _read_csv(text, separator):
+def _read_csv(text, separator, texts, commas):
+    """Columns are read by their place and named afterwards: pandas would shift cells and rename names by itself."""
     pandas = require("pandas", extra="cli")
     said = SEPARATOR_LINE.match(text)
     if said:
         text = text[said.end() :]
+    text = BLANK_LINES.sub("", text)
     separator = separator or (said[1] if said else _separator(text[:SAMPLE]))
-    options = {"sep": separator, "skipinitialspace": True}
-    frame = pandas.read_csv(io.StringIO(text), na_values=ALSO_MISSING, **options)
-    if not len(frame):
-        return frame
-    n_cells = pandas.read_csv(io.StringIO(text), header=None, skiprows=1, nrows=1, **options).shape[1]
-    styles = [THOUSANDS_COMMA] if separator == "," else [DECIMAL_COMMA, THOUSANDS_COMMA]
-    return _aligned(frame, n_cells).apply(_without_commas, styles=styles, pandas=pandas)
+    read = partial(pandas.read_csv, **_parser(separator), skipinitialspace=True)
+    names = _names(read(io.StringIO(text), header=None, nrows=1, **AS_WRITTEN))
+    try:
+        n_cells = read(io.StringIO(text), header=None, skiprows=1, nrows=1).shape[1]
+    except pandas.errors.EmptyDataError:
+        n_cells = 0
+    by_place = {"header": 0, "names": range(max(n_cells, len(names))), "index_col": False}
+    first = 0
+    if n_cells > len(names):
+        last = read(io.StringIO(text), usecols=[n_cells - 1], **by_place, **AS_WRITTEN).iloc[:, 0]
+        first = _first_named(names, n_cells, last)
+    kept = {first + place: str for place, name in enumerate(names) if name.strip() in texts}
+    frame = read(io.StringIO(text), na_values=ALSO_MISSING, dtype=kept, **by_place)
+    frame = frame.iloc[:, first : first + len(names)].set_axis(names, axis=1)
+    return _without_commas(frame, ["thousands"] if separator == "," else list(COMMAS), texts, commas, pandas)
+
+
+def _parser(separator):
+    """The quick parser in one piece, or for several characters the one that takes them for a pattern."""
+    separator = TYPED.get(separator, separator)
+    if separator == SEVERAL_BLANKS or len(separator.encode()) == 1:
+        return {"sep": separator, "low_memory": False}
+    return {"sep": f"{re.escape(separator)} *", "engine": "python"}
+
+
+def _names(header):
+    """Of the columns; one without a name gets the one that pandas would give it."""
+    return [name if name.strip() else f"Unnamed: {place}" for place, name in enumerate(header.iloc[0])]
 
 
 def _read_parquet(content):
@@ -168,29 +212,45 @@ def _separator(sample):
     return SEVERAL_BLANKS if lines and len(lines[0].split()) > 1 else ","
 
 
-def _aligned(frame, n_cells):
-    """Where rows have a cell more than there are names, pandas takes the first for the name of the row."""
-    names = frame.columns
-    if n_cells <= len(names):
-        return frame
+def _first_named(names, n_cells, last):
+    """The place of the first name in rows with a cell more: R begins them with a name, others end them by a separator.
+
+    An empty last cell is told from one that says NA, as a column of R's may do throughout.
+    """
     if n_cells > len(names) + 1:
         raise InputError(f"The first line names {len(names)} columns, but the first row holds {n_cells} cells.")
-    if frame.iloc[:, -1].notna().any():
-        return frame.reset_index(drop=True)
-    return frame.reset_index().iloc[:, :-1].set_axis(names, axis=1)  # a separator ends the rows
+    ends_by_separator = bool((last.str.strip() == "").all())
+    return 0 if ends_by_separator else 1
 
 
-def _without_commas(column, styles, pandas):
-    """Texts such as 1,5 or 1,250.5 as numbers, where all of a column are of one style."""
-    if pandas.api.types.is_numeric_dtype(column):
-        return column
+def _without_commas(frame, possible, texts, commas, pandas):
+    """Texts such as 1,5 or 1,250.5 as numbers, where all of a column are of one style.
+
+    A cell such as 1,250 is of both: then the other columns tell, or else the table that a model was fitted on.
+    """
+    fitting = [_styles(column, possible, texts, pandas) for _, column in frame.items()]
+    certain = {styles[0] for styles in fitting if len(styles) == 1}
+    likely = certain.pop() if len(certain) == 1 else commas
+    for place, styles in enumerate(fitting):
+        if styles:
+            style = likely if likely in styles else styles[0]
+            frame.isetitem(place, _numbers(frame.iloc[:, place], style, pandas))
+            frame.attrs["commas"] = likely
+    return frame
+
+
+def _styles(column, possible, texts, pandas):
+    """Ways of using commas that all cells of a column follow; none where there is no comma."""
+    if pandas.api.types.is_numeric_dtype(column) or column.name.strip() in texts:
+        return []
     cells = column.dropna().astype(str)
     if not cells.str.contains(",", regex=False).any():
-        return column
-    style = next((own for own in styles if all(own.fullmatch(cell) for cell in cells)), None)
-    if style is None:
-        return column
-    swap = str.maketrans(",", ".", ".") if style is DECIMAL_COMMA else str.maketrans("", "", ",")
+        return []
+    return [style for style in possible if all(COMMAS[style].fullmatch(cell) for cell in cells)]
+
+
+def _numbers(column, style, pandas):
+    swap = str.maketrans(",", ".", ".") if style == "decimal" else str.maketrans("", "", ",")
     return pandas.to_numeric(column.map(lambda cell: str(cell).translate(swap), na_action="ignore"))
 
 

@@ -109,8 +109,19 @@ def test_sparse_table(suite):
 
 def test_pickled_table_is_refused(suite):
     np.savez(suite / "objects.npz", X=np.array([[None]]), y=[0], classes=["a"])
-    with pytest.raises(ValueError, match="allow_pickle=False"):
+    with pytest.raises(ValueError, match="objects.npz' is damaged, or not of plain arrays"):
         load_table("objects")
+
+
+@pytest.mark.parametrize("damage", [lambda old: b"", lambda old: b"junk", lambda old: old[: len(old) // 2]])
+def test_damaged_table_is_called_so(suite, damage):
+    path = suite / "dense.npz"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ValueError, match="dense.npz' is damaged.*Write it again"):
+        load_table("dense")
+    np.savez(suite / "part.npz", X=np.eye(2))
+    with pytest.raises(ValueError, match="part.npz' is damaged"):
+        load_table("part")
 
 
 def test_unknown_table_names_the_known_ones(suite):

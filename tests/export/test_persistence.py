@@ -1,16 +1,29 @@
 """Model files: what was written is read again, and nothing else is."""
 
 import json
+import os
 import pickle
 import zipfile
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+from annealed import AnnealedClassifier, InnerProductADA
 from annealed.comparison import OURS, fit_table
-from annealed.export import load_model, save_model, write_then_rename
-from annealed.tables import InputError, default_table
+from annealed.export import check_writable, load_model, save_model, write_then_rename
+from annealed.export.persistence import FORMAT
+from annealed.objectives import Distance, Quadratic
+from annealed.schedules import (
+    AdaptiveSchedule,
+    ExponentialSchedule,
+    FixedSchedule,
+    InverseTemperatureSchedule,
+    UntilSchedule,
+)
+from annealed.tables import InputError, TableModel, default_table, label_table, make_vectorizer
 
 pytest.importorskip("pandas")
 skops = pytest.importorskip("skops.io")
@@ -32,6 +45,80 @@ def test_every_estimator_of_ours_comes_back(tmp_path, name):
     assert repr(again.path) == repr(model.path)
     old, new = (own.predict(TABLE.features).iloc[:, 1:].to_numpy() for own in (model, again))
     assert np.array_equal(old, new)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        InnerProductADA(schedule=ExponentialSchedule(start=10.0, cooling_rate=0.5, stop=0.1)),
+        InnerProductADA(schedule=AdaptiveSchedule(), selection="last"),
+        InnerProductADA(schedule=FixedSchedule([1.0, 0.1])),
+        InnerProductADA(schedule=UntilSchedule(InverseTemperatureSchedule(), 0.1)),
+        AnnealedClassifier(Quadratic()),
+        AnnealedClassifier(Distance()),
+    ],
+    ids=str,
+)
+def test_settings_of_ours_come_back(tmp_path, estimator):
+    table = label_table(TABLE.features.iloc[:, :3].assign(diagnosis=TABLE.labels), "diagnosis")
+    pipeline = Pipeline([("table", make_vectorizer(table.columns)), ("model", estimator)])
+    model = TableModel(pipeline.fit(table.conformed(), table.labels), table.columns, table.target, "own")
+    save_model(model, tmp_path / "model.skops")
+    assert load_model(tmp_path / "model.skops").predict(table.features).equals(model.predict(table.features))
+
+
+@pytest.mark.parametrize("name", ["random-forest", "gradient-boosting"])
+def test_what_could_not_be_opened_is_not_written(tmp_path, name):
+    with pytest.raises(InputError, match=f"No file of '{name}' is safe to open: it would ask for sklearn"):
+        save_model(fit_table(TABLE, name), tmp_path / "model.skops")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_data_is_not_written(tmp_path, model):
+    with pytest.raises(InputError, match="cannot hold all of 'inner-product'"):
+        save_model(replace(model, facts={"of the user's own": {}.keys()}), tmp_path / "model.skops")
+    assert not list(tmp_path.iterdir())
+
+
+def content_of(model, **change):
+    own = {"pipeline": model.pipeline, "columns": asdict(model.columns), "target": model.target, "name": model.name}
+    return {"format": FORMAT, **own, "facts": model.facts, **change}
+
+
+def test_files_that_do_not_say_what_commas_meant(tmp_path, model):
+    """They were written before models kept it."""
+    columns = asdict(model.columns)
+    del columns["commas"]
+    skops.dump(content_of(model, columns=columns), tmp_path / "model.skops")
+    assert load_model(tmp_path / "model.skops").columns == model.columns
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"pipeline": None},
+        {"pipeline": {"a": 1}},
+        {"pipeline": Pipeline([("table", FunctionTransformer())])},
+        {"columns": [1]},
+        {"columns": {"numbers": 1, "dates": 2, "categories": 3, "left_out": 4}},
+        {"columns": {"numbers": ["other"], "dates": [], "categories": [], "left_out": {}}},
+        {"facts": None},
+        {"target": 3},
+    ],
+)
+def test_contents_of_another_kind(tmp_path, model, change):
+    skops.dump(content_of(model, **change), tmp_path / "model.skops")
+    assert "is damaged: fit the model again" in refused(tmp_path / "model.skops")
+
+
+def test_files_that_cannot_be_read(tmp_path, monkeypatch):
+    assert "cannot be read: File name too long" in refused(tmp_path / ("x" * 300))
+
+    def fail(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.is_file", fail)
+    assert "cannot be read: Permission denied" in refused(tmp_path / "closed" / "model.skops")
 
 
 def refused(path):
@@ -100,6 +187,32 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
         write_then_rename(path, b"new")
     assert [own.name for own in tmp_path.iterdir()] == ["out.csv"]
     assert path.read_bytes() == b"old"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="files have other rights there")
+def test_a_file_that_is_replaced_keeps_its_rights(tmp_path):
+    path = tmp_path / "model.skops"
+    write_then_rename(path, b"old")
+    path.chmod(0o600)
+    write_then_rename(path, b"new")
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"new", 0o600)
+
+
+def test_names_of_any_length(tmp_path):
+    path = tmp_path / ("x" * 250)
+    write_then_rename(path, b"new")
+    assert path.read_bytes() == b"new"
+    with pytest.raises(InputError, match="cannot be written: File name too long"):
+        check_writable(tmp_path / ("x" * 300))
+
+
+def test_a_closed_folder(tmp_path, monkeypatch):
+    def fail(path, **options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.stat", fail)
+    with pytest.raises(InputError, match="cannot be written: Permission denied"):
+        check_writable(tmp_path / "closed" / "out.csv")
 
 
 def test_no_folder_to_write_in(tmp_path):

@@ -1,5 +1,7 @@
 """Tables from files: whatever pandas reads is read, and whatever cannot be used is refused in a sentence."""
 
+import zipfile
+from datetime import date
 from decimal import Decimal
 
 import numpy as np
@@ -45,12 +47,17 @@ def test_parquet_and_compressed_csv(tmp_path):
         ("size;kind\n1,5;a\n2;b\n", [1.5, 2]),  # a decimal comma in some cells only
         ("size;kind\n1.250,5;a\n2;b\n", [1250.5, 2]),
         ('size,kind\n"1,250.5",a\n2,b\n', [1250.5, 2]),  # commas between thousands
+        ("size\tcosts\tkind\n1,250\t1,250.5\ta\n950\t1.5\tb\n", [1250, 950]),  # another column tells what commas mean
+        ("size\tcosts\tkind\n1,250\t0,125\ta\n2,500\t0,250\tb\n", [1.25, 2.5]),
         ("length, mm;size;kind\n1,5;1,5;a\n2,5;3,5;b\n", [1.5, 3.5]),  # a comma in a name
         ("sep=;\nsize;kind\n1;a\n2;b\n", [1, 2]),  # as Excel writes it
         ("size kind\n1 a\n2 b\n", [1, 2]),
         (" size , kind \n 1 , a\n 2 , b\n", [1, 2]),
         ("size,kind\n1,a,\n2,b,\n", [1, 2]),  # a separator more at the end of rows
         ('"size","kind"\n"1",1,"a"\n"2",2,"b"\n', [1, 2]),  # names of rows, as R writes them
+        ('"size","kind","end"\n"7",1,"a",NA\n"8",2,"b",NA\n', [1, 2]),  # before a column that is always missing
+        ('"size","kind","end"\n"7",1,"a",\n"8",2,"b","x"\n', [1, 2]),  # before one that is empty at first
+        ("\n \nsize,kind\n1,a,\n2,b,\n", [1, 2]),  # lines before the names
         ('note,size,kind\n"x;y\n;z;",1,a\n"",2,b\n', [1, 2]),  # a new line in quotes
     ],
 )
@@ -67,6 +74,26 @@ def test_compressed_tables_are_looked_into(tmp_path, packed):
     frame = read_table(tmp_path / f"table.csv.{packed}")
     assert list(frame.columns) == list(FRAME.columns)
     assert frame["colour"].iloc[0] == "grün"
+
+
+def test_packed_tables_that_want_a_password(tmp_path):
+    path = tmp_path / "table.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("table.csv", "a,b\n1,2\n")
+    content = bytearray(path.read_bytes())
+    content[6] |= 1  # the mark of encryption, in the member's own header and in the list of members
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="cannot be unpacked: .*password required.* Give the table itself"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("separator", ["((", "||", "**", "[", "é", "\t", ";"])
+def test_separators_of_any_characters(tmp_path, separator):
+    (tmp_path / "table.csv").write_text("size, kind\n1, a\n2, b\n".replace(",", separator), encoding="utf-8")
+    typed = separator.replace("\t", r"\t")
+    frame = read_table(tmp_path / "table.csv", separator=typed, texts=["size"])
+    assert frame.to_dict("list") == {"size": ["1", "2"], "kind": ["a", "b"]}
 
 
 def test_kinds_of_parquet(tmp_path):
@@ -92,6 +119,7 @@ def test_kinds_of_parquet(tmp_path):
         ("picture.csv", b"\x89PNG\r\n\0\0\0", "is no text"),
         ("wide.csv", b"a,b\n1,2,3,4\n1,2,3,4\n", "names 2 columns, but the first row holds 4 cells"),
         ("twice.csv", b"a,a \n1,2\n", "must have different names. Got 'a' twice"),
+        ("same.csv", b"a,k,k\n1,x,y\n", "must have different names. Got 'k' twice"),
         ("broken.csv.gz", b"no gzip", "cannot be read as a table"),
         ("broken.csv.xz", b"no xz", "cannot be read as a table"),
         ("broken.csv.zip", b"no zip", "cannot be read as a table"),
@@ -112,6 +140,17 @@ def test_numbered_columns_and_question_marks(tmp_path):
     (tmp_path / "table.csv").write_text("0,1,2\n5,?,a\n3,1,b\n")
     frame = read_table(tmp_path / "table.csv")
     assert frame["1"].isna().tolist() == [True, False]
+
+
+def test_long_tables_are_read_in_one_piece(tmp_path):
+    """By pieces, pandas reads 1.0 in those without a text and 1 in the others."""
+    (tmp_path / "table.csv").write_text("code,kind\n" + "1,a\n,b\n" * 150_000 + "A,a\n")
+    assert set(read_table(tmp_path / "table.csv")["code"].dropna()) == {"1", "A"}
+
+
+def test_columns_without_a_name(tmp_path):
+    (tmp_path / "table.csv").write_text(",size,\n1,2,3\n")
+    assert list(read_table(tmp_path / "table.csv").columns) == ["Unnamed: 0", "size", "Unnamed: 2"]
 
 
 def test_no_file_and_a_folder(tmp_path):
@@ -154,6 +193,13 @@ def test_whole_numbers_stay_numbers_and_truth_values_become_text():
     assert label_table(FRAME.assign(kind=[" a", "b", "a ", "b"]), "kind").classes.tolist() == ["a", "b"]
 
 
+@pytest.mark.parametrize("pair", [(0, 2**64 - 1), (0.0, np.inf), (1e30, 2e30), (-np.inf, np.inf)])
+def test_classes_that_no_integer_holds_are_texts(pair):
+    labels = label_table(FRAME.assign(kind=np.array([*pair, *pair])), "kind").labels
+    assert labels.tolist() == [str(number) for number in np.array([*pair, *pair])]
+    assert len(set(labels)) == 2
+
+
 def test_kinds_of_columns():
     frame = pandas.DataFrame(
         {
@@ -171,8 +217,39 @@ def test_kinds_of_columns():
     assert list(columns.left_out) == ["name", "nothing", "same"]
     assert columns.conform(frame)["day"].iloc[1] == 18263
     np.testing.assert_array_equal(columns.conform(frame)["time"].iloc[:3], [18263, 18264.5, np.nan])
-    with pytest.raises(InputError, match="Column 'day' must hold dates"):
+    with pytest.raises(InputError, match="Column 'day' must hold dates such as 2024-05-31. Got 'tomorrow' in row 1."):
         columns.conform(frame.assign(day="tomorrow"))
+
+
+DATES = TableColumns([], ["day"], [], {})
+
+
+def days_of(cells):
+    return DATES.conform(pandas.DataFrame({"day": cells}))["day"].tolist()
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["2020-01-02", "9999-12-31", "0001-01-01", "0000-00-00", None],
+        np.array(["2020-01-02", "9999-12-31", "0001-01-01", "NaT"], dtype="datetime64[us]"),
+        [date(2020, 1, 2), date(9999, 12, 31), None],
+    ],
+)
+def test_dates_that_stand_for_none_are_missing(cells):
+    np.testing.assert_array_equal(days_of(cells), [18263, *[np.nan] * (len(cells) - 1)])
+
+
+def test_dates_of_other_kinds():
+    assert days_of([20200102, 20200103]) == [18263, 18264]
+    assert days_of(["2020-01-02T12:00:00+12:00", "2020-01-03T00:00:00.123456789Z"])[0] == 18263
+    assert np.isnan(days_of([np.nan, np.nan])).all()
+
+
+@pytest.mark.parametrize("cell", ["2020-13-01", "5/1/2020", True, 3.5])
+def test_no_date_is_shown_with_its_row_and_a_remedy(cell):
+    with pytest.raises(InputError, match=f"Got '{cell}' in row 2. Correct such cells or leave them empty."):
+        days_of(pandas.Series(["2020-01-02", cell], dtype=object))
 
 
 def test_columns_that_only_tell_rows_apart():

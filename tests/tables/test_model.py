@@ -1,0 +1,96 @@
+"""A model knows the categories and the classes of its table again, however another file writes them."""
+
+import numpy as np
+import pytest
+
+from annealed.comparison import fit_table
+from annealed.tables import InputError, label_table, read_table
+
+pandas = pytest.importorskip("pandas")
+N_ROWS = 60
+
+
+def fitted(tmp_path, cells, labels=("sick", "well")):
+    """On a table whose first text always means the first label, and whose second the second."""
+    path = tmp_path / "fitted.csv"
+    places = [row % 2 if row % 10 else 2 for row in range(N_ROWS)]
+    rows = [f"{row / 7},{cells[place]},{labels[row % 2]}" for row, place in enumerate(places)]
+    path.write_text("\n".join(["size,code,kind", *rows]))
+    return fit_table(label_table(read_table(path), "kind"), "lda")
+
+
+def read_for(model, tmp_path, text):
+    (tmp_path / "new.csv").write_text(text)
+    return read_table(tmp_path / "new.csv", texts=model.texts, commas=model.columns.commas)
+
+
+def predicted(model, frame):
+    return model.predict(frame)["predicted kind"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("cells", "new"),
+    [
+        (("1", "2", "A"), ("1", "2", "")),  # which pandas alone would read as 1.0 and 2.0
+        (("007", "7", "A"), ("007", "7", "")),
+        (("007", "010", "A12"), ("7", "10", "A12")),  # as a spreadsheet rewrites them
+        (("TRUE", "FALSE", "unknown"), ("TRUE", "FALSE", "TRUE")),
+        (("TRUE", "FALSE", ""), ("TRUE", "FALSE", "unknown")),  # truth values when fitted, texts now
+        (("true", "false", ""), ("TRUE", "FALSE", "")),
+        (('"1,5"', '"2,5"', "A"), ('"1,5"', '"2,5"', "")),
+    ],
+)
+def test_categories_are_known_again(tmp_path, cells, new):
+    model = fitted(tmp_path, cells)
+    frame = read_for(model, tmp_path, "size,code\n" + "".join(f"4,{cell}\n" for cell in new))
+    assert predicted(model, frame)[:2] == ["sick", "well"]
+    assert set(model.recognised(frame)["code"][:2]) <= set(model.pipeline[0]["categories"].categories_[0])
+
+
+def test_categories_that_pandas_has_typed(tmp_path):
+    model = fitted(tmp_path, ("1", "2", "A"))
+    assert predicted(model, pandas.DataFrame({"size": 4.0, "code": [1.0, 2.0, np.nan]}))[:2] == ["sick", "well"]
+
+
+def test_a_number_that_is_two_categories_is_neither(tmp_path):
+    model = fitted(tmp_path, ("1.10", "1.1", "A"))
+    frame = read_for(model, tmp_path, "size,code\n4,1.100\n4,1.1\n")
+    assert model.recognised(frame)["code"].tolist() == ["1.100", "1.1"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "new", "codes"),
+    [
+        (("0", "1"), ("1", "0"), [1, 0]),  # as many classes as rows is no quantity here
+        (("0", "1"), ("1", "1"), [1, 1]),
+        (("01", "02"), ("02", "01"), [1, 0]),
+        (("TRUE", "maybe"), ("TRUE", "TRUE"), [0, 0]),
+        (("FALSE", "TRUE"), ("TRUE", "FALSE"), [1, 0]),
+        (("1.5", "2.0"), ("2.0", "2"), [1, 1]),
+        (("01", "A"), ("01", "01"), [0, 0]),
+    ],
+)
+def test_classes_are_known_again(tmp_path, labels, new, codes):
+    model = fitted(tmp_path, ("x", "y", "z"), labels)
+    frame = read_for(model, tmp_path, "size,code,kind\n" + "".join(f"4,x,{label}\n" for label in new))
+    assert model.label_codes(frame).tolist() == codes
+
+
+def test_classes_that_are_not_known_or_missing(tmp_path):
+    model = fitted(tmp_path, ("x", "y", "z"))
+    with pytest.raises(InputError, match="a class that the model does not know: 'dead'. Known: sick, well"):
+        model.label_codes(pandas.DataFrame({"kind": ["sick", "dead"]}))
+    with pytest.raises(InputError, match="missing in 1 of 2 rows"):
+        model.label_codes(pandas.DataFrame({"kind": ["sick", None]}))
+    with pytest.raises(InputError, match="has no column 'kind'"):
+        model.label_codes(pandas.DataFrame({"size": [1.0]}))
+
+
+@pytest.mark.parametrize(("written", "size"), [("{:,.1f}", 4800.0), ("{:.1f}", 4.8)])
+def test_commas_mean_what_they_meant_in_the_table_of_the_fit(tmp_path, written, size):
+    rows = "".join(f"{written.format(100.5 * row)}\t{'low' if row < 30 else 'high'}\n" for row in range(N_ROWS))
+    (tmp_path / "fitted.tsv").write_text("size\tkind\n" + rows)
+    model = fit_table(label_table(read_table(tmp_path / "fitted.tsv"), "kind"), "lda")
+    assert model.columns.conform(read_for(model, tmp_path, "size\tkind\n4,800\tx\n"))["size"].tolist() == [size]
+    told = read_for(model, tmp_path, "size\tother\n4,800\t0,5\n")
+    assert model.columns.conform(told)["size"].tolist() == [4.8]
