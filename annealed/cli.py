@@ -201,7 +201,7 @@ def report(
     """One HTML file that opens offline: the path with a temperature slider, and what the model says at each."""
     fitted = load_model(model)
     check_writable(output)
-    write_report(fitted, fitted.recognised(_table_for(fitted, data, separator, encoding)), output)
+    write_report(fitted, _table_for(fitted, data, separator, encoding), output)
     _say(f"The report is in {output.resolve()}")
     if as_json:
         _print_json({"report": str(output.resolve())})

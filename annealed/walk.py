@@ -232,13 +232,18 @@ class _Walk:
         for temperature, solution, judgement in zip(temperatures, solutions, judged, strict=True):
             self.nodes.append(self._record(temperature, solution, judgement, seconds, is_node=True))
             if self.fills_gaps and len(self.nodes) > 1:
-                self.waiting.append(float(np.sqrt(self.nodes[-2].temperature * temperature)))
+                self._fill_middle(self.nodes[-2].temperature, temperature)
         if self.solver.fills_last:  # small enough to keep every fold
             return
         if len(self.nodes) >= N_POINTS:
             self.fill(self.nodes[-COLDER_NODES].temperature)
         if len(self.nodes) > NODES_AT_HAND:
             self.nodes[-NODES_AT_HAND - 1] = _without_folds(self.nodes[-NODES_AT_HAND - 1])
+
+    def _fill_middle(self, hotter, colder):
+        """The middle of a gap waits to be filled, unless the ladder has left out something in it that does."""
+        if not any(hotter > own > colder for own in self.waiting):
+            self.waiting.append(float(np.sqrt(hotter * colder)))
 
     def _foreseen(self, temperature):
         """Where a minimum may lie that is solved together with those before it: on the line of the last tangent."""

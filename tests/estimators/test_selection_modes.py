@@ -14,6 +14,7 @@ from annealed import DistanceADA, ExponentialSchedule, InnerProductADA, selectio
 from annealed.datasets import make_gaussian_classes
 from annealed.objectives import gibbs
 from annealed.objectives.posterior_scale import SCALE_PRIOR, deviations, mean_lead, penalty, rescaled
+from annealed.schedules import AdaptiveSchedule
 from annealed.selection import choose, fold_picks, stratified_splits
 
 X, y = load_iris(return_X_y=True)
@@ -248,3 +249,10 @@ def test_picks_come_fold_by_fold():
     assert picks.rows.tolist() == [0, 1, 3, 2]
     assert picks.fits.tolist() == [1, 1, 2, 2]
     assert folds.tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("rate", [0.4, 0.6, 0.7, 0.8])
+def test_no_temperature_is_filled_twice(rate):
+    """Middles of gaps are temperatures of the ladder at some rates."""
+    path = InnerProductADA(schedule=AdaptiveSchedule(cooling_rate=rate)).fit(*load_wine(return_X_y=True)).path_
+    assert (path.temperatures[1:] < 0.95 * path.temperatures[:-1]).all()

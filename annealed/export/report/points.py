@@ -36,7 +36,7 @@ def report_data(model: TableModel, frame) -> ReportData:
     if len(frame) < 2:
         raise InputError("A report needs at least two rows. Got 1.")
     labels = model.label_codes(frame)
-    rows = model.columns.conform(frame)
+    rows = model.columns.conform(model.recognised(frame))
     was_seen = _was_seen(model, rows, labels)
     is_held_out = was_seen & _stand_for(model, labels[was_seen])
     _warn_of_flattery(model, was_seen & ~is_held_out)
