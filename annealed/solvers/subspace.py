@@ -90,10 +90,13 @@ class Subspace(Solver):
     def confirm(self, problem, starts, temperatures, *, tol, max_iter, memory):
         """Certificates at images made anew; what these do not hold for is solved on in double precision."""
         solution = unsolved(starts)
-        for places in _in_stacks(problem, temperatures):
+
+        def look(places):
             points = problem.seen_exactly(starts[places])
             search = _Search(problem, np.zeros(len(places), dtype=int), places, points, temperatures[places])
             search.certify(solution, tol, 0)
+
+        list(map_in_order(look, _in_stacks(problem, temperatures)))
         rest = np.flatnonzero(~solution.converged)
         if len(rest):
             exact = problem.in_double()
