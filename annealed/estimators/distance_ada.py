@@ -32,7 +32,8 @@ class DistanceADA(AnnealedClassifier):
     cv : int, splitter or iterable of splits, default=None
         Folds for ``selection="cv"``; a number is that many stratified, shuffled folds, None is five.
     scoring : str or callable, default=None
-        What validation compares; None is the log-loss.
+        What validation compares; None is the log-loss. Held-out parts that it gives no number for, as a fold of one
+        class has no ROC curve, are left out, with a warning.
     rule : {"best", "one_standard_error"}, default="best"
         Take the best temperature, or the hottest within one standard error of it.
     calibrate : bool, default=True
@@ -53,7 +54,8 @@ class DistanceADA(AnnealedClassifier):
     solver : {"auto", "lbfgs", "scg"} or Solver, default="auto"
         Preconditioned L-BFGS (also "auto"), or the paper's scaled conjugate gradient.
     class_weight : dict or "balanced", default=None
-        Weight of each class, multiplied into ``sample_weight``.
+        Weight of each class, multiplied into ``sample_weight`` of the rows fitted and of their folds; a scorer and a
+        validation set know ``sample_weight`` and ``sample_weight_val`` alone.
     tol : float, default=1e-4
         Largest entry of the gradient (12), in whitened coordinates and with the anchor's pull, at a solution.
     max_iter : int, default=1000

@@ -32,7 +32,8 @@ class InnerProductADA(AnnealedClassifier):
     cv : int, splitter or iterable of splits, default=None
         Folds for ``selection="cv"``; a number is that many stratified, shuffled folds, None is five.
     scoring : str or callable, default=None
-        What validation compares; None is the log-loss.
+        What validation compares; None is the log-loss. Held-out parts that it gives no number for, as a fold of one
+        class has no ROC curve, are left out, with a warning.
     rule : {"best", "one_standard_error"}, default="best"
         Take the best temperature, or the hottest within one standard error of it.
     calibrate : bool, default=True
@@ -58,7 +59,8 @@ class InnerProductADA(AnnealedClassifier):
         both rows and columns are more than a thousand); euclidean or diagonal for sparse X. It takes as long as these
         paths together. Without held-out rows (``selection`` "last" or a number) it is "auto".
     class_weight : dict or "balanced", default=None
-        Weight of each class, multiplied into ``sample_weight``.
+        Weight of each class, multiplied into ``sample_weight`` of the rows fitted and of their folds; a scorer and a
+        validation set know ``sample_weight`` and ``sample_weight_val`` alone.
     tol : float, default=1e-4
         At every temperature the largest entry of the gradient (18), in the metric's units (of the widest column, where
         wide rows are combined), is at most `tol`, and the relative suboptimality of (17), certified by
