@@ -202,7 +202,10 @@ class MELDA(
             self._set_ordered(coef, intercept, directions, n_components)
         self.reduced_classifier_, self._whitened = classifier, None
         if n_components < rank:
-            self._whitened = whitened = _whitened(X, coef, directions, n_components)
+            whitened = _leading(coef, directions, n_components)
+            if is_foreign(X):
+                whitened = tuple(Place.of(X).row(part) for part in whitened)
+            self._whitened = whitened
             reduced = None if X_val is None else _project(X_val, *whitened)
             self._fit_reduced(_project(X, *whitened), y, sample_weight, X_val=reduced, **params)
         if is_foreign(X):
@@ -270,8 +273,7 @@ class MELDA(
 
     def _set_ordered(self, coef, intercept, directions: Directions, n_components):
         """Leading whitened directions, or orthonormal ones of the same spans."""
-        of_scores = directions.of_scores[:n_components]
-        scalings, offset = (of_scores @ coef).T, of_scores @ directions.score_mean
+        scalings, offset = _leading(coef, directions, n_components)
         self._from_reported = np.eye(n_components)  # whitened coordinates from the reported ones
         if self.coordinates == "orthonormal" and scalings.any():
             basis, triangle = linalg.qr(scalings, mode="economic")
@@ -384,14 +386,10 @@ class MELDA(
         return tags
 
 
-def _whitened(X, coef, directions: Directions, n_components):
-    """Scalings and offset of the leading directions in whitened coordinates, whatever `coordinates` says."""
+def _leading(coef, directions: Directions, n_components) -> tuple:
+    """Scalings and offset of the leading directions, in whitened coordinates."""
     of_scores = directions.of_scores[:n_components]
-    scalings, offset = (of_scores @ coef).T, of_scores @ directions.score_mean
-    if not is_foreign(X):
-        return scalings, offset
-    place = Place.of(X)
-    return place.row(scalings), place.row(offset)
+    return (of_scores @ coef).T, of_scores @ directions.score_mean
 
 
 def _project(X, scalings, offset):
