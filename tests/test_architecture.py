@@ -62,6 +62,7 @@ SHARED_IN_A_FOLDER = {
     "point_scorer",
     "posterior_scale",
     "potts",
+    "prototype_numbers",
     "span",
     "threads",
     "validation",

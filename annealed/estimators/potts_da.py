@@ -24,6 +24,7 @@ from annealed.estimators.on_device import (
     coded_labels,
     named_classes,
 )
+from annealed.estimators.prototype_numbers import is_auto, numbers_of_prototypes
 from annealed.estimators.validation import DTYPES, check_count, check_flag
 from annealed.estimators.weights import check_weight
 from annealed.objectives import gibbs
@@ -269,7 +270,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         self.shrinkage_, self.refinement_penalty_ = choice.shrinkage, choice.strength
 
     def _plan(self, rows) -> Plan:
-        n_per_class, n_total = self._numbers_of_prototypes(rows.class_weight)
+        n_per_class, n_total = numbers_of_prototypes(self.n_prototypes, self.init, self.classes_, rows.class_weight)
         return Plan(
             cooling=self._cooling(),
             n_per_class=n_per_class,
@@ -281,7 +282,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         )
 
     def _cooling(self) -> Cooling:
-        schedule = InverseTemperatureSchedule(growth=BETA_GROWTH) if _is(self.schedule, "auto") else self.schedule
+        schedule = InverseTemperatureSchedule(growth=BETA_GROWTH) if is_auto(self.schedule) else self.schedule
         temperatures = make_schedule(schedule).temperatures(lambda: 2.0)
         return Cooling(
             temperatures=tuple(temperatures),
@@ -296,35 +297,6 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         if self.random_state is None or isinstance(self.random_state, Integral):
             return int(self.random_state or 0)
         return int(check_random_state(self.random_state).randint(1 << 31))
-
-    def _numbers_of_prototypes(self, class_weight):
-        """(of each class or None, in all or None): the former for k-means++, the latter for the slides' start."""
-        if _is(self.n_prototypes, "auto"):
-            if self.init == "mean":
-                raise ValueError('init="mean" needs a number of prototypes. Got n_prototypes="auto".')
-            return None, None
-        if isinstance(self.n_prototypes, dict):
-            return self._numbers_by_class(), None
-        if not isinstance(self.n_prototypes, Integral) or self.n_prototypes < 1:
-            raise ValueError(f'n_prototypes must be "auto", a positive int or a dict. Got {self.n_prototypes!r}.')
-        if self.init == "mean":
-            return None, int(self.n_prototypes)
-        return _dealt(int(self.n_prototypes), class_weight), None
-
-    def _numbers_by_class(self):
-        given, classes = self.n_prototypes, self.classes_.tolist()
-        if self.init == "mean":
-            raise ValueError(f'init="mean" needs n_prototypes as an int, the total. Got {given!r}.')
-        unknown = sorted(map(str, set(given) - set(classes)))
-        missing = [label for label in classes if label not in given]
-        if unknown or missing:
-            raise ValueError(
-                f"n_prototypes as a dict must name every class of y. Got unknown classes {unknown}, missing {missing}."
-            )
-        for label, number in given.items():
-            if not isinstance(number, Integral) or number < 1:
-                raise ValueError(f"n_prototypes of class {label!r} must be a positive int. Got {number!r}.")
-        return np.array([int(given[label]) for label in classes])
 
     def _check_parameters(self):
         choices = {"init": INITS, "relaxation": tuple(RELAXATIONS), "decision": DECISIONS}
@@ -404,20 +376,3 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         tags = super().__sklearn_tags__()
         tags.array_api_support = True
         return tags
-
-
-def _is(value, word):
-    return isinstance(value, str) and value == word
-
-
-def _dealt(total, class_weight):
-    """`total` prototypes dealt to the classes by weight, one at least to each."""
-    if total < len(class_weight):
-        raise ValueError(
-            f"n_prototypes must be at least the number of classes, {len(class_weight)}. Got {total}. "
-            "Raise it, or use the start of the slides, init='mean'."
-        )
-    dealt = np.ones(len(class_weight), dtype=int)
-    for _ in range(total - len(class_weight)):
-        dealt[np.argmax(class_weight / dealt)] += 1
-    return dealt
