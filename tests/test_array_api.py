@@ -206,11 +206,30 @@ def test_another_library_is_refused_at_prediction(move):
         InnerProductADA(cv=3).fit(X, y).predict(move(X))
 
 
-def test_a_device_that_torch_does_not_have_is_named():
+@pytest.mark.parametrize("estimator", [InnerProductADA, PottsDA])
+def test_a_device_that_torch_does_not_have_is_named(estimator):
     pytest.importorskip("torch")
     table = gaussian()
     with pytest.raises(ValueError, match="device='meaningless' cannot be used by torch here"):
-        InnerProductADA(device="meaningless").fit(table.X, table.y)
+        estimator(device="meaningless").fit(table.X, table.y)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_path_goes_on_while_rows_have_more_to_tell(n_classes, move):
+    """What tells the classes apart is the difference of two columns, a thousandth of their spread."""
+    generator = np.random.RandomState(0)
+    told, common = generator.randn(600), generator.randn(600)
+    y = np.digitize(told + 0.3 * generator.randn(600), [0.0] if n_classes == 2 else [-0.4, 0.4])
+    X = np.column_stack([common, common + 0.001 * told])
+    model = InnerProductADA(cv=3).fit(move(X), move(y))
+    assert np.mean(to_host(model.predict(move(X))) == y) > 0.75
+
+
+def test_a_path_of_chance_ends_early_on_a_device(move):
+    generator = np.random.RandomState(0)
+    X, y = generator.randn(600, 2), generator.randint(0, 2, 600)
+    path = InnerProductADA(cv=3).fit(move(X), move(y)).path_
+    assert path.temperatures[-1] > 1e-4 * path.temperatures[0]
 
 
 @pytest.mark.parametrize("name", ["inner_product", "distance", "melda", "potts"])

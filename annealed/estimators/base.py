@@ -26,7 +26,7 @@ from annealed.estimators.on_device import (
     device_rows,
 )
 from annealed.estimators.validation import DTYPES, Rows
-from annealed.estimators.weights import check_two_classes, check_weight, class_factors, counted_in_rows
+from annealed.estimators.weights import check_weight, class_factors, counted_in_rows, heard_classes
 from annealed.objectives import InnerProduct, Objective
 from annealed.objectives.leave_one_out import NotTrusted
 from annealed.path import AnnealingPath
@@ -241,7 +241,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         if self.class_weight is not None:
             factors = class_factors(self.class_weight, classes, counts)
             weight, counts = weight * factors[labels], counts * factors
-        check_two_classes(counts)
+        weight = weight * heard_classes(counts)[labels]
         weight = counted_in_rows(weight, counts.sum(), np.count_nonzero(weight))
         return Rows(X, y, labels, weight, classes)
 
@@ -328,7 +328,10 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        family = self._make_objective()
+        try:
+            family = self._make_objective()
+        except TypeError:  # which `fit` will raise: a wrong parameter can still be shown
+            return tags
         tags.input_tags.sparse = family.accepts_sparse
         tags.array_api_support = family.runs_on_devices and self.solver in ("auto", "lbfgs")
         return tags

@@ -17,7 +17,7 @@ from sklearn.utils.validation import validate_data
 
 from annealed.arrays import PRECISIONS, Place, is_foreign, namespace_of, on_named_device, to_host
 from annealed.design import ArrayDesign
-from annealed.estimators.weights import check_two_classes, class_factors, counted_in_rows
+from annealed.estimators.weights import class_factors, counted_in_rows, heard_classes
 from annealed.objectives.array_gibbs import deviations, leads, scaled_losses, scaled_moments
 from annealed.objectives.array_linear import KEPT_BYTES, TEMPORARIES, HeldOutPart
 from annealed.objectives.posterior_scale import doubt, least_log_scale, penalty
@@ -146,7 +146,7 @@ def device_rows(X, codes, sample_weight, classes, class_weight, device=None) -> 
     if class_weight is not None:
         factors = class_factors(class_weight, classes, counts)
         weight, counts = weight * place.xp.take(place.wide(factors), labels), counts * factors
-    check_two_classes(counts)
+    weight = weight * place.xp.take(place.wide(heard_classes(counts)), labels)
     return DeviceRows(X, labels, _counted_in_rows(weight, place), place, speaks_numpy)
 
 

@@ -50,6 +50,7 @@ SEARCHED_SHRINKAGES = ("oas", 0.3, 0.9)
 BETA_GROWTH = 1.5  # of the default schedule
 BLOCK_ROWS = 10_000  # read at once
 DEVICE_BLOCK_ROWS = 100_000  # and on a device
+MOST_ROWS = 1e12  # that weights are taken for
 MANY_ROWS = 50_000  # from here on blocks of rows go to threads
 
 
@@ -218,12 +219,14 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         is_many = n_rows > FIT_ROWS
         if is_many and (is_foreign(X) or self.device is not None):
             return self._device_rows(X, labels, sample_weight)
+        if self.device is not None and not is_foreign(X):
+            on_named_device(X[:0], self.device)  # few rows stay here; the name must be one all the same
         if is_foreign(X):
             X = to_host(X)
             sample_weight = to_host(sample_weight) if is_foreign(sample_weight) else sample_weight
         weight = check_weight(sample_weight, n_rows)
         distinct, labels, weight = distinct_rows(X, labels, weight)
-        weight = weight * max(1.0, len(weight) / weight.sum())
+        weight = weight * _rows_of_one(weight.sum(), len(weight))
         self._columns = Columns.of_rows(distinct, weight)
         return LabelledRows(self._columns.rows(distinct), labels, weight, n_classes)
 
@@ -240,7 +243,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         weight = check_device_weight(sample_weight, X.shape[0], place)
         (total,) = place.host(place.xp.sum(weight))
         self._columns = Columns.on_device(X, weight)
-        weight = weight * max(1.0, X.shape[0] / float(total))
+        weight = weight * _rows_of_one(float(total), X.shape[0])
         return ArrayLabelledRows(self._columns.rows(X), labels, weight, len(self.classes_))
 
     def _watch(self, X, y, sample_weight) -> FitWatch:
@@ -376,3 +379,8 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         tags = super().__sklearn_tags__()
         tags.array_api_support = True
         return tags
+
+
+def _rows_of_one(total, n_rows):
+    """Rows that a weight of one counts for, so that weights count no fewer than there are, and a number of them."""
+    return min(max(n_rows, total), MOST_ROWS) / total

@@ -6,6 +6,8 @@ from numbers import Real
 
 import numpy as np
 
+LEAST_SHARE = 1e-15  # of the weights of all classes: rows of one that has less count as nothing
+
 
 def check_weight(weight, n_rows, name="sample_weight"):
     """Weights as float64, or an error that shows the offending value."""
@@ -32,9 +34,13 @@ def counted_in_rows(weight, total, n_weighted):
 
     total, n_weighted : what they add up to, and how many are positive
     """
+    _check_total(total)
+    return weight / min(1.0, total / n_weighted)
+
+
+def _check_total(total):
     if not np.isfinite(total):
         raise ValueError(f"Weights of rows, times those of classes, must add up to a finite number. Got {total}.")
-    return weight / min(1.0, total / n_weighted)
 
 
 def class_factors(class_weight, classes, counts):
@@ -55,9 +61,11 @@ def _checked_factor(label, factor) -> float:
     return float(factor)
 
 
-def check_two_classes(counts):
-    """Whether two classes at least have a share of the weights that is a number."""
+def heard_classes(counts):
+    """Which classes have a share of the weights that rounding does not lose, two of them at least."""
+    _check_total(counts.sum())
     with np.errstate(invalid="ignore"):
-        shares = counts / counts.sum()
-    if (shares < np.finfo(float).tiny).sum() > len(counts) - 2:
+        is_heard = counts / counts.sum() >= LEAST_SHARE
+    if is_heard.sum() < 2:
         raise ValueError("y must hold at least two classes with positive weight. Got one class, the others weigh 0.")
+    return is_heard

@@ -22,10 +22,10 @@ import numpy as np
 from annealed.arrays import as_slice
 from annealed.design import CsrDesign, DenseDesign
 from annealed.objectives import gibbs
-from annealed.objectives.base import FEW_LOGITS
 from annealed.objectives.contrasts import Contrasts
 
 MOST_PRODUCTS = 5_000_000  # entries of z z' over all rows, up to which one half of them is kept
+FEW_MULTIPLICATIONS = 2_000_000  # of held-out rows with all fits, up to which one product of all is fastest
 MOST_OF_FITS = 20_000_000  # likewise over all fits, where each has its own coordinates
 
 
@@ -77,7 +77,7 @@ class SmallRows:
     def terms_along(self, table, along, fits) -> TermsAlong:
         weight, n_fits = self.weight[:, fits, None], len(table)
         twice = fits if self.points.ndim == 2 else np.tile(np.arange(self.weight.shape[1])[fits], 2)
-        scores = self._scores(np.concatenate([table, along]), twice)
+        scores = self.scores(np.concatenate([table, along]), twice)
         losses, residual = gibbs.loss_and_residual(self.contrasts.logits(scores[:, :n_fits]), self.labels)
         pulled = self.contrasts.pull(residual * weight)
         curved = self.contrasts.curved(_posterior(residual, self.labels), scores[:, n_fits:]) * weight
@@ -86,9 +86,9 @@ class SmallRows:
 
     def logits(self, table, fits):
         """(n_rows, n_fits, n_classes)."""
-        return self.contrasts.logits(self._scores(table, fits))
+        return self.contrasts.logits(self.scores(table, fits))
 
-    def _scores(self, table, fits):
+    def scores(self, table, fits):
         """(n_rows, n_fits, n_scores), rows innermost in memory."""
         return _times(table, np.swapaxes(_of_fits(self.points, fits), -1, -2)).transpose(2, 0, 1)
 
@@ -233,16 +233,16 @@ class ExactHessian:
         if rows is None:
             return super().held_out_logits_of(points, temperatures)  # type: ignore[misc]
         fits = np.tile(np.arange(self.n_fits), len(points))
-        logits = rows.logits(self._table(np.concatenate(points)), fits)
-        by_point = logits.reshape(len(logits), len(points), self.n_fits, -1)
-        picked = by_point[self.picks.rows, :, self.picks.fits].transpose(1, 2, 0)
-        return np.ascontiguousarray(picked).swapaxes(1, 2)  # rows innermost in memory, as in blocks
+        scores = rows.scores(self._table(np.concatenate(points)), fits)
+        by_point = scores.reshape(len(scores), len(points), self.n_fits, -1)
+        picked = np.asfortranarray(by_point[self.picks.rows, :, self.picks.fits])  # rows innermost, as in blocks
+        return self.contrasts.logits(picked).swapaxes(0, 1)
 
     def _rows_at_hand(self, n_points) -> SmallRows | None:
-        """Where all logits of so many points are few."""
-        n_logits = n_points * self.design.n_rows * self.n_fits * self.contrasts.n_classes
+        """Where all scores of so many points take few multiplications."""
         rows = self._hessian_rows
-        return rows if isinstance(rows, SmallRows) and n_logits <= FEW_LOGITS else None
+        n_multiplications = n_points * self.design.n_rows * self.n_fits * self.n_parameters
+        return rows if isinstance(rows, SmallRows) and n_multiplications <= FEW_MULTIPLICATIONS else None
 
     def objective_and_hessian(self, parameters, temperature, fits):
         """Q_new / T (n_fits,), its gradient, and its Hessian by differences, (n_fits, hessian_size, hessian_size)."""

@@ -14,6 +14,7 @@ from annealed.design.coordinates import (
 )
 from annealed.objectives.base import ROUNDING, Form, SmoothProblem
 
+SMALLEST_ROOT = 1e-150  # numbers below it have squares that are zero, or have no digits
 CONSTANT = 1e-13  # spread of a column beside its mean that is nothing but rounding
 MISSING_CLASS_WEIGHT = 0.5  # rows' worth of evidence for a class that a fit has no row of
 MOST_ROWS = 1e12  # that weights are taken for, beside it
@@ -73,17 +74,23 @@ def spread_of_columns(design: Design):
     with np.errstate(over="ignore", invalid="ignore"):
         mean = design.column_mean() + design.center
         spread = np.sqrt(design.centered(mean).column_variance())
-    check_spread(spread)
+    check_spread(spread, mean)
     constant = spread <= CONSTANT * np.abs(mean)
     return np.where(constant, 1.0, spread)
 
 
-def check_spread(spread):
+def check_spread(spread, mean):
     """An error for columns whose squares are no numbers."""
     is_finite = np.isfinite(spread)
     if not is_finite.all():
         raise ValueError(
             f"Column {int(np.argmin(is_finite))} of X holds numbers so large that their squares are infinite. "
+            "Divide it, say by its largest."
+        )
+    vanishes = (spread == 0) & (mean != 0) & (np.abs(mean) < SMALLEST_ROOT)
+    if vanishes.any():
+        raise ValueError(
+            f"Column {int(np.argmax(vanishes))} of X holds numbers so small that their squares are zero. "
             "Divide it, say by its largest."
         )
 

@@ -353,15 +353,25 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
         nothing.
         """
         n_rows = 1 / np.sum(self.design.weight[:, 0] ** 2)  # as many as they weigh
-        n_tests = self.n_scores * self.coordinates.rank
-        if self.coordinates.per_fit or n_tests > TESTED_SHARE * n_rows:
+        if not self.can_be_tested(n_rows):
             return False
         final = slice(0, 1)
         _, gradient = self.loss(parameters[None], temperature, final)
         gradient, _ = self._split(gradient)
         chance = self._score_variance(self.class_variance, final)[..., None] * self.coordinates.spectrum
-        seen = n_rows * np.sum(gradient**2 / np.maximum(chance, np.finfo(float).tiny))
-        return bool(seen > n_tests + CLEAR_ERRORS * np.sqrt(2 * n_tests))
+        return self.is_beyond_chance(n_rows * np.sum(gradient**2 / np.maximum(chance, np.finfo(float).tiny)))
+
+    def can_be_tested(self, n_rows) -> bool:
+        """Whether so many rows are many beside what a score test would be made of."""
+        return not self.coordinates.per_fit and self._n_tests <= TESTED_SHARE * n_rows
+
+    def is_beyond_chance(self, seen) -> bool:
+        """Whether squares, each of mean one by chance, add up to clearly more than that."""
+        return bool(seen > self._n_tests + CLEAR_ERRORS * np.sqrt(2 * self._n_tests))
+
+    @property
+    def _n_tests(self) -> int:
+        return self.n_scores * self.coordinates.rank
 
     def report(self, parameters, temperature, fits=slice(None)):
         coef, intercept = self._split(parameters)

@@ -5,7 +5,8 @@
 By Newton's method, from the moments of the logits' deviations from the true class's own under the posterior. Of rows
 that are all right the loss alone has no minimum but certainty, however few they are; the last term stands for the error
 that was not seen: a row as the others are, but of the class next to theirs. It costs the loss plus their mean lead over
-that class. Shapes: logits and deviations (..., n_rows, n_classes), one scale for each table of them.
+that class. Shapes: logits and deviations (..., n_rows, n_classes), one scale for each table of them; of two classes the
+deviation of the other one is all there is, (..., n_rows, 1).
 """
 
 from __future__ import annotations
@@ -26,12 +27,18 @@ SCALE_STEP = 1e-2  # a Newton step shorter than this is the last: what is left i
 
 def deviations(logits, labels):
     """Logits less the true class's own, overwriting them."""
+    if logits.shape[-1] == 2:
+        lead = logits[..., 1] - logits[..., 0]
+        lead *= np.where(labels, -1, 1)
+        return lead[..., None]
     logits -= logits[..., np.arange(len(labels)), labels][..., None]
     return logits
 
 
 def mean_lead(deviation, labels, weight):
     """Weighted mean over rows of how far the true class's logit is ahead of the next one."""
+    if deviation.shape[-1] == 1:
+        return -(deviation[..., 0] @ weight) / weight.sum()
     rows = np.arange(len(labels))
     deviation[..., rows, labels] = -np.inf
     next_best = deviation.max(axis=-1)
@@ -108,7 +115,10 @@ def scaled_moments(scale, deviation):
 
 
 def _moments_of_rows(scale, deviation):
-    shifted = scale.astype(deviation.dtype) * deviation
+    scale = scale.astype(deviation.dtype)
+    if deviation.shape[-1] == 1:
+        return _moments_of_two(scale[..., 0], deviation[..., 0])
+    shifted = scale * deviation
     top = shifted.max(axis=-1) if shifted.max(initial=0) > gibbs.LARGEST_EXPONENT[shifted.dtype.type] else 0.0
     shifted -= np.asarray(top)[..., None]
     weights = np.exp(shifted, out=shifted)
@@ -121,4 +131,20 @@ def _moments_of_rows(scale, deviation):
     weights *= deviation
     np.divide(weights.sum(axis=-1), total, out=variance)
     variance -= mean**2
+    return moments
+
+
+def _moments_of_two(scale, lead):
+    """The same for two classes, from how far the other one is ahead."""
+    scaled = scale * lead
+    rest = np.exp(-np.abs(scaled))  # of the likelier class's weight
+    moments = np.empty((3, *lead.shape), lead.dtype)
+    loss, mean, variance = moments
+    loss[...], share = gibbs.log_and_inverse(rest)
+    rest *= share
+    np.multiply(np.where(scaled > 0, share, rest), lead, out=mean)
+    rest *= share
+    np.multiply(rest, lead, out=variance)
+    variance *= lead
+    loss += np.maximum(scaled, 0)
     return moments

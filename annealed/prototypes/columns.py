@@ -31,7 +31,7 @@ class Columns:
         with np.errstate(over="ignore", invalid="ignore"):
             center = share @ X.astype(np.float64, copy=False)
             spread = np.sqrt(share @ np.square(X - center))
-        check_spread(spread)
+        check_spread(spread, center)
         kept = np.flatnonzero(spread > ROUNDING * np.maximum(np.abs(center), np.finfo(float).tiny))
         if not len(kept):  # every row is the same: one column of zeros keeps the shapes
             kept, spread = np.array([0]), np.ones_like(spread)
@@ -54,6 +54,7 @@ class Columns:
             square = square + share[rows] @ (place.wide(X[rows, :]) - center) ** 2
         center, square = place.host(center, square)
         spread = np.sqrt(square)
+        check_spread(spread, center)
         kept = np.flatnonzero(spread > ROUNDING * np.maximum(np.abs(center), np.finfo(float).tiny))
         if not len(kept):
             kept, spread = np.array([0]), np.ones_like(spread)

@@ -15,6 +15,7 @@ def arrays(n_vectors, n_rows, n_columns, dtype=np.float64, order="C"):
     return vectors.astype(dtype), weights.astype(dtype), np.asarray(rows, dtype, order=order)
 
 
+@pytest.mark.parametrize("has_small_products", [False, True])
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
@@ -30,7 +31,8 @@ def arrays(n_vectors, n_rows, n_columns, dtype=np.float64, order="C"):
         (3, 0, 40),
     ],
 )
-def test_products_are_those_in_one_go(shape, dtype, order):
+def test_products_are_those_in_one_go(shape, dtype, order, has_small_products, monkeypatch):
+    monkeypatch.setattr(narrow, "HAS_SMALL_PRODUCTS", has_small_products)
     vectors, weights, rows = arrays(*shape, dtype, order)
     tol = {"rtol": 1e-4, "atol": 1e-3} if dtype == np.float32 else {"rtol": 1e-10, "atol": 1e-10}
 
@@ -42,7 +44,8 @@ def test_products_are_those_in_one_go(shape, dtype, order):
     np.testing.assert_allclose(sums, weights @ rows, **tol)
 
 
-def test_pieces_cover_few_vectors_only():
+def test_pieces_cover_few_vectors_only(monkeypatch):
+    monkeypatch.setattr(narrow, "HAS_SMALL_PRODUCTS", True)
     _, _, rows = arrays(2, 1000, 64)
 
     pieces = narrow._pieces(rows, 5, narrow.MOST_ROWS)

@@ -6,7 +6,7 @@ from scipy import sparse
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from annealed import AnnealedClassifier, DistanceADA, ExponentialSchedule, InnerProductADA
+from annealed import MELDA, AnnealedClassifier, DistanceADA, ExponentialSchedule, InnerProductADA, PottsDA
 from annealed.objectives import InnerProduct, Quadratic
 
 X, y = load_iris(return_X_y=True)
@@ -101,8 +101,10 @@ def test_family_parameters(model, message):
 
 
 def test_objective_that_is_none():
+    model = AnnealedClassifier("linear")
     with pytest.raises(TypeError, match="objective must be an Objective"):
-        AnnealedClassifier("linear").fit(X, y)
+        model.fit(X, y)
+    assert "linear" in model._repr_html_()
 
 
 def test_quadratic_refuses_sparse():
@@ -180,11 +182,12 @@ def test_a_temperature_that_fails_is_named_with_the_remedy():
         model.fit(X, y)
 
 
-@ESTIMATORS
-def test_columns_whose_squares_are_infinite(estimator):
+@pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA, AnnealedClassifier, MELDA, PottsDA])
+@pytest.mark.parametrize(("factor", "what"), [(1e200, "large"), (1e-200, "small")])
+def test_columns_whose_squares_are_no_numbers(estimator, factor, what):
     far = X.copy()
-    far[:, 2] *= 1e200
-    with pytest.raises(ValueError, match="Column 2 of X holds numbers so large"):
+    far[:, 2] *= factor
+    with pytest.raises(ValueError, match=f"Column 2 of X holds numbers so {what}"):
         estimator().fit(far, y)
 
 

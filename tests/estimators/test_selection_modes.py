@@ -207,10 +207,11 @@ def test_a_score_that_is_no_number_is_never_chosen():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("start", [0.0, 1.5])
 @pytest.mark.parametrize("doubts", [False, True])
-def test_rescaled_losses_are_those_at_the_scale_that_is_found(dtype, start, doubts):
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_rescaled_losses_are_those_at_the_scale_that_is_found(dtype, start, doubts, n_classes):
     generator = np.random.default_rng(3)
-    labels, weight = generator.integers(0, 4, 500), generator.uniform(0.5, 2, 500)
-    logits = (8 * generator.normal(size=(500, 4)) + 4 * np.eye(4)[labels]).astype(dtype)
+    labels, weight = generator.integers(0, n_classes, 500), generator.uniform(0.5, 2, 500)
+    logits = (8 * generator.normal(size=(500, n_classes)) + 4 * np.eye(n_classes)[labels]).astype(dtype)
     deviation = deviations(logits.copy(), labels)
     lead = mean_lead(deviation, labels, weight)
     assert lead == pytest.approx(weight @ lead_of(logits, labels) / weight.sum(), rel=1e-5)

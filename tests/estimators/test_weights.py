@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.model_selection import KFold
 
-from annealed import MELDA, DistanceADA, InnerProductADA
+from annealed import MELDA, DistanceADA, InnerProductADA, PottsDA
 
 X, y = load_iris(return_X_y=True)
 ESTIMATORS = pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA, MELDA])
@@ -55,3 +55,24 @@ def test_shares_on_a_device():
         InnerProductADA(device="cpu").fit(X, y, sample_weight=np.full(len(y), own)) for own in (1.0, 1 / 150)
     )
     np.testing.assert_allclose(shares.predict_proba(X), ones.predict_proba(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA])
+@pytest.mark.parametrize("factor", [1e-18, 1e-100, 1e-300])
+def test_a_class_whose_weight_is_lost_beside_the_others(estimator, factor):
+    """As if it had none, without a warning; two such leave one class."""
+    lost, nothing = (estimator(class_weight={0: own}).fit(X, y) for own in (factor, 0.0))
+    np.testing.assert_array_equal(lost.predict_proba(X), nothing.predict_proba(X))
+    with pytest.raises(ValueError, match="at least two classes with positive weight"):
+        estimator(class_weight={0: factor, 1: factor}).fit(X, y)
+
+
+def test_a_class_of_little_weight_is_fitted_without_a_warning():
+    assert InnerProductADA(class_weight={0: 1e-13}).fit(X, y).path_.converged.all()
+
+
+@pytest.mark.parametrize("size", [1e38, 1e100, 1e300])
+def test_prototypes_of_rows_of_huge_weight(size):
+    rows = np.arange(0, 150, 2)
+    model = PottsDA().fit(X[rows], y[rows], sample_weight=np.full(75, size))
+    assert model.score(X, y) > 0.9
