@@ -7,14 +7,15 @@ With points z (a one last for the intercept) the Hessian of a fit's loss by diff
 
 `BlockRows` and `SmallRows` give `Terms` of a stack of fits, and at a fraction of the price `TermsAlong`, with the
 Hessian times a vector in its place. `BlockRows` adds them up over blocks of any design. `SmallRows` keeps the points
-and one half of their products z z' of all rows: a Hessian is then a single product of matrices. `ExactHessian` adds the
-penalty, and the imaginary rows of missing classes.
+and one half of their products z z' of all rows: a Hessian is then a single product of matrices, in single precision
+where a step does with it. `ExactHessian` adds the penalty, and the imaginary rows of missing classes.
 Shapes: table and along (n_fits, n_scores, width); pairs are those of `Contrasts.pairs`; a Hessian has the differences
 one after the other, the width of each innermost.
 """
 
 from __future__ import annotations
 
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +26,9 @@ from annealed.objectives import gibbs
 from annealed.objectives.contrasts import Contrasts
 
 MOST_PRODUCTS = 5_000_000  # entries of z z' over all rows, up to which one half of them is kept
-FEW_MULTIPLICATIONS = 2_000_000  # of held-out rows with all fits, up to which one product of all is fastest
 MOST_OF_FITS = 20_000_000  # likewise over all fits, where each has its own coordinates
+FEW_MULTIPLICATIONS = 2_000_000  # of held-out rows with all fits, up to which one product of all is fastest
+ROUGH_STRENGTH = 1e-6  # of a penalty beside the widest coordinate's variance, from which Hessians for steps are rough
 
 
 class Terms(NamedTuple):
@@ -60,18 +62,20 @@ class SmallRows:
         self.points = coordinates.from_features(rows)  # with a leading axis of fits where each has its own
         if fit_intercept:
             self.points = np.concatenate([self.points, np.ones((*self.points.shape[:-1], 1))], axis=-1)
-        self._products, number = _half_products(self.points)
-        pairs = contrasts.numbers[:, None, :, None] * self._products.shape[-1]
+        number, n_products = _half_numbers(self.points.shape[-1])
+        self._half_products = cache(partial(_half_products, self.points, number))
+        pairs = contrasts.numbers[:, None, :, None] * n_products
         self._entries = (pairs + number[:, None, :]).reshape(contrasts.n_differences * len(number), -1)
 
-    def terms(self, table, fits) -> Terms:
+    def terms(self, table, fits, dtype=np.float64) -> Terms:
+        """Hessians are added up in `dtype`."""
         weight = self.weight[:, fits, None]
         losses, residual = gibbs.loss_and_residual(self.logits(table, fits), self.labels)
         gradient = self._pulled_back(self.contrasts.pull(residual * weight), fits)
         posterior = _posterior(residual, self.labels)
         shares = (self.contrasts.pair_covariance(posterior) * weight).transpose(1, 2, 0)
-        products = _times(shares, _of_fits(self._products, fits))
-        hessian = products.reshape(len(table), -1).take(self._entries, axis=1)
+        products = _times(shares.astype(dtype, copy=False), _of_fits(self._half_products(dtype), fits))
+        hessian = products.astype(np.float64, copy=False).reshape(len(table), -1).take(self._entries, axis=1)
         return Terms(np.einsum("ns,ns->s", weight[..., 0], losses), gradient, hessian)
 
     def terms_along(self, table, along, fits) -> TermsAlong:
@@ -118,7 +122,7 @@ class BlockRows:
         self.design, self.coordinates = design, coordinates
         self.contrasts, self.fit_intercept = contrasts, fit_intercept
 
-    def terms(self, table, fits) -> Terms:
+    def terms(self, table, fits, dtype=np.float64) -> Terms:
         coordinates = self.coordinates.of_fits(fits)
         coef, intercept = self._to_features(coordinates, table)
 
@@ -169,15 +173,21 @@ class BlockRows:
         return np.einsum("ns,ns->s", block.weight, losses), residual
 
 
-def _half_products(points):
-    """One half of z z' of each row, and the number of each entry of z z' in it."""
-    width = points.shape[-1]
+def _half_numbers(width):
+    """The number of each entry of z z' in one half of it, and how many there are."""
     left, right = np.triu_indices(width)
-    products, number = np.empty((*points.shape[:-1], len(left))), np.empty((width, width), dtype=int)
+    number = np.empty((width, width), dtype=int)
     number[left, right] = number[right, left] = np.arange(len(left))
+    return number, len(left)
+
+
+def _half_products(points, number, dtype):
+    """One half of z z' of each row."""
+    width = points.shape[-1]
+    points, products = points.astype(dtype, copy=False), np.empty((*points.shape[:-1], number.max() + 1), dtype)
     for own, first in enumerate(np.diagonal(number).tolist()):
         np.multiply(points[..., own : own + 1], points[..., own:], out=products[..., first : first + width - own])
-    return products, number
+    return products
 
 
 def _pulled_back(block, values):
@@ -203,6 +213,7 @@ class ExactHessian:
     n_fits: int
     n_scores: int
     n_parameters: Any
+    l2_strength: float
     penalty: Any
     _width: Any
     _table: Any
@@ -244,10 +255,17 @@ class ExactHessian:
         n_multiplications = n_points * self.design.n_rows * self.n_fits * self.n_parameters
         return rows if isinstance(rows, SmallRows) and n_multiplications <= FEW_MULTIPLICATIONS else None
 
-    def objective_and_hessian(self, parameters, temperature, fits):
-        """Q_new / T (n_fits,), its gradient, and its Hessian by differences, (n_fits, hessian_size, hessian_size)."""
+    def objective_and_hessian(self, parameters, temperature, fits, for_step=False):
+        """Q_new / T (n_fits,), its gradient, and its Hessian by differences, (n_fits, hessian_size, hessian_size).
+
+        for_step : whether all that is asked of the Hessian is where to go. Single precision will do then, while the
+            penalty is so strong that what it rounds off is little beside the least curvature.
+        """
+        strength = self.l2_strength * np.min(temperature)
+        is_rough = for_step and strength >= ROUGH_STRENGTH * self.coordinates.spectrum.max()
+        dtype = np.float32 if is_rough else np.float64
         with np.errstate(over="ignore", invalid="ignore"):  # a trial point out of bounds is refused by its value
-            loss, gradient, hessian = self._rows_of_hessians().terms(self._table(parameters), fits)
+            loss, gradient, hessian = self._rows_of_hessians().terms(self._table(parameters), fits, dtype)
         loss, gradient = self._with_missing(loss, gradient.reshape(parameters.shape), parameters, fits)
         squares = hessian.reshape(len(hessian), self.contrasts.n_differences, self._width, -1, self._width)
         if self.fit_intercept and self.missing[fits].any():

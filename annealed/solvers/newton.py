@@ -125,7 +125,7 @@ class _Search:
     def _look(self, own):
         """At the trial points of active points, which are `own`, with their Hessians."""
         trial = self.x[own] + self.length[own, None] * self.direction[own]
-        seen = self.problem.objective_and_hessian(trial, self.temperatures[own], self.fits[own])
+        seen = self.problem.objective_and_hessian(trial, self.temperatures[own], self.fits[own], for_step=True)
         good, (gradient, hessian), fate = self._accepted(own, trial, *seen)
         self._factor(good, hessian)
         self.is_fresh[good] = True

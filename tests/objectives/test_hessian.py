@@ -55,6 +55,21 @@ def test_a_look_without_a_hessian_sees_what_one_with_it_sees(make, is_small, fit
     np.testing.assert_allclose(problem.by_differences(product), by_matrix, rtol=1e-8, atol=1e-10 * size)
 
 
+@pytest.mark.parametrize("make", [gaussian, badly_scaled, two_classes, wide])
+def test_a_hessian_for_a_step_has_seven_digits_while_the_penalty_is_strong(make):
+    problem = prepared(make())
+    point, fits = problem.start(1.0), slice(None)
+    weak = 0.1 * hessian.ROUGH_STRENGTH * problem.coordinates.spectrum.max() / problem.l2_strength
+    for temperature, is_rough in ((0.3, True), (weak, False)):
+        exact = problem.objective_and_hessian(point, temperature, fits)
+        rough = problem.objective_and_hessian(point, temperature, fits, for_step=True)
+        for one, other in zip(exact[:2], rough[:2], strict=True):
+            np.testing.assert_array_equal(one, other)
+        difference = np.abs(exact[2] - rough[2]).max()
+        assert difference <= 1e-6 * np.abs(exact[2]).max()
+        assert (difference > 0) == is_rough
+
+
 def test_a_stack_of_temperatures_is_solved_as_each_alone():
     problem = prepared(gaussian())
     start = problem.start(1.0)

@@ -53,8 +53,8 @@ class Alone:
     def objective(self, parameters, temperature, fits=slice(None), quick=False):
         return self.problem.objective(parameters, temperature, self._own(fits), quick)
 
-    def objective_and_hessian(self, parameters, temperature, fits):
-        return self.problem.objective_and_hessian(parameters, temperature, self._own(fits))
+    def objective_and_hessian(self, parameters, temperature, fits, for_step=False):
+        return self.problem.objective_and_hessian(parameters, temperature, self._own(fits), for_step)
 
     def objective_along(self, parameters, along, temperature, fits):
         return self.problem.objective_along(parameters, along, temperature, self._own(fits))
@@ -91,8 +91,8 @@ class Recorder:
         self._record(parameters, answer[0], fits)
         return answer
 
-    def objective_and_hessian(self, parameters, temperature, fits):
-        answer = self.problem.objective_and_hessian(parameters, temperature, fits)
+    def objective_and_hessian(self, parameters, temperature, fits, for_step=False):
+        answer = self.problem.objective_and_hessian(parameters, temperature, fits, for_step)
         self._record(parameters, answer[0], fits)
         return answer
 
