@@ -62,6 +62,36 @@ class Contrasts:
         posterior /= total[..., None]
         return np.log(total) - true, posterior
 
+    def look(self, scores, labels, weight):
+        """Loss (n_rows, n_fits), its weighted derivative by scores (n_rows, n_fits, n_scores), and the posterior; that
+        of two classes has the smaller share first. Rows stay innermost in memory; scores are overwritten.
+        """
+        if self.is_single:
+            return self._look_at_two(scores[..., 0].T, labels, weight.T)
+        losses, residual = gibbs.loss_and_residual(scores, labels)
+        pulled = residual * weight[..., None]
+        residual[np.arange(len(labels)), :, labels] += 1
+        return losses, pulled, residual
+
+    @staticmethod
+    def _look_at_two(score, labels, weight):
+        """The same, one row a fit."""
+        sign = np.where(labels, -1 / HALF, 1 / HALF)
+        lead = score * sign  # of the other class over the true one
+        rest = np.abs(lead)
+        np.negative(rest, out=rest)
+        gibbs.cut_off(rest)
+        np.exp(rest, out=rest)  # of the likelier class's weight
+        posterior = np.empty((*rest.shape[:1], 2, rest.shape[1]))
+        smaller, larger = posterior[:, 0], posterior[:, 1]
+        loss, larger[...] = gibbs.log_and_inverse(rest)
+        loss += np.maximum(lead, 0)
+        np.multiply(rest, larger, out=smaller)
+        pulled = np.where(lead > 0, larger, smaller)
+        pulled *= sign
+        pulled *= weight
+        return loss.T, pulled.T[..., None], posterior.transpose(2, 0, 1)
+
     def residual(self, posterior, labels, weight):
         """Derivative by scores of the weighted loss: posterior (..., n_rows, n_classes), weight (..., n_rows)."""
         if self.is_single:

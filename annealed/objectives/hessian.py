@@ -69,28 +69,22 @@ class SmallRows:
 
     def terms(self, table, fits, dtype=np.float64) -> Terms:
         """Hessians are added up in `dtype`."""
-        weight = self.weight[:, fits, None]
-        losses, residual = gibbs.loss_and_residual(self.logits(table, fits), self.labels)
-        gradient = self._pulled_back(self.contrasts.pull(residual * weight), fits)
-        posterior = _posterior(residual, self.labels)
-        shares = (self.contrasts.pair_covariance(posterior) * weight).transpose(1, 2, 0)
+        weight = self.weight[:, fits]
+        losses, pulled, posterior = self.contrasts.look(self.scores(table, fits), self.labels, weight)
+        gradient = self._pulled_back(pulled, fits)
+        shares = (self.contrasts.pair_covariance(posterior) * weight[..., None]).transpose(1, 2, 0)
         products = _times(shares.astype(dtype, copy=False), _of_fits(self._half_products(dtype), fits))
         hessian = products.astype(np.float64, copy=False).reshape(len(table), -1).take(self._entries, axis=1)
-        return Terms(np.einsum("ns,ns->s", weight[..., 0], losses), gradient, hessian)
+        return Terms(np.einsum("ns,ns->s", weight, losses), gradient, hessian)
 
     def terms_along(self, table, along, fits) -> TermsAlong:
-        weight, n_fits = self.weight[:, fits, None], len(table)
+        weight, n_fits = self.weight[:, fits], len(table)
         twice = fits if self.points.ndim == 2 else np.tile(np.arange(self.weight.shape[1])[fits], 2)
         scores = self.scores(np.concatenate([table, along]), twice)
-        losses, residual = gibbs.loss_and_residual(self.contrasts.logits(scores[:, :n_fits]), self.labels)
-        pulled = self.contrasts.pull(residual * weight)
-        curved = self.contrasts.curved(_posterior(residual, self.labels), scores[:, n_fits:]) * weight
+        losses, pulled, posterior = self.contrasts.look(scores[:, :n_fits], self.labels, weight)
+        curved = self.contrasts.curved(posterior, scores[:, n_fits:]) * weight[..., None]
         both = self._pulled_back(np.concatenate([pulled, curved], axis=1), twice)
-        return TermsAlong(np.einsum("ns,ns->s", weight[..., 0], losses), both[:n_fits], both[n_fits:])
-
-    def logits(self, table, fits):
-        """(n_rows, n_fits, n_classes)."""
-        return self.contrasts.logits(self.scores(table, fits))
+        return TermsAlong(np.einsum("ns,ns->s", weight, losses), both[:n_fits], both[n_fits:])
 
     def scores(self, table, fits):
         """(n_rows, n_fits, n_scores), rows innermost in memory."""
@@ -127,11 +121,9 @@ class BlockRows:
         coef, intercept = self._to_features(coordinates, table)
 
         def kernel(block):
-            loss, residual = self._loss_and_residual(block, block.product(coef) + intercept)
-            gradient = _pulled_back(block, self.contrasts.pull(residual * block.weight[..., None]))
-            posterior = _posterior(residual, block.labels)
+            losses, pulled, posterior = self.contrasts.look(block.product(coef) + intercept, block.labels, block.weight)
             shares = self.contrasts.pair_covariance(posterior) * block.weight[..., None]
-            return (loss, *gradient, *block.moments(shares))
+            return (_summed(block, losses), *_pulled_back(block, pulled), *block.moments(shares))
 
         loss, *gradient, squares, sums, counts = self.design.sum_rows(kernel, fits)
         turn, rank = coordinates.from_features, coordinates.rank
@@ -148,12 +140,10 @@ class BlockRows:
         coef_along, intercept_along = self._to_features(coordinates, along)
 
         def kernel(block):
-            weight = block.weight[..., None]
-            loss, residual = self._loss_and_residual(block, block.product(coef) + intercept)
-            gradient = _pulled_back(block, self.contrasts.pull(residual * weight))
-            scores = block.product(coef_along) + intercept_along
-            curved = self.contrasts.curved(_posterior(residual, block.labels), scores)
-            return (loss, *gradient, *_pulled_back(block, curved * weight))
+            losses, pulled, posterior = self.contrasts.look(block.product(coef) + intercept, block.labels, block.weight)
+            curved = self.contrasts.curved(posterior, block.product(coef_along) + intercept_along)
+            curved *= block.weight[..., None]
+            return (_summed(block, losses), *_pulled_back(block, pulled), *_pulled_back(block, curved))
 
         loss, *sums = self.design.sum_rows(kernel, fits)
         return TermsAlong(loss, *(self._from_features(coordinates, *own) for own in (sums[:2], sums[2:])))
@@ -167,10 +157,6 @@ class BlockRows:
         """A table, from derivatives by coefficients and intercepts."""
         coef = coordinates.from_features(coef)
         return np.concatenate([coef, intercept[..., None]], axis=2) if self.fit_intercept else coef
-
-    def _loss_and_residual(self, block, scores):
-        losses, residual = gibbs.loss_and_residual(self.contrasts.logits(scores), block.labels)
-        return np.einsum("ns,ns->s", block.weight, losses), residual
 
 
 def _half_numbers(width):
@@ -194,10 +180,8 @@ def _pulled_back(block, values):
     return block.transposed_product(values), values.sum(axis=0)
 
 
-def _posterior(residual, labels):
-    """From `posterior - targets`, which it overwrites."""
-    residual[np.arange(len(labels)), :, labels] += 1
-    return residual
+def _summed(block, losses):
+    return np.einsum("ns,ns->s", block.weight, losses)
 
 
 class ExactHessian:

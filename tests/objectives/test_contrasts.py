@@ -175,3 +175,18 @@ def test_differences_are_those_from_any_reference(n_classes):
         np.testing.assert_allclose(np.sum(scores**2, axis=1), squares, atol=1e-13)
         slope = np.sum(contrasts.by_differences(gradient, reference) * differences, axis=(1, 2))
         np.testing.assert_allclose(slope, np.sum(gradient * scores, axis=(1, 2)), atol=1e-13)
+
+
+def test_a_look_is_the_weighted_derivative_of_the_loss(made):
+    contrasts, basis = made
+    labels, weight = np.arange(6) % contrasts.n_classes, np.random.default_rng(2).uniform(size=(6, 4))
+    scores = np.asfortranarray(20 * drawn(6, 4, contrasts.n_scores))
+    logits = scores @ basis.T
+    posterior = np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True))
+    losses, pulled, seen = contrasts.look(scores, labels, np.asfortranarray(weight))
+    rows = np.arange(6)
+    np.testing.assert_allclose(losses, -np.log(posterior[rows, :, labels]), rtol=1e-12, atol=1e-15)
+    residual = posterior - np.eye(contrasts.n_classes)[labels][:, None]
+    np.testing.assert_allclose(pulled, weight[..., None] * (residual @ basis), rtol=1e-10, atol=1e-14)
+    expected = np.sort(posterior, axis=-1) if contrasts.is_single else posterior
+    np.testing.assert_allclose(seen, expected, rtol=1e-12, atol=1e-15)
