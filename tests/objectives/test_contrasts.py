@@ -185,7 +185,7 @@ def test_a_look_is_the_weighted_derivative_of_the_loss(made):
     posterior = np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True))
     losses, pulled, seen = contrasts.look(scores, labels, np.asfortranarray(weight))
     rows = np.arange(6)
-    np.testing.assert_allclose(losses, -np.log(posterior[rows, :, labels]), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(losses, -np.log(posterior[rows, :, labels]), rtol=1e-12, atol=1e-14)
     residual = posterior - np.eye(contrasts.n_classes)[labels][:, None]
     np.testing.assert_allclose(pulled, weight[..., None] * (residual @ basis), rtol=1e-10, atol=1e-14)
     expected = np.sort(posterior, axis=-1) if contrasts.is_single else posterior
