@@ -29,6 +29,8 @@ MOST_PRODUCTS = 5_000_000  # entries of z z' over all rows, up to which one half
 MOST_OF_FITS = 20_000_000  # likewise over all fits, where each has its own coordinates
 FEW_MULTIPLICATIONS = 2_000_000  # of held-out rows with all fits, up to which one product of all is fastest
 ROUGH_STRENGTH = 1e-6  # of a penalty beside the widest coordinate's variance, from which Hessians for steps are rough
+FEWEST_ROUGH = 100_000  # multiplications for that of one fit: with fewer it would take no less time
+SMALLEST_POSTERIOR = 1e-15  # less is nothing there: in single precision it would be slow to multiply
 
 
 class Terms(NamedTuple):
@@ -72,6 +74,8 @@ class SmallRows:
         weight = self.weight[:, fits]
         losses, pulled, posterior = self.contrasts.look(self.scores(table, fits), self.labels, weight)
         gradient = self._pulled_back(pulled, fits)
+        if dtype == np.float32:
+            posterior *= posterior >= SMALLEST_POSTERIOR
         shares = (self.contrasts.pair_covariance(posterior) * weight[..., None]).transpose(1, 2, 0)
         products = _times(shares.astype(dtype, copy=False), _of_fits(self._half_products(dtype), fits))
         hessian = products.astype(np.float64, copy=False).reshape(len(table), -1).take(self._entries, axis=1)
@@ -245,9 +249,7 @@ class ExactHessian:
         for_step : whether all that is asked of the Hessian is where to go. Single precision will do then, while the
             penalty is so strong that what it rounds off is little beside the least curvature.
         """
-        strength = self.l2_strength * np.min(temperature)
-        is_rough = for_step and strength >= ROUGH_STRENGTH * self.coordinates.spectrum.max()
-        dtype = np.float32 if is_rough else np.float64
+        dtype = np.float32 if for_step and self._is_rough_enough(temperature) else np.float64
         with np.errstate(over="ignore", invalid="ignore"):  # a trial point out of bounds is refused by its value
             loss, gradient, hessian = self._rows_of_hessians().terms(self._table(parameters), fits, dtype)
         loss, gradient = self._with_missing(loss, gradient.reshape(parameters.shape), parameters, fits)
@@ -259,6 +261,12 @@ class ExactHessian:
         own = strength[..., None, None, : self._width]  # alike for all scores
         np.einsum("faibi->fabi", squares)[...] += own * self.contrasts.square[..., None]
         return loss + 0.5 * np.sum(pull * parameters, axis=1), gradient + pull, hessian
+
+    def _is_rough_enough(self, temperature) -> bool:
+        n_multiplications = self.design.n_rows * self.contrasts.n_pairs * self._width**2 / 2
+        strength = self.l2_strength * np.min(temperature)
+        is_strong = strength >= ROUGH_STRENGTH * self.coordinates.spectrum.max()
+        return bool(n_multiplications >= FEWEST_ROUGH and is_strong)
 
     def objective_along(self, parameters, along, temperature, fits):
         """Q_new / T (n_fits,), its gradient, and its Hessian times `along`, shaped as parameters are."""
