@@ -121,6 +121,7 @@ class BlockRows:
         self.contrasts, self.fit_intercept = contrasts, fit_intercept
 
     def terms(self, table, fits, dtype=np.float64) -> Terms:
+        """Hessians are added up in double precision, as blocks are, whatever `dtype`."""
         coordinates = self.coordinates.of_fits(fits)
         coef, intercept = self._to_features(coordinates, table)
 

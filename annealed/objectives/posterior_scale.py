@@ -137,7 +137,9 @@ def _moments_of_rows(scale, deviation):
 def _moments_of_two(scale, lead):
     """The same for two classes, from how far the other one is ahead."""
     scaled = scale * lead
-    rest = np.exp(-np.abs(scaled))  # of the likelier class's weight
+    rest = -np.abs(scaled)
+    gibbs.cut_off(rest)
+    np.exp(rest, out=rest)  # of the likelier class's weight
     moments = np.empty((3, *lead.shape), lead.dtype)
     loss, mean, variance = moments
     loss[...], share = gibbs.log_and_inverse(rest)
