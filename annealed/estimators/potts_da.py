@@ -26,7 +26,7 @@ from annealed.estimators.on_device import (
 )
 from annealed.estimators.prototype_numbers import is_auto, numbers_of_prototypes
 from annealed.estimators.validation import DTYPES, check_count, check_flag
-from annealed.estimators.weights import check_weight
+from annealed.estimators.weights import check_weight, counted_in_rows
 from annealed.objectives import gibbs
 from annealed.objectives.array_potts import ArrayLabelledRows
 from annealed.objectives.potts import LabelledRows
@@ -50,7 +50,6 @@ SEARCHED_SHRINKAGES = ("oas", 0.3, 0.9)
 BETA_GROWTH = 1.5  # of the default schedule
 BLOCK_ROWS = 10_000  # read at once
 DEVICE_BLOCK_ROWS = 100_000  # and on a device
-MOST_ROWS = 1e12  # that weights are taken for
 MANY_ROWS = 50_000  # from here on blocks of rows go to threads
 
 
@@ -226,7 +225,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
             sample_weight = to_host(sample_weight) if is_foreign(sample_weight) else sample_weight
         weight = check_weight(sample_weight, n_rows)
         distinct, labels, weight = distinct_rows(X, labels, weight)
-        weight = weight * _rows_of_one(weight.sum(), len(weight))
+        weight = counted_in_rows(weight, weight.sum(), len(weight))
         self._columns = Columns.of_rows(distinct, weight)
         return LabelledRows(self._columns.rows(distinct), labels, weight, n_classes)
 
@@ -243,7 +242,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         weight = check_device_weight(sample_weight, X.shape[0], place)
         (total,) = place.host(place.xp.sum(weight))
         self._columns = Columns.on_device(X, weight)
-        weight = weight * _rows_of_one(float(total), X.shape[0])
+        weight = counted_in_rows(weight, float(total), X.shape[0])
         return ArrayLabelledRows(self._columns.rows(X), labels, weight, len(self.classes_))
 
     def _watch(self, X, y, sample_weight) -> FitWatch:
@@ -379,8 +378,3 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         tags = super().__sklearn_tags__()
         tags.array_api_support = True
         return tags
-
-
-def _rows_of_one(total, n_rows):
-    """Rows that a weight of one counts for, so that weights count no fewer than there are, and a number of them."""
-    return min(max(n_rows, total), MOST_ROWS) / total

@@ -6,6 +6,8 @@ from numbers import Real
 
 import numpy as np
 
+from annealed.objectives.linear import MOST_ROWS
+
 LEAST_SHARE = 1e-15  # of the weights of all classes: rows of one that has less count as nothing
 
 
@@ -30,12 +32,13 @@ def check_weight(weight, n_rows, name="sample_weight"):
 
 
 def counted_in_rows(weight, total, n_weighted):
-    """Weights that add up to less than the rows that have any, as shares do, count these rows.
+    """Weights that add up to less than the rows that have any, as shares do, count these rows; to more than MOST_ROWS,
+    so many.
 
     total, n_weighted : what they add up to, and how many are positive
     """
     _check_total(total)
-    return weight / min(1.0, total / n_weighted)
+    return weight / min(1.0, total / n_weighted) / max(1.0, total / MOST_ROWS)
 
 
 def _check_total(total):

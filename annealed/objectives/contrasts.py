@@ -78,19 +78,11 @@ class Contrasts:
         """The same, one row a fit."""
         sign = np.where(labels, -1 / HALF, 1 / HALF)
         lead = score * sign  # of the other class over the true one
-        rest = np.abs(lead)
-        np.negative(rest, out=rest)
-        gibbs.cut_off(rest)
-        np.exp(rest, out=rest)  # of the likelier class's weight
-        posterior = np.empty((*rest.shape[:1], 2, rest.shape[1]))
-        smaller, larger = posterior[:, 0], posterior[:, 1]
-        loss, larger[...] = gibbs.log_and_inverse(rest)
-        loss += np.maximum(lead, 0)
-        np.multiply(rest, larger, out=smaller)
+        loss, smaller, larger = gibbs.loss_and_shares(lead)
         pulled = np.where(lead > 0, larger, smaller)
         pulled *= sign
         pulled *= weight
-        return loss.T, pulled.T[..., None], posterior.transpose(2, 0, 1)
+        return loss.T, pulled.T[..., None], np.stack([smaller, larger], axis=1).transpose(2, 0, 1)
 
     def residual(self, posterior, labels, weight):
         """Derivative by scores of the weighted loss: posterior (..., n_rows, n_classes), weight (..., n_rows)."""

@@ -24,13 +24,13 @@ from annealed.arrays import as_slice
 from annealed.design import CsrDesign, DenseDesign
 from annealed.objectives import gibbs
 from annealed.objectives.contrasts import Contrasts
+from annealed.objectives.curvature import SMALLEST_POSTERIOR
 
 MOST_PRODUCTS = 5_000_000  # entries of z z' over all rows, up to which one half of them is kept
 MOST_OF_FITS = 20_000_000  # likewise over all fits, where each has its own coordinates
 FEW_MULTIPLICATIONS = 2_000_000  # of held-out rows with all fits, up to which one product of all is fastest
 ROUGH_STRENGTH = 1e-6  # of a penalty beside the widest coordinate's variance, from which Hessians for steps are rough
 FEWEST_ROUGH = 100_000  # multiplications for that of one fit: with fewer it would take no less time
-SMALLEST_POSTERIOR = 1e-15  # less is nothing there: in single precision it would be slow to multiply
 
 
 class Terms(NamedTuple):
@@ -219,8 +219,12 @@ class ExactHessian:
     @property
     def hessian_work(self):
         """What Hessians of all fits cost beside looks: multiplications a score, and a quarter of those of factors."""
-        square = self.design.n_rows * self.contrasts.n_pairs * self._width**2 / 2
-        return self.n_fits * (square / self.n_scores + self.hessian_size**3 / 24)
+        return self.n_fits * (self._square_work / self.n_scores + self.hessian_size**3 / 24)
+
+    @property
+    def _square_work(self):
+        """Multiplications for the Hessian of one fit."""
+        return self.design.n_rows * self.contrasts.n_pairs * self._width**2 / 2
 
     def held_out_logits(self, parameters, temperature):
         if self._rows_at_hand(1) is None:
@@ -264,10 +268,9 @@ class ExactHessian:
         return loss + 0.5 * np.sum(pull * parameters, axis=1), gradient + pull, hessian
 
     def _is_rough_enough(self, temperature) -> bool:
-        n_multiplications = self.design.n_rows * self.contrasts.n_pairs * self._width**2 / 2
         strength = self.l2_strength * np.min(temperature)
         is_strong = strength >= ROUGH_STRENGTH * self.coordinates.spectrum.max()
-        return bool(n_multiplications >= FEWEST_ROUGH and is_strong)
+        return bool(is_strong and self._square_work >= FEWEST_ROUGH)
 
     def objective_along(self, parameters, along, temperature, fits):
         """Q_new / T (n_fits,), its gradient, and its Hessian times `along`, shaped as parameters are."""

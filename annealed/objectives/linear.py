@@ -17,7 +17,7 @@ from annealed.objectives.base import ROUNDING, Form, SmoothProblem
 SMALLEST_ROOT = 1e-150  # numbers below it have squares that are zero, or have no digits
 CONSTANT = 1e-13  # spread of a column beside its mean that is nothing but rounding
 MISSING_CLASS_WEIGHT = 0.5  # rows' worth of evidence for a class that a fit has no row of
-MOST_ROWS = 1e12  # that weights are taken for, beside it
+MOST_ROWS = 1e12  # that weights are taken for
 
 
 class LinearForm(Form):
@@ -81,18 +81,15 @@ def spread_of_columns(design: Design):
 
 def check_spread(spread, mean):
     """An error for columns whose squares are no numbers."""
-    is_finite = np.isfinite(spread)
-    if not is_finite.all():
-        raise ValueError(
-            f"Column {int(np.argmin(is_finite))} of X holds numbers so large that their squares are infinite. "
-            "Divide it, say by its largest."
-        )
     vanishes = (spread == 0) & (mean != 0) & (np.abs(mean) < SMALLEST_ROOT)
-    if vanishes.any():
-        raise ValueError(
-            f"Column {int(np.argmax(vanishes))} of X holds numbers so small that their squares are zero. "
-            "Divide it, say by its largest."
-        )
+    for is_wrong, what in (
+        (~np.isfinite(spread), "large that their squares are infinite"),
+        (vanishes, "small that their squares are zero"),
+    ):
+        if is_wrong.any():
+            raise ValueError(
+                f"Column {int(np.argmax(is_wrong))} of X holds numbers so {what}. Divide it, say by its largest."
+            )
 
 
 def spans_fewer_than_columns(design: Design) -> bool:

@@ -137,16 +137,10 @@ def _moments_of_rows(scale, deviation):
 def _moments_of_two(scale, lead):
     """The same for two classes, from how far the other one is ahead."""
     scaled = scale * lead
-    rest = -np.abs(scaled)
-    gibbs.cut_off(rest)
-    np.exp(rest, out=rest)  # of the likelier class's weight
-    moments = np.empty((3, *lead.shape), lead.dtype)
-    loss, mean, variance = moments
-    loss[...], share = gibbs.log_and_inverse(rest)
-    rest *= share
-    np.multiply(np.where(scaled > 0, share, rest), lead, out=mean)
-    rest *= share
-    np.multiply(rest, lead, out=variance)
-    variance *= lead
-    loss += np.maximum(scaled, 0)
-    return moments
+    loss, smaller, larger = gibbs.loss_and_shares(scaled)
+    mean = np.where(scaled > 0, larger, smaller)
+    mean *= lead
+    smaller *= larger
+    smaller *= lead
+    smaller *= lead
+    return np.stack([loss, mean, smaller])
