@@ -75,6 +75,7 @@ class Step:
     parameters : of all fits where they may yet predict others, else of the final one alone
     tangent : how they move with the logarithm of the temperature, where the solver says so
     was_far : whether they were interpolated so badly that what lies nearby may be, too
+    entropy : of the posterior, where the last look told it
     """
 
     temperature: float
@@ -90,6 +91,7 @@ class Step:
     certificate: float = np.nan
     tangent: np.ndarray | None = None
     was_far: bool = False
+    entropy: float = np.nan
 
 
 def anneal(
@@ -124,7 +126,8 @@ def concluded(problem: Problem, steps: list[Step], solver: Solver, options: dict
         solved = _solved_on(problem, [steps[number] for number in rough], solver.confirm, options)
         confirmed = dict(zip(rough, solved, strict=True))
         steps = [confirmed.get(number, step) for number, step in enumerate(steps)]
-    looks = problem.inspect([(step.parameters[0, ...], step.temperature, step.judgement.scale) for step in steps])
+    points = [(step.parameters[0, ...], step.temperature, step.judgement.scale) for step in steps]
+    looks = problem.inspect(points, [step.entropy for step in steps])
     return [replace(step, inspection=look) for step, look in zip(steps, looks, strict=True)]
 
 
@@ -146,7 +149,12 @@ def _with_final(step: Step, found: Solution, seconds) -> Step:
         n_iter=step.n_iter + int(found.n_iter[0]),
         converged=step.converged and bool(found.converged[0]),
         seconds=step.seconds + seconds,
+        entropy=_entropy_of(found),
     )
+
+
+def _entropy_of(found: Solution) -> float:
+    return np.nan if found.entropy is None else float(found.entropy[0])
 
 
 def _should_stop(schedule, nodes: list[Step]) -> bool:
@@ -334,6 +342,7 @@ class _Walk:
             certificate=np.nan if solution.certificate is None else float(solution.certificate[0]),
             tangent=solution.tangent,
             was_far=solution.was_far is not None and bool(solution.was_far[0]),
+            entropy=_entropy_of(solution),
         )
 
 

@@ -288,7 +288,7 @@ class ArrayProblem(Problem):
         """Remember what the final fit's last pass said: its mean entropy is `loss - slope`."""
         self._seen[temperature] = loss, slope
 
-    def inspect(self, points):
+    def inspect(self, points, entropy=None):
         """Loss and entropy are those of the last pass; what the scale does to the loss is read off a sample of rows."""
         step = max(1, self.design.n_rows // INSPECTED_ROWS)
         sample = self.place.whole(np.arange(0, self.design.n_rows, step))

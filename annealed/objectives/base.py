@@ -59,13 +59,13 @@ class Inspection:
     entropy: float
 
 
-def look_at(logits, labels, weight, scale):
-    """An inspection's numbers over some rows: spoken loss and entropy, summed with their weights. Of logits
-    (n_rows, n_points, n_classes), which are overwritten, and scales (n_points, 1), those of every point.
+def look_at(logits, labels, weight, scale, knows_entropy=False):
+    """An inspection's numbers over some rows: spoken loss, and entropy unless that is known, summed with their weights.
+    Of logits (n_rows, n_points, n_classes), which are overwritten, and scales (n_points, 1), those of every point.
     """
-    entropy = weight @ gibbs.entropy(logits)
+    entropy = () if knows_entropy else (weight @ gibbs.entropy(logits),)
     logits *= scale
-    return weight @ gibbs.negative_log_likelihood(logits, labels), entropy
+    return weight @ gibbs.negative_log_likelihood(logits, labels), *entropy
 
 
 def check_strength(value):
@@ -140,8 +140,11 @@ class Problem(ABC):
         return np.stack(seen).swapaxes(1, 2)
 
     @abstractmethod
-    def inspect(self, points) -> list[Inspection]:
-        """A look over all rows at the final fit, at each of `points`: (parameters, temperature, posterior scale)."""
+    def inspect(self, points, entropy=None) -> list[Inspection]:
+        """A look over all rows at the final fit, at each of `points`: (parameters, temperature, posterior scale).
+
+        entropy : as it is known at each of them, which saves time; NaN or None is not known
+        """
 
     @abstractmethod
     def report(self, parameters, temperature, fits=slice(None)) -> dict[str, np.ndarray]:
@@ -254,6 +257,10 @@ class SmoothProblem(Problem):
         """Bound on the relative suboptimality where the family has one; zero where it does not."""
         return np.zeros(len(value))
 
+    def entropy_at(self, parameters, value, gradient, temperature, fits) -> np.ndarray:
+        """Mean entropy of the posterior, where value and gradient of Q / T tell it; else NaN."""
+        return np.full(len(value), np.nan)
+
     @property
     def n_parameters(self) -> int:
         return self.start(1.0).shape[1]
@@ -349,8 +356,9 @@ class SmoothProblem(Problem):
         parts = design.map_rows(lambda block: self.block_logits(block, state).transpose(1, 2, 0), rows)
         return np.concatenate(list(parts), axis=2).transpose(2, 0, 1)
 
-    def inspect(self, points):
+    def inspect(self, points, entropy=None):
         """One reading of the rows for all points."""
+        is_known = entropy is not None and bool(np.isfinite(entropy).all())
         design, forward = self.rows_and_forward(quick=True)
         is_one_block = design.n_rows <= design.block_rows(1)
         most = INSPECTED_LOGITS // (design.n_rows * self.n_classes) if is_one_block else INSPECTED_TOGETHER
@@ -362,11 +370,12 @@ class SmoothProblem(Problem):
 
         def kernel(block):
             seen = ((self.block_logits(block, state), scales) for state, scales in groups)
-            numbers = [look_at(logits, block.labels, block.weight[:, 0], scales) for logits, scales in seen]
+            numbers = [look_at(logits, block.labels, block.weight[:, 0], scales, is_known) for logits, scales in seen]
             return (np.concatenate(numbers, axis=1),)
 
         (numbers,) = design.sum_rows(kernel, slice(0, 1))
-        return [Inspection(*own) for own in numbers.T.tolist()]
+        seen = [*numbers, entropy] if is_known else numbers
+        return [Inspection(*map(float, own)) for own in zip(*seen, strict=True)]
 
     def hot_temperature(self) -> float:
         """A temperature at which every posterior is near the prior: the fit's first response gives tiny logits."""

@@ -332,6 +332,14 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
             own = (squares / (2 * self._score_variance(self.class_variance, fits))).sum(axis=1)
         return (length**2 / (2 * self.l2_strength * temperature) + own) / np.maximum(value, np.finfo(float).tiny)
 
+    def entropy_at(self, parameters, value, gradient, temperature, fits):
+        """The loss, less what it exceeds the entropy by: the mean over rows of the posterior's logit less the true one,
+        which is the loss's gradient times the parameters, as logits are linear in these. Not with imaginary rows.
+        """
+        strength, _ = self.penalty(temperature, fits)
+        entropy = value + np.sum((0.5 * strength * parameters - gradient) * parameters, axis=1)
+        return np.where(self.missing[fits].any(axis=1), np.nan, np.maximum(entropy, 0))
+
     def hot_temperature(self):
         """Hot, coef is -gradient / (l2_strength T): the temperature at which its logits are HOT_LOGIT in size."""
         fits = slice(0, 1)

@@ -129,10 +129,10 @@ class RepresenterProblem(Problem):
             picked[own] = self._logits(parameters[fit])[self.picks.rows[own]]
         return picked
 
-    def inspect(self, points):
+    def inspect(self, points, entropy=None):
         weight, labels = self.design.weight[:, 0], self.design.labels
         numbers = [look_at(self._logits(own), labels, weight, scale) for own, _, scale in points]
-        return [Inspection(float(spoken), float(entropy)) for spoken, entropy in numbers]
+        return [Inspection(float(spoken), float(seen)) for spoken, seen in numbers]
 
     def report(self, parameters, temperature, fits=slice(None)):
         alpha, _, intercept = self.split(parameters)

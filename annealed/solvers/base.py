@@ -24,7 +24,8 @@ class Solution:
 
     Fits that were not asked for stay where they started and count as converged. `certificate` bounds the relative
     suboptimality, `tangent` is the derivative of the parameters by the logarithm of the temperature, `was_far` tells
-    whether the final fit began far from its minimum, where a solver says so.
+    whether the final fit began far from its minimum, where a solver says so; `entropy` is what `Problem.inspect` would
+    find at `parameters`, NaN where it was not told by the last look.
     """
 
     parameters: np.ndarray
@@ -35,6 +36,7 @@ class Solution:
     certificate: np.ndarray | None = None
     tangent: np.ndarray | None = None
     was_far: np.ndarray | None = None
+    entropy: np.ndarray | None = None
 
     def only(self, fit: int) -> Solution:
         """One fit of the stack, alone."""
@@ -46,7 +48,7 @@ class Solution:
 
     def put(self, places, other: Solution, chosen=slice(None)):
         """The chosen fits of another solution in these places, with the iterations that both have taken."""
-        for name in ("parameters", "value", "gradient_norm", "converged"):
+        for name in ("parameters", "value", "gradient_norm", "converged", "entropy"):
             getattr(self, name)[places] = getattr(other, name)[chosen]
         self.n_iter[places] += other.n_iter[chosen]
 
@@ -148,7 +150,8 @@ def look_at_final(problem: SmoothProblem, starts, temperatures, tol, quick=False
     at = value, gradient, temperatures, fits
     solved = is_solved(problem, *at, tol, np.full(len(starts), np.inf))
     far = is_far(problem, *at, tol)
-    return Solution(starts.copy(), value, largest_entry(gradient), fits, solved, was_far=far), gradient
+    entropy = problem.entropy_at(starts, value, gradient, temperatures, fits)
+    return Solution(starts.copy(), value, largest_entry(gradient), fits, solved, was_far=far, entropy=entropy), gradient
 
 
 def is_far(problem: SmoothProblem, value, gradient, temperature, fits, tol):
@@ -185,4 +188,5 @@ def unsolved(start) -> Solution:
         np.zeros(n_fits, dtype=int),
         np.ones(n_fits, dtype=bool),
         was_far=np.zeros(n_fits, dtype=bool),
+        entropy=np.full(n_fits, np.nan),
     )

@@ -191,7 +191,10 @@ class _Search:
                 delay *= 2  # at one temperature, each further look is worth less
             memory.n_passes += self.price * len(self.active) / self.problem.n_fits
             self.step()
-        self.solution.gradient_norm[self.fits] = largest_entry(self.gradient[self.fits])
+        own = self.fits
+        self.solution.gradient_norm[own] = largest_entry(self.gradient[own])
+        at = self.x[own], self.value[own], self.gradient[own]
+        self.solution.entropy[own] = self.problem.entropy_at(*at, self.temperature, own)
 
     def _aim(self, fits):
         """New directions for these fits, which stand at accepted points; solved ones are done.

@@ -169,6 +169,40 @@ def test_observation_is_loss_entropy_and_the_picked_logits():
         np.testing.assert_allclose(picked - picked.mean(), own - own.mean(), atol=1e-10)
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("make", [gaussian, two_classes], ids=lambda make: make.__name__)
+def test_value_and_gradient_tell_the_entropy_anywhere(make, fit_intercept):
+    table = make()
+    weight = uneven_weights(len(table.y)) * fold_masks(len(table.y))
+    problem = InnerProduct(fit_intercept=fit_intercept).prepare(stack_of(table, weight))
+    parameters, temperatures = near_start(problem, 0.5), np.array([0.5, 2.0, 30.0])
+    value, gradient, _ = problem.objective(parameters, temperatures)
+    told = problem.entropy_at(parameters, value, gradient, temperatures, slice(None))
+    reported = problem.report(parameters, 0.5)
+    for own, coef, intercept, entropy in zip(weight.T, reported["coef"], reported["intercept"], told, strict=True):
+        expected = oracles.mean_entropy(logits(table, coef, intercept), 1.0, own / own.sum())
+        np.testing.assert_allclose(entropy, expected, rtol=1e-10)
+
+
+def test_a_known_entropy_is_taken_and_an_unknown_one_found():
+    table = gaussian()
+    problem = InnerProduct().prepare(stack_of(table))
+    points = [(parameters, 0.5, 2.0) for parameters in (near_start(problem, 0.5)[0], problem.start(0.5)[0])]
+    found = problem.inspect(points)
+    assert problem.inspect(points, [0.25, 0.5]) == [replace(found[0], entropy=0.25), replace(found[1], entropy=0.5)]
+    assert problem.inspect(points, [0.25, np.nan]) == found
+
+
+def test_imaginary_rows_hide_the_entropy():
+    table = rare_class()
+    without = np.stack([np.ones(len(table.y)), table.y != 2], axis=1)
+    problem = InnerProduct().prepare(stack_of(table, without))
+    parameters = near_start(problem, 0.5)
+    value, gradient, _ = problem.objective(parameters, 0.5)
+    told = problem.entropy_at(parameters, value, gradient, 0.5, slice(None))
+    assert np.isnan(told).tolist() == [False, True]
+
+
 # --- the minimum ------------------------------------------------------------------------------------
 
 

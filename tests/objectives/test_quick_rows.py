@@ -197,13 +197,14 @@ def test_a_path_is_confirmed_in_double_precision(copies, monkeypatch):
     monkeypatch.setattr(LBFGS, "confirm", recorded)
     path = AnnealedClassifier(InnerProduct(), solver="lbfgs", cv=2).fit(table.X, table.y).path_
     assert set(path.temperatures[path.is_node | (path.n_iter > 0)]) == set(seen)
-    for temperature, coef, intercept, free_energy in zip(
-        path.temperatures, path.coef, path.intercept, path.free_energy, strict=True
+    for temperature, coef, intercept, free_energy, entropy in zip(
+        path.temperatures, path.coef, path.intercept, path.free_energy, path.entropy, strict=True
     ):
         logits = table.X @ coef.T + intercept
         loss = gibbs.negative_log_likelihood(logits, table.y).mean()
         penalty = 0.5 * temperature * np.sum((coef * table.X.std(axis=0)) ** 2)
         np.testing.assert_allclose(free_energy, temperature * (loss + penalty), rtol=1e-12)
+        np.testing.assert_allclose(entropy, gibbs.entropy(logits).mean(), rtol=1e-9)
 
 
 def test_what_single_precision_took_for_solved_is_solved_on(copies):
