@@ -47,8 +47,9 @@ class AnnealingPath:
         The chosen temperature.
     score_name : str
     certificate : ndarray of shape (n_temperatures,) or None
-        Bound on the relative suboptimality of the final fit's free energy, where the solver says so. With rounded
-        products it and `gradient_norm` are of full precision at the chosen temperature, of rounded ones elsewhere.
+        Bound on the relative suboptimality of the final fit's free energy, of families that have one (the inner-product
+        and the quadratic). With rounded products on a device it and `gradient_norm` are of full precision at the chosen
+        temperature, of rounded ones elsewhere.
     """
 
     temperatures: np.ndarray

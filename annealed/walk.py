@@ -149,12 +149,14 @@ def _with_final(step: Step, found: Solution, seconds) -> Step:
         n_iter=step.n_iter + int(found.n_iter[0]),
         converged=step.converged and bool(found.converged[0]),
         seconds=step.seconds + seconds,
-        entropy=_entropy_of(found),
+        certificate=_of_final(found.certificate),
+        entropy=_of_final(found.entropy),
     )
 
 
-def _entropy_of(found: Solution) -> float:
-    return np.nan if found.entropy is None else float(found.entropy[0])
+def _of_final(values) -> float:
+    """Of fit 0, where a solver says so."""
+    return np.nan if values is None else float(values[0])
 
 
 def _should_stop(schedule, nodes: list[Step]) -> bool:
@@ -339,10 +341,10 @@ class _Walk:
             judgement=judgement,
             parameters=solution.parameters,
             seconds=seconds,
-            certificate=np.nan if solution.certificate is None else float(solution.certificate[0]),
             tangent=solution.tangent,
             was_far=solution.was_far is not None and bool(solution.was_far[0]),
-            entropy=_entropy_of(solution),
+            certificate=_of_final(solution.certificate),
+            entropy=_of_final(solution.entropy),
         )
 
 

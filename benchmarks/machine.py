@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from time import perf_counter
+from pathlib import Path
+from time import perf_counter, sleep
 
 import numpy as np
 
 PRODUCT_SIZE = 1536
 COPIED_BYTES = 1 << 28
 TRIES = 5
+PROCESSOR_TIMES, IDLE = Path("/proc/stat"), [3, 4]  # and which of its numbers tell of waiting
+WATCHED_SECONDS = 1.0
 BUSY = 0.5  # load from which threads that wait for each other in small products slow peers by ten times and more
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Threads allowed, the best rates seen with them, in float64, and how many others were running at the start."""
+    """Threads allowed, the best rates seen with them, in float64, and how many cores others kept busy at the start."""
 
     threads: int
     gemm_gflops: float
@@ -38,9 +41,20 @@ def measure_machine(product_size=PRODUCT_SIZE, copied_bytes=COPIED_BYTES) -> Mac
     return Machine(threads, gemm_gflops(product_size), bandwidth_gbs(threads, copied_bytes), load)
 
 
-def running_elsewhere() -> float:
-    """Processes that ran during the last minute, on average; zero where the system does not say."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+def running_elsewhere(seconds=WATCHED_SECONDS) -> float:
+    """Cores that others keep busy while this program sleeps; zero where the system does not say."""
+    if not PROCESSOR_TIMES.exists():
+        return 0.0
+    before = _processor_times()
+    sleep(seconds)
+    spent = _processor_times() - before
+    return float((spent.sum() - spent[IDLE].sum()) / max(spent.sum(), 1) * (os.cpu_count() or 1))
+
+
+def _processor_times():
+    """Of all cores together, by what they did."""
+    first = PROCESSOR_TIMES.read_text().splitlines()[0]
+    return np.array(first.split()[1:], dtype=float)
 
 
 def allowed_threads() -> int:

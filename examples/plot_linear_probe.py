@@ -37,7 +37,7 @@ print(f"accuracy {probe.score(X_new, y_new):.3f} at temperature {probe.temperatu
 #     probe = InnerProductADA(selection="holdout").fit(X, y)
 #     accuracy = (probe.predict(X_new) == y_new).float().mean()
 #
-# ``precision="tf32"`` or ``"bf16"`` is three to four times as fast on features of ImageNet's size, and
+# ``precision="tf32"`` or ``"bf16"`` is about five times as fast on features of ImageNet's size, and
 # ``InnerProductADA(device="cuda")`` takes NumPy features there and back.
 
 AnnealingPathDisplay.from_estimator(probe)

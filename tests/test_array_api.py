@@ -14,7 +14,15 @@ from sklearn.datasets import load_wine
 import annealed.arrays
 import annealed.estimators.on_device
 import annealed.objectives.array_linear
-from annealed import MELDA, AnnealedClassifier, DistanceADA, InnerProductADA, PottsDA
+from annealed import (
+    MELDA,
+    AnnealedClassifier,
+    DistanceADA,
+    InnerProductADA,
+    PooledGaussian,
+    PottsDA,
+    SecondOrderFeatures,
+)
 from annealed.arrays import Place, to_host
 from annealed.design import ArrayDesign, make_design
 from annealed.objectives import InnerProduct, Quadratic, gibbs
@@ -196,6 +204,16 @@ def test_torch_tensors_are_numpy_without_dispatch():
     X, y = table()
     with config_context(array_api_dispatch=False):
         assert isinstance(InnerProductADA(cv=3).fit(move(X), y).coef_, np.ndarray)
+
+
+@pytest.mark.parametrize("estimator", [PooledGaussian, SecondOrderFeatures])
+def test_what_takes_rows_on_the_host_alone_says_so(estimator, move):
+    X, y = table()
+    with pytest.raises(TypeError, match=f"{estimator.__name__} takes NumPy and SciPy rows. Got .* Give it X"):
+        estimator().fit(move(X), y)
+    fitted = estimator().fit(X, y)
+    with pytest.raises(TypeError, match="takes NumPy and SciPy rows"):
+        (fitted.transform if hasattr(fitted, "transform") else fitted.predict)(move(X))
 
 
 def test_another_library_is_refused_at_prediction(move):

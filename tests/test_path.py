@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import oracles
 import pytest
-from problems import Radial, badly_scaled, gaussian, solve, stack_of, two_classes, wide
+from problems import Radial, badly_scaled, gaussian, make_everything_wide, solve, stack_of, text, two_classes, wide
 
 from annealed import AnnealedClassifier, AnnealingPath, DistanceADA, InnerProductADA
 from annealed.objectives import Distance, InnerProduct
@@ -111,6 +111,30 @@ def test_entropy_and_train_score_are_those_of_the_recorded_logits(path):
         np.testing.assert_allclose(path.entropy[index], oracles.mean_entropy(logits, 1.0), rtol=1e-6)
         spoken = path.posterior_scale[index] * logits
         np.testing.assert_allclose(-path.train_score[index], oracles.free_energy(spoken, table.y, 1.0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("solver", ["newton", "lbfgs", "scg", "subspace"])
+def test_certificate_bounds_the_excess_of_every_temperature(solver, monkeypatch):
+    table = gaussian()
+    X = table.X
+    if solver == "subspace":
+        make_everything_wide(monkeypatch)
+        table, X = text(), text().X.toarray()
+    family = InnerProduct(l2_strength=0.3, metric="euclidean")
+    path = AnnealedClassifier(family, schedule=LADDER, solver=solver, cv=2).fit(table.X, table.y).path_
+    strengths = 0.3 * path.temperatures[:, None, None] * np.eye(X.shape[1])
+    least = [oracles.multinomial_optimum(X, table.y, strength).value for strength in strengths]
+    excess = path.free_energy / path.temperatures / least - 1
+    assert path.converged.all()
+    assert ((-1e-12 < excess) & (excess < path.certificate + 1e-12)).all()
+    assert 0 < path.certificate.max() <= 1e-6
+
+
+def test_a_family_without_a_certificate_has_none():
+    table = gaussian()
+    path = DistanceADA(schedule=[2.0, 1.0], cv=2).fit(table.X, table.y).path_
+    assert path.certificate is None
+    assert "certified" not in repr(path)
 
 
 def test_entropy_falls_with_temperature(path):
@@ -278,6 +302,8 @@ def test_repr_is_a_table_with_the_chosen_row_marked(path):
     first, header, *rows = repr(path).splitlines()
     assert first == "AnnealingPath: 12 temperatures, score neg_log_loss"
     assert header.split() == ["temperature", "free_energy", "entropy", "train_score", "validation_score", "n_iter"]
+    certified = rows.pop()
+    assert certified.startswith(f"-> certified within {path.certificate[path.best_index]:.1e} of its least free energy")
     assert len(rows) == 12
     marked = [index for index, row in enumerate(rows) if row.startswith("->")]
     assert marked == [path.best_index]

@@ -48,12 +48,13 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
     schedule : "auto", array-like of temperatures, or Schedule, default="auto"
         "auto" finds a hot end from the data and cools until validation has clearly passed its best.
     solver : {"auto", "lbfgs", "newton", "scg", "subspace"} or Solver, default="auto"
-        How one temperature is minimized; "auto" goes by the problem's shape.
+        How one temperature is minimized; "auto" goes by the problem's shape. "newton" is for the inner-product family,
+        "subspace" for that of columns so many, most often sparse, that no eigenbasis is made of them.
     selection : {"cv", "loo", "holdout", "last"} or float, default="cv"
-        How the temperature is chosen: by folds; by approximate leave-one-out, which fits no fold (near separability
-        it is not to be trusted: a warning says so and folds are used); by a held-out fifth of the rows, or the
-        validation set given to ``fit``; the last one of the schedule; or this very temperature. The final fit always
-        uses all rows.
+        How the temperature is chosen: by folds; by approximate leave-one-out, which fits no fold (of the inner-product
+        and the quadratic family; near separability it is not to be trusted: a warning says so and folds are used); by a
+        held-out fifth of the rows, or the validation set given to ``fit``; the last one of the schedule; or this very
+        temperature. The final fit always uses all rows.
     cv : int, splitter or iterable of splits, default=None
         Folds for ``selection="cv"``; a number is that many stratified, shuffled folds, None is five.
     scoring : str or callable, default=None

@@ -17,8 +17,8 @@ class DistanceADA(AnnealedClassifier):
 
     Minimized exactly, the paper's objective does not depend on temperature: its optimum is, at any T, unpenalized
     logistic regression, and the paper's gains come from stopping early. So by default the soft means are pulled
-    to the class means, by ``anchor / 2 sum_j prior_j |mean_j - class mean_j|^2``, and log priors are added: then
-    temperature governs complexity; strongly anchored, T = 2 is LDA, and far colder the posteriors are hard.
+    to the class means, by ``anchor / 2 sum_j prior_j |mean_j - class mean_j|^2``, and log priors are added to
+    the logits: then temperature governs complexity; strongly anchored, T = 2 is LDA, far colder ones are hard.
     ``anchor=0`` is the paper's literal form, with a bounded number of inner iterations. InnerProductADA is usually
     the stronger classifier.
 

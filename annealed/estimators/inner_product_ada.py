@@ -64,7 +64,8 @@ class InnerProductADA(AnnealedClassifier):
     tol : float, default=1e-4
         At every temperature the largest entry of the gradient (18), in the metric's units (of the widest column, where
         wide rows are combined), is at most `tol`, and the relative suboptimality of (17), certified by
-        |gradient|^2 / (2 l2_strength T), at most `tol` / 100.
+        |gradient|^2 / (2 l2_strength T), at most `tol` / 100. On a device every temperature is solved until a step
+        promises a relative fall below `tol` / 10; the chosen one until its gradient and certificate are within `tol`.
     max_iter : int, default=1000
         The most iterations at one temperature.
     random_state : int, RandomState instance or None, default=None

@@ -8,10 +8,10 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from annealed.estimators.mixins import LogitsMixin
-from annealed.estimators.validation import DTYPES
+from annealed.estimators.validation import host_rows
 from annealed.estimators.weights import check_weight
 
 
@@ -61,7 +61,7 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
         self : object
         """
         smoothing = self._checked_smoothing()
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=DTYPES)
+        X, y = host_rows(self, X, y)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
         weight = check_weight(sample_weight, len(labels))
@@ -111,7 +111,7 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
     def _logits(self, X, method):
         """Logits of the posterior, (n_samples, n_classes)."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
+        X = host_rows(self, X, reset=False)
         means = self.means_ - self._center
         coef = means / self.variance_
         with np.errstate(divide="ignore"):

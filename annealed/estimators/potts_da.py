@@ -95,9 +95,10 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
     random_state : int, RandomState instance or None, default=None
         Seed of the starts and of the held-out rows; None is always the same.
     device : str, default=None
-        Where NumPy rows are swept, such as "cuda"; needs torch. What is fitted comes back in NumPy. Rows that are on a
-        device already (with scikit-learn's ``array_api_dispatch``) are swept there, and predictions stay there. The
-        search and the growth look at a sample of at most 50,000 rows, on the host.
+        Where NumPy rows are swept if they are more than 50,000, such as "cuda"; needs torch. What is fitted comes back
+        in NumPy. Rows that are on a device already (with scikit-learn's ``array_api_dispatch``) are swept there, and
+        predictions stay there. The search and the growth look at a sample of 50,000 rows, on the host, where fewer rows
+        are fitted altogether. Not with ``relaxation="quadratic"`` or ``shrinkage="ledoit_wolf"``.
 
     Attributes
     ----------
@@ -178,7 +179,8 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), default=None
-            A row of weight 2 is that row twice. Weights that add up to less than the number of rows are scaled up.
+            A row of weight 2 is that row twice. Weights that add up to less than the number of different rows that have
+            any are scaled up to it.
 
         Returns
         -------

@@ -7,9 +7,9 @@ from numbers import Real
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from annealed.estimators.validation import DTYPES
+from annealed.estimators.validation import host_rows
 
 
 class SecondOrderFeatures(TransformerMixin, BaseEstimator):
@@ -46,7 +46,7 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
 
     def fit(self, X, y=None):
         """Find the pairs."""
-        X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES)
+        X = host_rows(self, X)
         first, second = np.tril_indices(X.shape[1])
         pairs = np.column_stack([first, second])
         if self.neighborhood is not None:
@@ -81,7 +81,7 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
     def transform(self, X):
         """Products of the pairs, (n_samples, n_pairs)."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
+        X = host_rows(self, X, reset=False)
         if sparse.issparse(X):
             return self._sparse_products(X)
         return X[:, self.pairs_[:, 0]] * X[:, self.pairs_[:, 1]]

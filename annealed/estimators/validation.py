@@ -14,7 +14,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, get_routing_for_object, process_routing
 from sklearn.utils.validation import validate_data
 
-from annealed.arrays import is_foreign, to_host
+from annealed.arrays import is_dispatched, is_foreign, to_host
 from annealed.estimators.on_device import DeviceRows, check_foreign, check_labels, held_out, validated
 from annealed.estimators.point_scorer import Part, PointScorer
 from annealed.estimators.weights import check_weight, counted_in_rows
@@ -217,6 +217,17 @@ def _takes_weight(scorer) -> bool:
     if not get_config()["enable_metadata_routing"]:
         return True
     return bool(get_routing_for_object(scorer).consumes("score", ["sample_weight"]))
+
+
+def host_rows(estimator, *rows, reset=True):
+    """X, and y where it is given, of an estimator that takes NumPy and SciPy rows alone."""
+    if is_dispatched(rows[0]):
+        given = type(rows[0])
+        raise TypeError(
+            f"{type(estimator).__name__} takes NumPy and SciPy rows. Got {given.__module__}.{given.__name__}. Give it "
+            "X as a NumPy array, or set array_api_dispatch=False for rows on the CPU."
+        )
+    return validate_data(estimator, *rows, accept_sparse="csr", dtype=DTYPES, reset=reset)
 
 
 def check_count(value, name):

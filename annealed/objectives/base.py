@@ -253,6 +253,8 @@ class SmoothProblem(Problem):
         """What `precondition` can use of the Hessian at fit 0's parameters, which folds share well enough."""
         raise NotImplementedError
 
+    has_certificate = False
+
     def certificate(self, gradient, value, temperature, fits) -> np.ndarray:
         """Bound on the relative suboptimality where the family has one; zero where it does not."""
         return np.zeros(len(value))

@@ -58,6 +58,7 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
     temperature_free = True
     interpolates = True
     takes_last_step = True
+    has_certificate = True
 
     def __init__(self, design: Design, *, l2_strength: float, metric: str, fit_intercept: bool):
         check_strength(l2_strength)

@@ -29,9 +29,9 @@ class AdaptiveSchedule(Schedule):
     Parameters
     ----------
     n_temperatures : int, default=80
-        The most temperatures visited.
+        The most temperatures visited; a family that interpolates adds others between them to its path.
     cooling_rate : float in (0, 1), default=0.7
-        Ratio of one temperature to the one before.
+        Ratio of one temperature to the one before. ``schedule="auto"`` takes 0.4 where a family interpolates.
     learns_late : bool, default=False
         Whether what matters may come late, as under a penalty, which lets directions in by how much they vary. While
         validation is not clearly better than at the hot end, cooling then goes on until Q / T no longer moves or is

@@ -46,7 +46,10 @@ def make_solver(solver, problem: Problem) -> Solver:
     if solver == "newton" and not has_hessian(problem, np.inf):
         raise ValueError('solver="newton" needs a family with a Hessian, such as InnerProduct(). Use "lbfgs".')
     if solver == "subspace" and not _has_row_form(problem):
-        raise ValueError('solver="subspace" needs the inner-product family in raw columns. Use "lbfgs".')
+        raise ValueError(
+            'solver="subspace" is for the inner-product family where columns are so many that no eigenbasis is made of '
+            'them. Use "auto", which takes it there, or "lbfgs".'
+        )
     return SOLVERS[solver]()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -23,9 +24,9 @@ class Solution:
     """Minima of a stack of fits at one temperature; every array has a leading axis of fits.
 
     Fits that were not asked for stay where they started and count as converged. `certificate` bounds the relative
-    suboptimality, `tangent` is the derivative of the parameters by the logarithm of the temperature, `was_far` tells
-    whether the final fit began far from its minimum, where a solver says so; `entropy` is what `Problem.inspect` would
-    find at `parameters`, NaN where it was not told by the last look.
+    suboptimality, NaN where that is not known; `tangent` is the derivative of the parameters by the logarithm of the
+    temperature, `was_far` tells whether the final fit began far from its minimum, where a solver says so; `entropy` is
+    what `Problem.inspect` would find at `parameters`, NaN where it was not told by the last look.
     """
 
     parameters: np.ndarray
@@ -33,10 +34,10 @@ class Solution:
     gradient_norm: np.ndarray
     n_iter: np.ndarray
     converged: np.ndarray
-    certificate: np.ndarray | None = None
+    certificate: Any = None  # an array, as the others, or None of a solver that does not say
     tangent: np.ndarray | None = None
-    was_far: np.ndarray | None = None
-    entropy: np.ndarray | None = None
+    was_far: Any = None
+    entropy: Any = None
 
     def only(self, fit: int) -> Solution:
         """One fit of the stack, alone."""
@@ -48,9 +49,17 @@ class Solution:
 
     def put(self, places, other: Solution, chosen=slice(None)):
         """The chosen fits of another solution in these places, with the iterations that both have taken."""
-        for name in ("parameters", "value", "gradient_norm", "converged", "entropy"):
+        for name in ("parameters", "value", "gradient_norm", "converged", "certificate", "entropy"):
             getattr(self, name)[places] = getattr(other, name)[chosen]
         self.n_iter[places] += other.n_iter[chosen]
+
+    def note(self, problem: SmoothProblem, places, gradient, temperature, fits):
+        """What a look has told of the points in these places."""
+        value = self.value[places]
+        self.gradient_norm[places] = largest_entry(gradient)
+        self.entropy[places] = problem.entropy_at(self.parameters[places], value, gradient, temperature, fits)
+        if problem.has_certificate:
+            self.certificate[places] = problem.certificate(gradient, value, temperature, fits)
 
     @classmethod
     def joined(cls, solutions: list[Solution]) -> Solution:
@@ -147,11 +156,12 @@ def look_at_final(problem: SmoothProblem, starts, temperatures, tol, quick=False
     """One look at the final fit at several temperatures: which starts are solved as they lie, and all gradients."""
     fits = np.zeros(len(starts), dtype=int)
     value, gradient, _ = problem.objective(starts, temperatures, fits, quick)
-    at = value, gradient, temperatures, fits
-    solved = is_solved(problem, *at, tol, np.full(len(starts), np.inf))
-    far = is_far(problem, *at, tol)
-    entropy = problem.entropy_at(starts, value, gradient, temperatures, fits)
-    return Solution(starts.copy(), value, largest_entry(gradient), fits, solved, was_far=far, entropy=entropy), gradient
+    at, solution = (value, gradient, temperatures, fits), unsolved(starts)
+    solution.value[:] = value
+    solution.converged[:] = is_solved(problem, *at, tol, np.full(len(starts), np.inf))
+    solution.was_far[:] = is_far(problem, *at, tol)
+    solution.note(problem, slice(None), gradient, temperatures, fits)
+    return solution, gradient
 
 
 def is_far(problem: SmoothProblem, value, gradient, temperature, fits, tol):
@@ -187,6 +197,7 @@ def unsolved(start) -> Solution:
         np.zeros(n_fits),
         np.zeros(n_fits, dtype=int),
         np.ones(n_fits, dtype=bool),
+        certificate=np.full(n_fits, np.nan),
         was_far=np.zeros(n_fits, dtype=bool),
         entropy=np.full(n_fits, np.nan),
     )

@@ -25,7 +25,6 @@ from annealed.solvers.base import (
     Solver,
     is_far,
     is_solved,
-    largest_entry,
     look_at_final,
     unsolved,
 )
@@ -191,10 +190,7 @@ class _Search:
                 delay *= 2  # at one temperature, each further look is worth less
             memory.n_passes += self.price * len(self.active) / self.problem.n_fits
             self.step()
-        own = self.fits
-        self.solution.gradient_norm[own] = largest_entry(self.gradient[own])
-        at = self.x[own], self.value[own], self.gradient[own]
-        self.solution.entropy[own] = self.problem.entropy_at(*at, self.temperature, own)
+        self.solution.note(self.problem, self.fits, self.gradient[self.fits], self.temperature, self.fits)
 
     def _aim(self, fits):
         """New directions for these fits, which stand at accepted points; solved ones are done.

@@ -177,6 +177,8 @@ class _Search:
         if is_final.any() and not self.is_rough:
             at = self.value[good], gradient, self.temperatures[good], self.fits[good]
             solved = np.where(is_final, is_solved(self.problem, *at, self.tol, promised), solved)
+            bound = self.problem.certificate(gradient, self.value[good], self.temperatures[good], self.fits[good])
+            self.solution.certificate[good] = np.where(is_final, bound, np.nan)  # a last step falls further
             if not self.solution.n_iter[good].any():
                 self.solution.was_far[good] = is_far(self.problem, *at, self.tol)
         stays = ~stalled & ((self.length[self.active] > SHORTEST_STEP) | ~self.is_fresh[self.active])

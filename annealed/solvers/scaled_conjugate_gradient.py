@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from annealed.solvers.base import Solver, is_solved, largest_entry, unsolved
+from annealed.solvers.base import Solver, is_solved, unsolved
 
 SMALL_STEP = 1e-4
 SMALLEST_SCALE, LARGEST_SCALE = 1e-15, 1e100
@@ -46,7 +46,7 @@ class ScaledConjugateGradient(Solver):
             x[good], value[good], gradient[good] = trial[success], new_value[success], new_gradient[success]
             state.turn(good, old_gradient, gradient[good])
             converged[good] = self._solved(problem, value, gradient, temperature, tol, good)
-        solution.gradient_norm[:] = largest_entry(gradient)
+        solution.note(problem, asked, gradient[asked], temperature, asked)
         return solution
 
     def _solved(self, problem, value, gradient, temperature, tol, fits):

@@ -45,7 +45,7 @@ STACKED_VALUES = 120_000  # likewise, as two, each in a thread
 FEW_SCORES = 4000  # of a fit, up to which a path is filled when it has ended, all temperatures in step
 OF_EACH = (  # what a search holds of each of its fits
     *("fits", "places", "kappa", "weight", "missing", "alpha", "image", "intercept"),
-    *("value", "posterior", "gradient_norm", "decrement", "target", "before"),
+    *("value", "posterior", "gradient_norm", "certificate", "decrement", "target", "before"),
 )
 
 
@@ -180,7 +180,7 @@ class _Search:
         self.missing = problem.missing[fits]
         self.alpha, self.image, self.intercept = (part.copy() for part in problem.split(start))
         self.n_iter, self.converged = 0, False
-        self.gradient_norm = np.full(len(fits), np.nan)
+        self.gradient_norm, self.certificate = np.full((2, len(fits)), np.nan)
         self.precision = PRECISION
         self.decrement = np.zeros(len(fits))  # that the last direction promised
         self.target = self.before = self.decrement  # what it is to be, and the value when it last was
@@ -199,6 +199,7 @@ class _Search:
     def write(self, solution):
         solution.parameters[self.places] = self.problem.join(self.alpha, self.image, self.intercept)
         solution.value[self.places], solution.gradient_norm[self.places] = self.value, self.gradient_norm
+        solution.certificate[self.places] = self.certificate
         solution.n_iter[self.places], solution.converged[self.places] = self.n_iter, self.converged
 
     @property
@@ -272,6 +273,7 @@ class _Search:
         length += self.problem.row_length * np.linalg.norm(by_intercept, axis=1)
         certificate = length**2 / (2 * self.kappa[asked]) / np.maximum(self.value[asked], np.finfo(float).tiny)
         holds[asked] = (largest <= tol) & (certificate <= SUBOPTIMALITY_SHARE * tol)
+        self.certificate[asked] = certificate
         return holds
 
     def row_residual(self, posterior):
