@@ -66,8 +66,8 @@ def take_rows(array, rows):
 
 
 def as_slice(numbers):
-    """Rising numbers, as a slice where they are consecutive."""
-    is_run = numbers[-1] - numbers[0] == len(numbers) - 1
+    """An array of numbers, as a slice where they are consecutive."""
+    is_run = (numbers[1:] - numbers[:-1] == 1).all()
     return slice(int(numbers[0]), int(numbers[-1]) + 1) if is_run else numbers
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 N_POINTS = 6  # around a place; more gain nothing at the spacing of a path
 WIDEST_STEP = 1.0  # of log temperature: beyond it a polynomial may swing, a straight line cannot
+CLOSEST = 0.01  # likewise: of points closer together one is taken, as their difference is mostly error
 
 
 def lagrange(places, target) -> np.ndarray:
@@ -48,7 +49,19 @@ def between(temperatures, temperature) -> tuple[np.ndarray, slice]:
     window = _window(places, target, N_POINTS)
     if any(colder - hotter > WIDEST_STEP for hotter, colder in pairwise(places[window])):
         window = _window(places, target, 2)
-    return lagrange(places[window], target), window
+    near, weights = places[window], np.zeros(len(places[window]))
+    taken = _apart(near, target)
+    weights[taken] = lagrange([near[number] for number in taken], target)
+    return weights, window
+
+
+def _apart(places, target) -> list[int]:
+    """Numbers of places, rising, that lie apart from one another; the nearest to the target first."""
+    taken: list[int] = []
+    for number in sorted(range(len(places)), key=lambda own: abs(places[own] - target)):
+        if all(abs(places[number] - places[other]) >= CLOSEST for other in taken):
+            taken.append(number)
+    return sorted(taken)
 
 
 def _window(places, target, size) -> slice:

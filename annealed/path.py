@@ -111,7 +111,7 @@ class AnnealingPath:
             )
         weights, window = between(self.temperatures, temperature)
         arrays = {name: _between(weights, array, window) for name, array in self.arrays.items()}
-        return arrays, float(np.exp(weights @ np.log(self.posterior_scale[window])))
+        return arrays, float(np.exp(_between(weights, np.log(self.posterior_scale), window)))
 
     def to_frame(self):
         """The path as a pandas DataFrame, one row per temperature, parameters left out."""
@@ -192,9 +192,10 @@ def _train_score(step: Step) -> float:
 
 
 def _between(weights, array, window):
-    """Sum of weights times the entries of a window, of the array's type."""
+    """Sum of weights times the entries of a window, of the array's type; what has no weight need not be finite."""
     if isinstance(array, np.ndarray):
-        return np.tensordot(weights, array[window], axes=1).astype(array.dtype)
+        taken = np.flatnonzero(weights)
+        return np.tensordot(weights[taken], array[window][taken], axes=1).astype(array.dtype)
     return combined(weights, [array[index, ...] for index in range(window.start, window.start + len(weights))])
 
 

@@ -253,7 +253,7 @@ class _Walk:
     def _fill_middle(self, hotter, colder):
         """The middle of a gap waits to be filled, unless the ladder has left out something in it that does."""
         if not any(hotter > own > colder for own in self.waiting):
-            self.waiting.append(float(np.sqrt(hotter * colder)))
+            self.waiting.append(float(np.sqrt(hotter) * np.sqrt(colder)))
 
     def _foreseen(self, temperature):
         """Where a minimum may lie that is solved together with those before it: on the line of the last tangent."""
@@ -274,7 +274,7 @@ class _Walk:
     def _bisect(self, filled):
         """Halve the gaps beside badly interpolated fillings, until what is between is certified as it lies."""
         for _ in range(MOST_HALVINGS):
-            far = {step.temperature for step in filled if step.was_far}
+            far = {step.temperature for step in filled if step.was_far and step.converged}
             if not far:
                 return
             filled = self._fill_wave(self._middles_beside(far), only_solved=True)
@@ -282,7 +282,7 @@ class _Walk:
     def _middles_beside(self, temperatures: set[float]):
         """The middles of the gaps on both sides of some temperatures, falling."""
         gaps = pairwise([step.temperature for step in self.steps()])
-        return [float(np.sqrt(hotter * colder)) for hotter, colder in gaps if {hotter, colder} & temperatures]
+        return [float(np.sqrt(hotter) * np.sqrt(colder)) for hotter, colder in gaps if {hotter, colder} & temperatures]
 
     def _fill_wave(self, temperatures, only_solved=False) -> list[Step]:
         """Fill some temperatures, a few at a time; all are kept, or those that had to be solved."""
@@ -323,7 +323,7 @@ class _Walk:
     def _between(self, temperatures) -> list:
         """Parameters of all fits, interpolated: the folds from nodes, the final fit from all where it was solved."""
         points = _interpolated(self.nodes, [node.parameters for node in self.nodes], temperatures)
-        solved = [step for step in self.steps() if step.is_node or step.n_iter]
+        solved = [step for step in self.steps() if step.is_node or (step.n_iter and step.converged)]
         if len(solved) > len(self.nodes):
             finals = _interpolated(solved, [step.parameters[0, ...] for step in solved], temperatures)
             for point, final in zip(points, finals, strict=True):
@@ -376,7 +376,7 @@ def _predict(problem: Problem, nodes: list[Step], temperature):
     carried = [problem.carry(node.parameters, node.temperature, temperature) for node in known]
     places = np.log([node.temperature for node in known])
     target = np.log(temperature)
-    if len(known) < 3 or places[-1] - target > 2 * (places[-2] - places[-1]):
+    if len(known) < 3 or places[-1] - target > 2 * min(places[0] - places[1], places[1] - places[2]):
         return carried[-1]
     return combined(lagrange(places, target), carried)
 

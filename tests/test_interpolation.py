@@ -98,3 +98,14 @@ def test_a_wide_gap_beyond_the_window_does_not_matter():
     weights, window = between(ladder, np.sqrt(FINE[4] * FINE[5]))
     assert len(weights) == N_POINTS
     assert window == slice(2, 8)
+
+
+@pytest.mark.parametrize("temperature", [0.9 * FINE[4], FINE[5], 1.001 * FINE[5]])
+def test_of_points_that_lie_on_one_another_one_is_taken(temperature):
+    """Their difference is error: divided by next to nothing it would be all there is."""
+    ladder = np.sort(np.append(FINE, FINE[5] * (1 - 1e-6)))[::-1]
+    weights, window = between(ladder, temperature)
+    assert np.abs(weights).max() <= 1.5
+    assert (weights != 0).sum() < len(weights)
+    places = np.log(ladder[window])
+    np.testing.assert_allclose(weights @ places**3, np.log(temperature) ** 3, rtol=1e-9)

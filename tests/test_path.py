@@ -9,6 +9,7 @@ import numpy as np
 import oracles
 import pytest
 from problems import Radial, badly_scaled, gaussian, make_everything_wide, solve, stack_of, text, two_classes, wide
+from sklearn.exceptions import ConvergenceWarning
 
 from annealed import AnnealedClassifier, AnnealingPath, DistanceADA, InnerProductADA
 from annealed.objectives import Distance, InnerProduct
@@ -293,6 +294,15 @@ def test_at_outside_the_ends_is_an_error_that_names_them(path, temperature):
 def test_at_refuses_what_is_no_temperature(path, temperature):
     with pytest.raises(ValueError, match="temperature must"):
         path.at(temperature)
+
+
+def test_a_temperature_without_numbers_does_not_touch_the_others():
+    table = gaussian()
+    with np.errstate(all="ignore"), pytest.warns(ConvergenceWarning, match="first at 1e-300"):
+        model = DistanceADA(schedule=[1.0, 1e-300], cv=3).fit(table.X, table.y)
+    alone = DistanceADA(schedule=[1.0], cv=3).fit(table.X, table.y)
+    assert model.temperature_ == 1.0
+    np.testing.assert_array_equal(model.predict_proba(table.X), alone.predict_proba(table.X))
 
 
 # --- as a record ------------------------------------------------------------------------------------

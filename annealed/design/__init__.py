@@ -31,5 +31,9 @@ def make_design(X, labels, weight, total_weight, n_classes, place: Place | None 
             place = Place.of(weight)
             X = X if is_foreign(X) else place.row(X)
         return ArrayDesign(X, labels, weight, total_weight, n_classes, place)
-    backend = CsrDesign if sparse.issparse(X) else DenseDesign
-    return backend(X, labels, weight, total_weight, n_classes)
+    if not sparse.issparse(X):
+        return DenseDesign(X, labels, weight, total_weight, n_classes)
+    if not X.has_canonical_format:  # entries in parts, whose squares are not those of the whole
+        X = X.copy()
+        X.sum_duplicates()
+    return CsrDesign(X, labels, weight, total_weight, n_classes)

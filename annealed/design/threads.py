@@ -14,6 +14,8 @@ from contextvars import ContextVar
 from functools import cache
 from itertools import count
 from math import inf
+from threading import Lock
+from typing import Any
 
 from joblib import cpu_count
 from threadpoolctl import ThreadpoolController
@@ -48,7 +50,7 @@ def threads_over_blocks() -> Iterator[None]:
     """A context in which `map_in_order` may use every available thread, and BLAS one in each."""
     token = _n_threads.set(available_threads())
     try:
-        with _controller().limit(limits=1, user_api="blas"):
+        with one_thread():
             yield
     finally:
         _n_threads.reset(token)
@@ -56,9 +58,39 @@ def threads_over_blocks() -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """A context for many small products, which a second BLAS thread only slows."""
-    with _controller().limit(limits=1, user_api="blas"):
+    """A context for many small products, which a second BLAS thread only slows.
+
+    BLAS has one limit for the whole process: of fits that overlap in threads of the user's the first sets it, and the
+    last gives back what it was.
+    """
+    _limit.enter()
+    try:
         yield
+    finally:
+        _limit.leave()
+
+
+class _SharedLimit:
+    """One thread for BLAS, as long as anybody is inside."""
+
+    def __init__(self):
+        self._lock, self._n_inside = Lock(), 0
+        self._limit: Any = None
+
+    def enter(self):
+        with self._lock:
+            if not self._n_inside:
+                self._limit = _controller().limit(limits=1, user_api="blas")
+            self._n_inside += 1
+
+    def leave(self):
+        with self._lock:
+            self._n_inside -= 1
+            if not self._n_inside:
+                self._limit.restore_original_limits()
+
+
+_limit = _SharedLimit()
 
 
 @contextmanager

@@ -74,7 +74,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         a hundredth of it. On a device every temperature is solved until a step promises
         a relative fall below a tenth of `tol`; the chosen one until its gradient and its certificate are within `tol`.
     max_iter : int, default=1000
-        The most iterations at one temperature.
+        The most iterations at one temperature, each time it is solved on.
     random_state : int, RandomState instance or None, default=None
         Shuffles the folds and draws random starts; None shuffles the same way every time.
     device : str, default=None

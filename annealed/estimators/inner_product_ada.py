@@ -67,7 +67,7 @@ class InnerProductADA(AnnealedClassifier):
         |gradient|^2 / (2 l2_strength T), at most `tol` / 100. On a device every temperature is solved until a step
         promises a relative fall below `tol` / 10; the chosen one until its gradient and certificate are within `tol`.
     max_iter : int, default=1000
-        The most iterations at one temperature.
+        The most iterations at one temperature, each time it is solved on.
     random_state : int, RandomState instance or None, default=None
         Shuffles the folds; None shuffles the same way every time.
     device : str, default=None

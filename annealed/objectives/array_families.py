@@ -185,7 +185,7 @@ class ArrayDistanceProblem(ArrayProblem):
         if precision == "bf16":
             raise ValueError('precision="bf16" needs the inner-product family. Use "tf32" or None.')
         self.anchor = host.anchor
-        self.log_prior, self.shares = self.place.wide(host.log_prior), self.place.wide(host.class_shares)
+        self.log_prior, self.shares = self.place.wide(host.log_prior), self.place.wide(host.anchored_shares)
         self.class_means = self.place.wide(host.class_means)
         self.width = self.rank
 

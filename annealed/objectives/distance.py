@@ -21,7 +21,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
-from annealed.design import Design
+from annealed.design import ArrayDesign, Design
 from annealed.design.coordinates import WIDEST_EIGENPROBLEM, Coordinates
 from annealed.design.whitening import SMALLEST_VARIANCE, Covariances, whitening_coordinates
 from annealed.objectives.base import HOT_LOGIT, ROUNDING, Objective
@@ -70,6 +70,8 @@ class Distance(Objective):
         is_fraction = isinstance(self.shrinkage, Real) and 0 <= float(self.shrinkage) <= 1
         if self.shrinkage not in SHRINKAGES and not is_fraction:
             raise ValueError(f"shrinkage must be one of {SHRINKAGES} or in [0, 1]. Got {self.shrinkage!r}.")
+        if self.shrinkage == "ledoit_wolf" and isinstance(design, ArrayDesign):
+            raise ValueError('shrinkage="ledoit_wolf" needs rows on the host. Use "oas" or a number on a device.')
         return DistanceProblem(design, self, check_random_state(random_state))
 
 
@@ -87,6 +89,8 @@ class DistanceProblem(LinearProblem):
         scale = np.ones(design.n_features) if covariance == "identity" else spread_of_columns(centered)
         in_span = covariance != "diagonal" and spans_fewer_than_columns(centered)
         super().__init__(design, center, scale, in_span)
+        shares = self.class_shares + missing_class_weight(self.class_shares, self.design.total_weight)
+        self.anchored_shares = shares / shares.sum(axis=1, keepdims=True)  # of a class without rows, to the middle
         self.log_prior = self._log_prior()
         means = self.design.class_sums() / np.maximum(self.class_shares, np.finfo(float).tiny)[..., None]
         self.coordinates = self._coordinates(means, covariance, family.shrinkage)
@@ -105,8 +109,7 @@ class DistanceProblem(LinearProblem):
 
     def _log_prior(self):
         """Zero in the literal form, which has no priors."""
-        shares = self.class_shares + missing_class_weight(self.class_shares, self.design.total_weight)
-        return np.log(shares / shares.sum(axis=1, keepdims=True)) if self.anchor else np.zeros_like(shares)
+        return np.log(self.anchored_shares) if self.anchor else np.zeros_like(self.anchored_shares)
 
     def _start_means(self, init, random_state):
         if init == "means":
@@ -140,7 +143,7 @@ class DistanceProblem(LinearProblem):
         return gradient.reshape(len(parameters), -1)
 
     def penalty(self, temperature, fits):
-        strength = self.anchor * temperature / 4 * self.class_shares[fits]
+        strength = self.anchor * temperature / 4 * self.anchored_shares[fits]
         anchor = 2 / temperature * self.class_means[fits]
         rank = anchor.shape[2]
         return np.repeat(strength, rank, axis=1), anchor.reshape(len(anchor), -1)

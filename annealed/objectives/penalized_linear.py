@@ -349,11 +349,13 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
         if np.abs(coef).max() <= self.gradient_noise():
             return 1.0
         features = self.coordinates.of_fits(fits).to_features(coef)
+        unit = np.abs(features).max()  # a fourth power of large columns would be no number
+        features = features / unit
         (squares,) = self.design.sum_rows(
             lambda block: (np.einsum("ns,nsc->sc", block.weight, self.contrasts.logits(block.product(features)) ** 2),),
             fits,
         )
-        return np.sqrt(squares.max()) / (self.l2_strength * HOT_LOGIT)
+        return unit * np.sqrt(squares.max()) / (self.l2_strength * HOT_LOGIT)
 
     def has_more_to_fit(self, parameters, temperature):
         """A score test: squares of the loss's gradient by what chance would make of each, were nothing left.

@@ -6,6 +6,8 @@ import numpy as np
 
 from annealed.schedules.base import Schedule, check_temperature
 
+SAME = 1e-9  # relative difference of temperatures that are one but for rounding
+
 
 class FixedSchedule(Schedule):
     """The given temperatures, visited hot to cold, each once.
@@ -25,4 +27,8 @@ class FixedSchedule(Schedule):
             raise ValueError("schedule must hold at least one temperature. Got an empty list.")
         for value in values:
             check_temperature(float(value), "every temperature of the schedule")
-        yield from map(float, np.unique(values)[::-1])
+        last = np.inf
+        for value in np.unique(values)[::-1].tolist():
+            if value < (1 - SAME) * last:
+                yield value
+                last = value

@@ -35,22 +35,21 @@ def make_solver(solver, problem: Problem) -> Solver:
         if solver not in ("auto", "lbfgs"):
             raise ValueError(f'Rows on a device are solved by solver="lbfgs" (also "auto"). Got {solver!r}.')
         return ArrayLBFGS()
-    if isinstance(solver, Solver):
-        return solver
     if solver == "auto":
         solver = _by_shape(problem)
         if solver == "lbfgs":
             return LBFGS(successor=Newton() if has_hessian(problem, BEARABLE_WORK) else None)
-    if solver not in SOLVERS:
+    if not isinstance(solver, Solver) and solver not in SOLVERS:
         raise ValueError(f"solver must be one of {('auto', *SOLVERS)} or a Solver. Got {solver!r}.")
-    if solver == "newton" and not has_hessian(problem, np.inf):
+    made = solver if isinstance(solver, Solver) else SOLVERS[solver]()
+    if isinstance(made, Newton) and not has_hessian(problem, np.inf):
         raise ValueError('solver="newton" needs a family with a Hessian, such as InnerProduct(). Use "lbfgs".')
-    if solver == "subspace" and not _has_row_form(problem):
+    if isinstance(made, Subspace) and not _has_row_form(problem):
         raise ValueError(
             'solver="subspace" is for the inner-product family where columns are so many that no eigenbasis is made of '
             'them. Use "auto", which takes it there, or "lbfgs".'
         )
-    return SOLVERS[solver]()
+    return made
 
 
 def _by_shape(problem):

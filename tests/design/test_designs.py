@@ -7,7 +7,7 @@ import pytest
 from problems import badly_scaled, dense, gaussian, stack_of, text, uneven_weights, wide, wide_text
 from scipy import sparse
 
-from annealed.design import CsrDesign, DenseDesign, SinglePrecisionRows, principal_coordinates, row_span
+from annealed.design import CsrDesign, DenseDesign, SinglePrecisionRows, make_design, principal_coordinates, row_span
 from annealed.design.coordinates import diagonal_coordinates
 
 CENTER = np.linspace(-1, 2, 25)
@@ -150,6 +150,18 @@ def test_sparse_squares_of_a_nearly_constant_column_do_not_cancel():
     table = type(text())("nearly_constant", X, np.arange(10) % 2)
     variance = stack_of(table).centered(np.array([X.mean()])).column_variance()
     np.testing.assert_allclose(variance, (np.arange(10.0) / 1e3).var(), rtol=1e-6)
+
+
+def test_entries_in_parts_are_those_of_the_whole():
+    whole = sparse.random_array((20, 4), density=0.5, rng=np.random.default_rng(0), format="csr")
+    parts = sparse.csr_array(
+        (np.column_stack([3 * whole.data, -2 * whole.data]).ravel(), np.repeat(whole.indices, 2), 2 * whole.indptr),
+        shape=whole.shape,
+    )
+    labels, weight = np.arange(20) % 2, np.full((20, 1), 0.05)
+    seen, expected = (make_design(X, labels, weight, np.full(1, 20.0), 2).column_variance() for X in (parts, whole))
+    np.testing.assert_allclose(seen, expected, rtol=1e-12)
+    assert len(parts.data) == 2 * len(whole.data)  # the user's rows are as they were
 
 
 @pytest.mark.parametrize("make", [wide, wide_text], ids=lambda make: make.__name__)

@@ -9,7 +9,7 @@ from weakref import WeakSet
 import numpy as np
 import pytest
 from problems import gaussian
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from annealed import InnerProductADA
 from annealed.design import DenseDesign, SinglePrecisionRows, principal_coordinates, threads
@@ -131,6 +131,22 @@ class Tracked(np.ndarray):
 def test_users_limit_is_respected():
     with threadpool_limits(1, user_api="blas"):
         assert threads.available_threads() == 1
+
+
+def test_the_last_of_overlapping_fits_gives_back_the_limit_of_blas():
+    """However they overlap: the first to enter need not be the last to leave."""
+
+    def limits():
+        return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+    with threadpool_limits(2, user_api="blas"):
+        first, second = threads.one_thread(), threads.threads_over_blocks()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert limits() == {1}
+        second.__exit__(None, None, None)
+        assert limits() == {2}
 
 
 def test_results_do_not_depend_on_the_number_of_threads(monkeypatch):

@@ -1,5 +1,7 @@
 """Bad input gets a clear error before any work: what is wrong, the value, and what to do."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -180,6 +182,28 @@ def test_a_temperature_that_fails_is_named_with_the_remedy():
     model = AnnealedClassifier(InnerProduct(), [1.0, 1e-6], "lbfgs", "last", max_iter=2)
     with pytest.warns(ConvergenceWarning, match=r"first at .*Raise max_iter \(now 2\)"):
         model.fit(X, y)
+
+
+@pytest.mark.parametrize("max_iter", [1, 3])
+def test_a_path_that_is_cut_short_is_rough_but_not_wild(max_iter):
+    """Between temperatures lie polynomials: through points that were not reached they would run away."""
+    with pytest.warns(ConvergenceWarning):
+        path = AnnealedClassifier(InnerProduct(), solver="lbfgs", max_iter=max_iter).fit(X, y).path_
+    assert (path.free_energy / path.temperatures).max() < 2 * np.log(3)
+    assert len(path) < 80
+
+
+@pytest.mark.parametrize("unit", [1e100, 1e140])
+def test_raw_columns_may_be_as_large_as_their_squares_allow(unit):
+    assert InnerProductADA(metric="euclidean").fit(unit * X, y).score(unit * X, y) > 0.95
+
+
+@pytest.mark.parametrize("temperature", [1e-20, 1e-30])
+def test_next_to_no_penalty_ends_in_numbers(temperature):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = InnerProductADA(schedule=[1.0, temperature], selection="last").fit(X, y)
+    assert np.isfinite(model.predict_proba(X)).all()
 
 
 @pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA, AnnealedClassifier, MELDA, PottsDA])

@@ -159,6 +159,18 @@ def test_quick_rows_give_the_same_curvature_as_a_copy_of_their_own(monkeypatch):
     np.testing.assert_allclose(found.hessian, expected.hessian, rtol=1e-4, atol=1e-6)
 
 
+def test_quick_rows_of_equal_spread_give_the_curvature_of_the_coordinates_named(monkeypatch):
+    """Whitened coordinates have no order: rounding would name any of them as leading."""
+    monkeypatch.setattr(penalized_linear, "FEWEST_COPIED_VALUES", 1)
+    monkeypatch.setattr(curvature, "FEWEST_PARAMETERS", 8)
+    table = gaussian(n_samples=300, n_features=7)
+    problem = InnerProduct(metric="covariance").prepare(stack_of(table, fold_masks(300)))
+    problem.quicken()
+    _, learned = learned_at_some_point(problem)
+    named = learned.sample.leading[: learned.sample.n_leading]
+    np.testing.assert_array_equal(learned.sample._points, problem._quick.X[:, named])
+
+
 def test_a_sample_keeps_rare_classes_whole_and_stands_for_all_rows():
     table = rare_class()
     design = stack_of(table)

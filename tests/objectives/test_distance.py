@@ -399,6 +399,17 @@ def test_a_class_missing_from_a_fold_stays_finite(missing, anchor):
         assert p[table.y != missing, missing].mean() < 0.05
 
 
+@pytest.mark.parametrize("temperature", [100.0, 10.0])
+def test_the_mean_of_a_class_missing_from_a_fold_is_held_too(temperature):
+    """To the middle of the rows, as a row of the class would be; free, it would run as far as the solver goes."""
+    table = gaussian()
+    weight = np.column_stack([np.ones(len(table.y)), table.y != 2]).astype(float)
+    problem = prepared(table, weight, anchor=1.0)
+    reported = problem.report(solve(problem, temperature, tol=1e-6).parameters, temperature)
+    p = posterior(table, reported, 1)
+    assert np.log(p[table.y == 2, 2]).mean() > -7
+
+
 BACKENDS = {
     "float32": lambda X: X.astype(np.float32),
     "csr_matrix": sparse.csr_matrix,

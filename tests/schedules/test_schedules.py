@@ -72,6 +72,10 @@ def test_fixed_is_visited_hot_to_cold_each_once():
     assert list(FixedSchedule([0.1, 10, 1.0, 10]).temperatures(never_hot)) == [10.0, 1.0, 0.1]
 
 
+def test_fixed_visits_a_temperature_once_however_it_was_rounded():
+    assert visited(FixedSchedule([0.1**3, 1e-3, 1.0])) == [1.0, max(0.1**3, 1e-3)]
+
+
 def test_fixed_gives_plain_floats():
     assert {type(temperature) for temperature in visited(FixedSchedule(np.float32([1, 2])))} == {float}
 

@@ -7,7 +7,7 @@ from scipy import sparse
 from sklearn.utils import Bunch
 
 from annealed.objectives import Distance, InnerProduct
-from annealed.solvers import SOLVERS, ScaledConjugateGradient, make_solver
+from annealed.solvers import SOLVERS, Newton, ScaledConjugateGradient, Subspace, make_solver
 
 
 def prepared(family, table, n_folds=2):
@@ -30,14 +30,16 @@ def test_unknown_solver_is_refused():
         make_solver("adam", prepared(InnerProduct(), gaussian()))
 
 
-def test_newton_without_a_hessian_is_refused():
+@pytest.mark.parametrize("solver", ["newton", Newton()], ids=str)
+def test_newton_without_a_hessian_is_refused(solver):
     with pytest.raises(ValueError, match="newton.*Hessian.*lbfgs"):
-        make_solver("newton", prepared(Distance(), gaussian()))
+        make_solver(solver, prepared(Distance(), gaussian()))
 
 
-def test_subspace_without_row_combinations_is_refused():
+@pytest.mark.parametrize("solver", ["subspace", Subspace()], ids=str)
+def test_subspace_without_row_combinations_is_refused(solver):
     with pytest.raises(ValueError, match="subspace.*inner-product.*lbfgs"):
-        make_solver("subspace", prepared(InnerProduct(), gaussian()))
+        make_solver(solver, prepared(InnerProduct(), gaussian()))
 
 
 @pytest.mark.parametrize(

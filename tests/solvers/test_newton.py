@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from problems import badly_scaled, fold_masks, gaussian, rare_class, separable, stack_of, two_classes
+from problems import badly_scaled, fold_masks, gaussian, rare_class, separable, stack_of, two_classes, wide
 
 from annealed.objectives import InnerProduct
 from annealed.solvers import LBFGS, Newton, make_solver
@@ -25,6 +25,23 @@ def test_newton_says_how_minima_move_with_the_temperature(make, temperature):
     by_difference = (points[change].parameters - points[-change].parameters) / (2 * change)
     size = np.abs(by_difference).max()
     np.testing.assert_allclose(points[0.0].tangent, by_difference, rtol=1e-4, atol=1e-5 * size)
+
+
+@pytest.mark.parametrize("fits", [[0, 3], [1, 3, 2], [0, 0, 2], [1, 2]], ids=str)
+def test_fits_in_coordinates_of_their_own_are_seen_in_these(fits):
+    table = wide()
+    problem = InnerProduct(metric="halfway").prepare(stack_of(table, fold_masks(len(table.y), 4)), random_state=0)
+    point = 0.1 * np.random.RandomState(0).standard_normal((len(fits), problem.n_parameters))
+    temperatures, numbers = np.full(len(fits), 0.1), np.array(fits)
+    expected = [problem.objective(point[[own]], 0.1, numbers[[own]])[:2] for own in range(len(fits))]
+    for seen in (
+        problem.objective_along(point, point, temperatures, numbers)[:2],
+        problem.objective_and_hessian(point, temperatures, numbers)[:2],
+        problem.objective(point, temperatures, numbers)[:2],
+    ):
+        for own, (value, gradient) in enumerate(expected):
+            np.testing.assert_allclose(seen[0][own], value[0], rtol=1e-10)
+            np.testing.assert_allclose(seen[1][own], gradient[0], rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("make", CONVEX, ids=lambda make: make.__name__)
