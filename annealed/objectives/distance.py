@@ -34,6 +34,7 @@ from annealed.objectives.linear import (
 
 COVARIANCES = ("auto", "pooled", "total", "diagonal", "identity")
 SHRINKAGES = ("oas", "ledoit_wolf")
+UNHEARD_WEIGHT, UNHEARD_LOG_PRIOR = 1e-100, -1e10  # of a class whose rows all weigh nothing: it never wins
 INITS = ("means", "random", "zero")
 
 
@@ -89,7 +90,7 @@ class DistanceProblem(LinearProblem):
         scale = np.ones(design.n_features) if covariance == "identity" else spread_of_columns(centered)
         in_span = covariance != "diagonal" and spans_fewer_than_columns(centered)
         super().__init__(design, center, scale, in_span)
-        shares = self.class_shares + missing_class_weight(self.class_shares, self.design.total_weight)
+        shares = self.class_shares + missing_class_weight(self.class_shares, self.design.total_weight, UNHEARD_WEIGHT)
         self.anchored_shares = shares / shares.sum(axis=1, keepdims=True)  # of a class without rows, to the middle
         self.log_prior = self._log_prior()
         means = self.design.class_sums() / np.maximum(self.class_shares, np.finfo(float).tiny)[..., None]
@@ -109,7 +110,9 @@ class DistanceProblem(LinearProblem):
 
     def _log_prior(self):
         """Zero in the literal form, which has no priors."""
-        return np.log(self.anchored_shares) if self.anchor else np.zeros_like(self.anchored_shares)
+        if not self.anchor:
+            return np.zeros_like(self.anchored_shares)
+        return np.where(self.class_shares[0] > 0, np.log(self.anchored_shares), UNHEARD_LOG_PRIOR)
 
     def _start_means(self, init, random_state):
         if init == "means":

@@ -97,6 +97,11 @@ def spans_fewer_than_columns(design: Design) -> bool:
     return design.n_rows < design.n_features and design.n_rows <= WIDEST_EIGENPROBLEM
 
 
-def missing_class_weight(class_shares, total_weight):
-    """Weight (n_fits, n_classes) of an imaginary row where a fit has no row of a class, zero elsewhere."""
-    return np.where(class_shares > 0, 0, MISSING_CLASS_WEIGHT / np.minimum(total_weight, MOST_ROWS)[:, None])
+def missing_class_weight(class_shares, total_weight, unheard):
+    """Weight (n_fits, n_classes) of an imaginary row where a fit has no row of a class, zero elsewhere.
+
+    unheard : rows' worth of evidence where the final fit, the first, has none either: next to nothing, as it shall win
+        no row
+    """
+    weight = np.where(class_shares[0] > 0, MISSING_CLASS_WEIGHT, unheard)
+    return np.where(class_shares > 0, 0, weight / np.minimum(total_weight, MOST_ROWS)[:, None])

@@ -40,6 +40,7 @@ from annealed.objectives.metrics import METRICS, POWERS, WHITENING, MetricChoice
 
 FEWEST_COPIED_VALUES = 600_000  # entries of X times scores, no fewer than three, whose copy in single precision pays
 MOST_COPIED_BYTES = 1 << 32  # of X in single precision, up to which it is copied too
+UNHEARD_WEIGHT = 1e-6  # of a class whose rows all weigh nothing; with less its intercept would be out of reach
 SERVES_LONGER = 0.8  # of what a Hessian costs: the next temperatures have it too
 PASS_TIME, GROUP_TIME = 3e5, 2.4e5  # nanoseconds, about, of its calls: in all, and for each group of rows
 SCORE_TIME = 4.0  # the posterior of one score
@@ -82,7 +83,7 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
             scale = spread_of_columns(design.centered(center))
         super().__init__(design, center, scale, in_span=self._is_in_span(design))
         self._solve_in(self._coordinates(POWERS.get(metric, 0.0)))
-        self.missing = missing_class_weight(self.class_shares, design.total_weight)
+        self.missing = missing_class_weight(self.class_shares, design.total_weight, UNHEARD_WEIGHT)
 
     def _is_in_span(self, design: Design) -> bool:
         """Whether to solve in a basis of the rows' span. Of many columns and more than a few rows, combinations of rows

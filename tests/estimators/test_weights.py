@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.model_selection import KFold
 
-from annealed import MELDA, DistanceADA, InnerProductADA, PottsDA
+from annealed import MELDA, AnnealedClassifier, DistanceADA, InnerProductADA, PottsDA
+from annealed.objectives import InnerProduct, Quadratic
 
 X, y = load_iris(return_X_y=True)
 ESTIMATORS = pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA, MELDA])
@@ -76,3 +78,29 @@ def test_prototypes_of_rows_of_huge_weight(size):
     rows = np.arange(0, 150, 2)
     model = PottsDA().fit(X[rows], y[rows], sample_weight=np.full(75, size))
     assert model.score(X, y) > 0.9
+
+
+@pytest.mark.parametrize("unheard", [0, 1, 2])
+@pytest.mark.parametrize(
+    "model",
+    [
+        InnerProductADA(selection=0.01),
+        InnerProductADA(selection=0.01, metric="covariance"),
+        InnerProductADA(selection=0.01, device="cpu"),
+        AnnealedClassifier(InnerProduct(), solver="lbfgs", selection=0.01),
+        AnnealedClassifier(Quadratic(), selection=0.01),
+        DistanceADA(selection=2.0),
+        DistanceADA(selection=0.01),
+        DistanceADA(selection=2.0, device="cpu"),
+        MELDA(selection=0.01),
+    ],
+    ids=str,
+)
+def test_a_class_whose_rows_all_weigh_nothing_wins_no_row_and_changes_no_other(model, unheard):
+    if "cpu" in str(model):
+        pytest.importorskip("torch")
+    heard = y != unheard
+    alone = clone(model).fit(X[heard], y[heard]).predict_proba(X)
+    p = clone(model).fit(X, y, sample_weight=heard * 1.0).predict_proba(X)
+    assert p[:, unheard].max() < 1e-5
+    np.testing.assert_allclose(np.delete(p, unheard, axis=1), alone, atol=2e-3)
