@@ -1,7 +1,9 @@
 """The coefficients of a linear path as a picture: which features come in as the temperature falls."""
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
+from sklearn.utils.validation import validate_data
 
 from annealed.optional import require
 
@@ -96,7 +98,7 @@ class CoefficientPathDisplay:
         coef = path.posterior_scale[:, None, None] * (path.coef - path.coef.mean(axis=1, keepdims=True))
         coef_name = "coefficient"
         if X is not None:
-            coef, coef_name = coef * _spreads(X, coef.shape[2]), "coefficient times standard deviation"
+            coef, coef_name = coef * _spreads(estimator, X, coef.shape[2]), "coefficient times standard deviation"
         curves, whose = _of_class(coef, classifier.classes_, label)
         names = getattr(estimator, "feature_names_in_", None) if feature_names is None else feature_names
         display = cls(
@@ -182,7 +184,7 @@ def _of_class(coef, classes, label):
     return coef[:, found[0]], f"for {label}"
 
 
-def _spreads(X, n_coefficients):
+def _spreads(estimator, X, n_coefficients):
     """Standard deviation of each column, of a frame, an array or a sparse matrix."""
     if np.shape(X)[1:] != (n_coefficients,):
         raise ValueError(
@@ -190,9 +192,8 @@ def _spreads(X, n_coefficients):
             f"Got rows of shape {np.shape(X)}. "
             "Give rows as the model was fitted on, or None where its coefficients are not those of columns."
         )
-    if hasattr(X, "tocsr"):
-        return np.sqrt(mean_variance_axis(X.tocsr().astype(float), axis=0)[1])
-    return np.asarray(X, dtype=float).std(axis=0)
+    X = validate_data(estimator, X, accept_sparse="csr", dtype=np.float64, reset=False)
+    return np.sqrt(mean_variance_axis(X, axis=0)[1]) if sparse.issparse(X) else X.std(axis=0)
 
 
 def _names(names, n_coefficients):

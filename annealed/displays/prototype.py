@@ -1,6 +1,7 @@
 """Prototypes as a picture: rows, prototypes with their labels, the metric's ellipses and the cells they own."""
 
 import numpy as np
+from sklearn.utils.validation import validate_data
 
 from annealed.displays.base import checked_labels
 from annealed.optional import require
@@ -105,7 +106,7 @@ class PrototypeDisplay:
         """
         if not hasattr(estimator, "prototype_labels_"):
             raise TypeError(f"PrototypeDisplay needs a fitted PottsDA. Got {estimator!r}.")
-        X = np.asarray(X, dtype=float)
+        X = validate_data(estimator, X, dtype=np.float64, reset=False)
         y = checked_labels(y, len(X), estimator.classes_)
         plane = _Plane.of(estimator, X)
         rows, prototypes = plane.project(X), plane.project(estimator.prototypes_)

@@ -137,6 +137,16 @@ def test_rows_of_other_columns_are_refused(model, rows):
         CoefficientPathDisplay.from_estimator(model, X=rows)
 
 
+@pytest.mark.parametrize("estimator", [InnerProductADA(), MELDA(metric="diagonal")], ids=["classifier", "melda"])
+def test_columns_in_another_order_are_refused(estimator):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X[:, :4], columns=list("abcd"))
+    model = estimator.fit(frame, y)
+    assert CoefficientPathDisplay.from_estimator(model, X=frame).lines_
+    with pytest.raises(ValueError, match="feature names should match"):
+        CoefficientPathDisplay.from_estimator(model, X=frame[list("dcba")])
+
+
 def test_prototypes_have_no_coefficients():
     with pytest.raises(ValueError, match="needs a fitted annealed classifier of a linear family"):
         CoefficientPathDisplay.from_estimator(PottsDA(3, refine=False).fit(X, y))

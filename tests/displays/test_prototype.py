@@ -84,3 +84,15 @@ def test_labels_that_would_not_be_drawn_are_refused(fitted):
         PrototypeDisplay.from_estimator(model, X, y.astype(str))
     with pytest.raises(ValueError, match=r"one class for each of 200 rows. Got an array of shape \(199,\)"):
         PrototypeDisplay.from_estimator(model, X, y[1:])
+
+
+def test_rows_are_those_that_the_estimator_knows():
+    pandas = pytest.importorskip("pandas")
+    X, y = load_iris(return_X_y=True)
+    frame = pandas.DataFrame(X, columns=list("abcd"))
+    model = PottsDA(3, **QUICK).fit(frame, y)
+    assert PrototypeDisplay.from_estimator(model, frame, y, grid_resolution=5).rows.shape == (150, 2)
+    with pytest.raises(ValueError, match="feature names should match"):
+        PrototypeDisplay.from_estimator(model, frame[list("dcba")], y)
+    with pytest.raises(ValueError, match="X has 3 features, but PottsDA is expecting 4"):
+        PrototypeDisplay.from_estimator(PottsDA(3, **QUICK).fit(X, y), X[:, :3], y)
