@@ -281,8 +281,13 @@ def fold_weights(splits, sample_weight):
     weight = np.zeros((len(sample_weight), 1 + len(splits)), order="F")
     weight[:, 0] = sample_weight
     for fit, (train, _) in enumerate(splits, start=1):
-        weight[train, fit] = sample_weight[train]
+        weight[:, fit] = sample_weight * times_drawn(train, len(sample_weight))
     return weight
+
+
+def times_drawn(train, n_rows) -> np.ndarray:
+    """How often each row is in a training part: a bootstrap sample holds some of them several times."""
+    return np.bincount(train, minlength=n_rows)
 
 
 def score_groups(n_rows):

@@ -318,6 +318,15 @@ def test_folds_are_judged_together_as_one_by_one(move, monkeypatch):
     np.testing.assert_allclose(together.path_.posterior_scale, one_by_one.path_.posterior_scale, rtol=1e-10)
 
 
+def test_a_training_row_counts_as_often_as_it_is_drawn(move):
+    X, y = table()
+    drawn = np.random.RandomState(0).randint(0, len(y), len(y))
+    cv = [(drawn, np.setdiff1d(np.arange(len(y)), drawn))]
+    model = InnerProductADA(schedule=[3.0, 1.0, 0.1], cv=cv, tol=1e-8)
+    plain, moved = (clone(model).fit(rows, y).path_.validation_score for rows in (X, move(X)))
+    np.testing.assert_allclose(moved, plain, rtol=1e-5)
+
+
 # --- precision --------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ from annealed.estimators.weights import class_factors, counted_in_rows, heard_cl
 from annealed.objectives.array_gibbs import deviations, leads, scaled_losses, scaled_moments
 from annealed.objectives.array_linear import KEPT_BYTES, TEMPORARIES, HeldOutPart
 from annealed.objectives.posterior_scale import doubt, least_log_scale, penalty
-from annealed.selection import HeldOut
+from annealed.selection import HeldOut, times_drawn
 from annealed.walk import Judgement
 
 
@@ -165,9 +165,7 @@ def device_design(rows: DeviceRows, splits, n_classes) -> ArrayDesign:
     place, xp, n_rows = rows.place, rows.place.xp, rows.labels.shape[0]
     columns = [rows.weight]
     for train, _ in splits:
-        is_train = np.zeros(n_rows, dtype=bool)
-        is_train[train] = True
-        columns.append(rows.weight * place.wide(xp.asarray(is_train, device=place.device)))
+        columns.append(rows.weight * place.wide(times_drawn(train, n_rows)))
     stack = xp.stack(columns, axis=1)
     (total,) = place.host(xp.sum(stack, axis=0))
     if not (total > 0).all():

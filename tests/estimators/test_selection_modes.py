@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import sklearn
 from problems import separable
+from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.metrics import accuracy_score, log_loss, make_scorer
 from sklearn.model_selection import GroupKFold, RepeatedStratifiedKFold, StratifiedKFold
@@ -30,6 +31,17 @@ def test_folds_give_what_separate_fits_give():
         alone = InnerProductADA(selection="last", **settings).fit(X[train], y[train])
         scores = [-log_loss(y[test], alone.at(temperature).predict_proba(X[test])) for temperature in temperatures]
         np.testing.assert_allclose(model.path_.validation_score[:, fold], scores, rtol=1e-5)
+
+
+@pytest.mark.parametrize("model", [InnerProductADA(metric="euclidean"), DistanceADA()], ids=["inner", "distance"])
+def test_a_training_row_counts_as_often_as_it_is_drawn(model):
+    drawn = np.random.RandomState(0).randint(0, len(y), len(y))
+    rest = np.setdiff1d(np.arange(len(y)), drawn)
+    settings = dict(schedule=[3.0, 1.0, 0.1], calibrate=False, tol=1e-8)
+    fold = clone(model).set_params(cv=[(drawn, rest)], **settings).fit(X, y)
+    alone = clone(model).set_params(selection="holdout", **settings)
+    alone.fit(X[drawn], y[drawn], X_val=X[rest], y_val=y[rest])
+    np.testing.assert_allclose(fold.path_.validation_score, alone.path_.validation_score, rtol=1e-5)
 
 
 def test_folds_are_solved_where_nearly_all_rows_are_certain():
