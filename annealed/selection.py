@@ -152,7 +152,7 @@ class LeaveOneOut(HeldOut):
 
     def _logits(self, problem, parameters, temperature):
         logits, leverage = problem.leave_one_out(parameters, temperature)
-        share = np.mean(leverage > HIGH_LEVERAGE)
+        share = np.mean(leverage[self.weight > 0] > HIGH_LEVERAGE)
         if share > MOST_HIGH_LEVERAGE:
             raise NotTrusted(
                 f"Leave-one-out is not to be trusted at temperature {temperature:.3g}: {share:.0%} of the rows all but "
@@ -290,9 +290,13 @@ def times_drawn(train, n_rows) -> np.ndarray:
     return np.bincount(train, minlength=n_rows)
 
 
-def score_groups(n_rows):
-    """A group for each row, of about equal size, so that scores of single rows have an error as those of folds do."""
-    return np.random.RandomState(0).permutation(n_rows) % min(DEFAULT_FOLDS, n_rows)
+def score_groups(weight):
+    """A group for each row, so that scores of single rows have an error as those of folds do; of those that have any
+    weight, each group has about as many.
+    """
+    groups, weighty = np.zeros(len(weight), dtype=int), np.flatnonzero(weight)
+    groups[weighty] = np.random.RandomState(0).permutation(len(weighty)) % min(DEFAULT_FOLDS, len(weighty))
+    return groups
 
 
 def fold_picks(splits) -> tuple[Picks, np.ndarray]:

@@ -49,6 +49,10 @@ class Rows:
     classes: np.ndarray
     device: DeviceRows | None = None
 
+    @property
+    def host_weight(self) -> np.ndarray:
+        return self.weight if self.device is None else to_host(self.device.weight)
+
 
 class ValidationSet(NamedTuple):
     """One that the user has brought; `weight` counts rows, and is as given where rows are on a device."""
@@ -154,7 +158,7 @@ class ValidationMixin:
             splits = stratified_splits(DEFAULT_FOLDS, rows.labels, self.random_state)[:1]
         else:
             return []
-        weight = rows.weight if rows.device is None else to_host(rows.device.weight)
+        weight = rows.host_weight
         weighty = [split for split in splits if weight[split[1]].sum() > 0]  # the others have nothing to say
         if splits and not weighty:
             raise ValueError("No row that is held out has a positive weight. Check cv and sample_weight.")
@@ -172,7 +176,7 @@ class ValidationMixin:
         if validation_set is not None:
             judge = self._judge_of_set(rows, validation_set.X, validation_set.labels, validation_set.weight)
         elif selection == "loo":
-            return LeaveOneOut(labels, weight, score_groups(len(labels)), calibrate=self.calibrate)
+            return LeaveOneOut(labels, weight, score_groups(rows.host_weight), calibrate=self.calibrate)
         elif splits:
             picks, folds = fold_picks(splits)
             if rows.device is not None:

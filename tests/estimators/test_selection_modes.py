@@ -192,6 +192,19 @@ def test_leave_one_out_near_separability_warns_and_takes_folds():
     assert model.path_ == InnerProductADA(schedule=schedule).fit(table.X, table.y).path_
 
 
+def test_leave_one_out_does_not_count_rows_of_weight_zero():
+    table, schedule = separable(), [1.0, 1e-2, 1e-4, 1e-6]
+    many, labels, weight = np.tile(table.X, (40, 1)), np.tile(table.y, 40), np.repeat([1.0, 0.0], [36, 39 * 36])
+    with pytest.warns(UserWarning, match="Leave-one-out is not to be trusted"):
+        InnerProductADA(selection="loo", schedule=schedule).fit(many, labels, sample_weight=weight)
+    hot = dict(selection="loo", schedule=schedule[:1], tol=1e-8)
+    weighted, removed = (
+        InnerProductADA(**hot).fit(rows, own, sample_weight=given).path_.validation_score
+        for rows, own, given in ((many, labels, weight), (table.X, table.y, None))
+    )
+    np.testing.assert_allclose(weighted, removed, rtol=1e-5)
+
+
 def test_leave_one_out_has_nothing_for_a_scorer():
     with pytest.raises(ValueError, match="compares log-losses.*Got scoring='accuracy'"):
         InnerProductADA(selection="loo", scoring="accuracy").fit(X, y)
