@@ -216,18 +216,25 @@ def make_splits(cv, X, y, labels, random_state, split_params) -> list[tuple[np.n
     if cv is None or isinstance(cv, (int, np.integer)):
         return stratified_splits(DEFAULT_FOLDS if cv is None else int(cv), labels, random_state)
     splitter = check_cv(cv, y, classifier=True)
-    splits = [tuple(map(_row_numbers, split)) for split in splitter.split(X, y, **split_params)]
+    every_row = np.arange(len(labels))
+    splits = [
+        (_row_numbers(train, every_row), _row_numbers(test, every_row))
+        for train, test in splitter.split(X, y, **split_params)
+    ]
     if not splits:
         raise ValueError(f"cv gave no split of the rows. Got cv={cv!r}.")
     return splits
 
 
-def _row_numbers(rows):
+def _row_numbers(rows, every_row):
     """Of rows given by numbers, or by a flag for each."""
     rows = np.asarray(rows)
-    if rows.dtype == bool:
-        return np.flatnonzero(rows)
-    return rows if rows.size else rows.astype(int)
+    try:
+        return every_row[rows if rows.size else rows.astype(int)]
+    except IndexError as error:
+        raise ValueError(
+            f"cv must give rows by their numbers, from 0 to {every_row[-1]}, or by a flag for each: {error}."
+        ) from error
 
 
 def stratified_splits(n_folds, labels, random_state):

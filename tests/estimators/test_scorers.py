@@ -83,6 +83,23 @@ def test_folds_as_flags_are_folds_as_numbers():
     np.testing.assert_array_equal(first, second)
 
 
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        (np.ones(10, dtype=bool), "but size of corresponding boolean axis is 10"),
+        (np.array([0, len(y)]), f"index {len(y)} is out of bounds"),
+        (np.array([0.0, 1.0]), "must be of integer"),
+    ],
+    ids=["flags", "numbers", "fractions"],
+)
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_rows_that_there_are_not_cannot_be_folds(rows, reason, part):
+    every_row = np.arange(len(y))
+    cv = [(rows, every_row) if part == "train" else (every_row, rows)]
+    with pytest.raises(ValueError, match=f"cv must give rows by their numbers, from 0 to {len(y) - 1}, .*{reason}"):
+        InnerProductADA(cv=cv, schedule=FEW).fit(X, y)
+
+
 def test_splits_that_can_be_had_once_are_left_to_the_fit():
     halves = np.arange(len(y)) % 2 == 0
     with sklearn.config_context(enable_metadata_routing=True):
