@@ -32,6 +32,7 @@ MOST_HIGH_LEVERAGE = 0.05  # share of such rows up to which leave-one-out is tru
 LEAST_GAIN = 1e-4  # of a mean score, below which another metric is not worth taking: folds are not solved further
 RISE_ERRORS = 2.5  # standard errors by which a small change must raise the mean score, and the share of it
 SMALLEST_RISE = 4e-3  # by which it must, for the whole change to be tried: five times that is about to be gained
+STRATIFY = "Use stratified folds: a number, such as cv=5, or StratifiedKFold(shuffle=True) or StratifiedGroupKFold."
 RULES = ("best", "one_standard_error")
 
 
@@ -211,7 +212,7 @@ def choose(scores: np.ndarray, rule: str) -> int:
     return int(np.flatnonzero(mean >= mean[best] - error)[0])
 
 
-def make_splits(cv, X, y, labels, random_state, split_params) -> list[tuple[np.ndarray, np.ndarray]]:
+def make_splits(cv, X, y, labels, weight, random_state, split_params) -> list[tuple[np.ndarray, np.ndarray]]:
     """(train rows, test rows) of every fold; a number of folds is stratified and copes with rare classes."""
     if cv is None or isinstance(cv, (int, np.integer)):
         return stratified_splits(DEFAULT_FOLDS if cv is None else int(cv), labels, random_state)
@@ -223,7 +224,28 @@ def make_splits(cv, X, y, labels, random_state, split_params) -> list[tuple[np.n
     ]
     if not splits:
         raise ValueError(f"cv gave no split of the rows. Got cv={cv!r}.")
+    _check_training_classes([train for train, _ in splits], y, labels, weight)
     return splits
+
+
+def _check_training_classes(parts, y, labels, weight):
+    """Splits of the user's may train without a class, as those of sorted rows do: its held-out rows mislead then."""
+    known = np.bincount(labels, weight) > 0
+    n_lacking, lacked = 0, 0
+    for fold, train in enumerate(parts, start=1):
+        heard = np.bincount(labels[train], weight[train], len(known)) > 0
+        if heard.sum() == 1 < known.sum():
+            only = y[labels == np.argmax(heard)][0]
+            raise ValueError(f"Fold {fold} of cv trains on rows of a single class, {only}. {STRATIFY}")
+        if heard.any() and (known & ~heard).any():
+            n_lacking, lacked = n_lacking + 1, int(np.argmax(known & ~heard))
+    if n_lacking:
+        warnings.warn(
+            f"{n_lacking} of the {len(parts)} folds of cv train without any row of a class, such as "
+            f"{y[labels == lacked][0]}, and know nothing of it. {STRATIFY}",
+            UserWarning,
+            stacklevel=7,
+        )
 
 
 def _row_numbers(rows, every_row):

@@ -151,14 +151,14 @@ class ValidationMixin:
         return ValidationSet(X_val, y_val, np.searchsorted(classes, y_val), weight, sample_weight_val)
 
     def _splits(self, rows: Rows, selection, split_params):
-        if selection == "cv":
-            y = rows.classes[rows.labels]
-            splits = make_splits(self.cv, rows.X, y, rows.labels, self.random_state, split_params)
-        elif selection == "holdout":
-            splits = stratified_splits(DEFAULT_FOLDS, rows.labels, self.random_state)[:1]
-        else:
+        if selection not in ("cv", "holdout"):
             return []
         weight = rows.host_weight
+        if selection == "cv":
+            y = rows.classes[rows.labels]
+            splits = make_splits(self.cv, rows.X, y, rows.labels, weight, self.random_state, split_params)
+        else:
+            splits = stratified_splits(DEFAULT_FOLDS, rows.labels, self.random_state)[:1]
         weighty = [split for split in splits if weight[split[1]].sum() > 0]  # the others have nothing to say
         if splits and not weighty:
             raise ValueError("No row that is held out has a positive weight. Check cv and sample_weight.")

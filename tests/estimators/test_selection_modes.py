@@ -9,7 +9,7 @@ from problems import separable
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.metrics import accuracy_score, log_loss, make_scorer
-from sklearn.model_selection import GroupKFold, RepeatedStratifiedKFold, StratifiedKFold
+from sklearn.model_selection import GroupKFold, RepeatedStratifiedKFold, StratifiedKFold, TimeSeriesSplit
 
 from annealed import DistanceADA, ExponentialSchedule, InnerProductADA, selection
 from annealed.datasets import make_gaussian_classes
@@ -143,9 +143,26 @@ def test_overlapping_test_parts():
 
 @pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA])
 def test_fold_without_a_class_stays_finite(estimator):
-    model = estimator(cv=GroupKFold(3), schedule=np.geomspace(10, 1e-2, 8)).fit(X, y, groups=y)
+    model = estimator(cv=GroupKFold(3), schedule=np.geomspace(10, 1e-2, 8))
+    with pytest.warns(UserWarning, match="3 of the 3 folds of cv train without any row of a class, such as [012], and"):
+        model.fit(X, y, groups=y)
     assert np.isfinite(model.path_.validation_score).all()
     assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_a_class_that_only_rows_of_weight_zero_have_is_not_missed():
+    """Every warning is an error here."""
+    weight, halves = (y != 2).astype(float), np.arange(len(y)) % 2 == 0
+    InnerProductADA(cv=[(halves & (y != 2), ~halves)], schedule=[0.1]).fit(X, y, sample_weight=weight)
+
+
+def test_folds_that_train_on_one_class_are_refused():
+    names = load_iris().target_names[y]
+    with pytest.raises(ValueError, match="Fold 1 of cv trains on rows of a single class, setosa. Use stratified folds"):
+        InnerProductADA(cv=TimeSeriesSplit(3)).fit(X, names)
+    cv = [(np.arange(100), np.arange(100, 150)), (np.arange(100), np.arange(100))]
+    with pytest.raises(ValueError, match="Fold 1 of cv trains on rows of a single class, versicolor"):
+        InnerProductADA(cv=cv).fit(X, names, sample_weight=(y > 0).astype(float))
 
 
 def test_automatic_schedule_starts_near_the_prior_and_stops_after_the_best():

@@ -41,7 +41,9 @@ def test_shares_of_a_validation_set():
 @pytest.mark.parametrize("size", [1e-20, 1e-6, 1.0, 1e20, 1e300])
 def test_a_class_that_a_fold_has_not_seen_at_any_size_of_weights(size):
     """Iris is sorted by class: each fold leaves one out."""
-    model = InnerProductADA(cv=KFold(3), calibrate=False).fit(X, y, sample_weight=np.full(len(y), size))
+    model = InnerProductADA(cv=KFold(3), calibrate=False)
+    with pytest.warns(UserWarning, match="3 of the 3 folds of cv train without any row of a class"):
+        model.fit(X, y, sample_weight=np.full(len(y), size))
     assert model.path_.converged.all()
     assert (model.path_.validation_score.mean(axis=1) < -1).all()
 
