@@ -204,10 +204,15 @@ def choose(scores: np.ndarray, rule: str) -> int:
     "best" takes the best mean, the hottest of equals; "one_standard_error" the hottest whose mean is within one
     standard error of it.
     """
+    mean = scores.mean(axis=1)
+    if np.isnan(mean).all():
+        raise ValueError(
+            f"scoring gives no number on some held-out part at each of {len(mean)} temperatures, the last time "
+            f"{scores[-1].tolist()}. Take a scorer that always gives one, such as by zero_division=0 of precision."
+        )
     best = best_of(scores)
     if rule == "best":
         return best
-    mean = scores.mean(axis=1)
     error = scores[best].std(ddof=1) / np.sqrt(scores.shape[1])
     return int(np.flatnonzero(mean >= mean[best] - error)[0])
 

@@ -47,19 +47,26 @@ class PointScorer:
         return scores, score(self.training)
 
     def _without_unscored(self, scores):
-        """Leave out parts that have no score at the first temperature, as a fold of one class has no ROC curve."""
-        is_number = np.isfinite(scores)
-        if not is_number.any():
-            raise ValueError(f"scoring gives no number on any held-out part. Got {scores.tolist()}.")
-        if not is_number.all():
+        """Leave out parts that have no score for want of a class, as a fold of one class has no ROC curve. Others may
+        have one at colder temperatures, as precision has where a rare class is predicted; one without cannot be chosen.
+        """
+        n_classes = len(np.unique(self.training.y))
+        lacks_class = [len(np.unique(_taken(part.y, part.rows))) < n_classes for part in self.held_out]
+        is_kept = np.isfinite(scores) | ~np.array(lacks_class)
+        if not is_kept.any():
+            raise ValueError(
+                f"scoring gives no number on any held-out part, and each lacks a class. Got {scores.tolist()}. "
+                "Hold out rows of every class, as stratified folds do."
+            )
+        if not is_kept.all():
             warnings.warn(
-                f"scoring gives no number on held-out parts {np.flatnonzero(~is_number).tolist()} of {len(scores)}, "
+                f"scoring gives no number on held-out parts {np.flatnonzero(~is_kept).tolist()} of {len(scores)}, "
                 "which are left out.",
                 UserWarning,
                 stacklevel=2,
             )
-            self.held_out = [part for part, is_kept in zip(self.held_out, is_number, strict=True) if is_kept]
-        return scores[is_number]
+            self.held_out = [part for part, is_own in zip(self.held_out, is_kept, strict=True) if is_own]
+        return scores[is_kept]
 
 
 def _number(score) -> float:

@@ -5,9 +5,9 @@ import warnings
 import numpy as np
 import pytest
 import sklearn
-from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.datasets import load_breast_cancer, load_iris, make_classification
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.metrics import accuracy_score, make_scorer
+from sklearn.metrics import accuracy_score, make_scorer, precision_score
 from sklearn.model_selection import LeaveOneGroupOut
 
 from annealed import DistanceADA, InnerProductADA, PottsDA
@@ -49,7 +49,7 @@ def test_folds_without_a_score_are_left_out(rule):
 @pytest.mark.parametrize(
     ("scoring", "message"),
     [
-        (lambda model, X, y: np.nan, "no number on any held-out part"),
+        (lambda model, X, y: np.nan, "no number on some held-out part at each of 3 temperatures"),
         (lambda model, X, y: None, "must give one number. Got None"),
         (["accuracy", "neg_log_loss"], "the name of one scorer"),
     ],
@@ -57,6 +57,24 @@ def test_folds_without_a_score_are_left_out(rule):
 def test_scorers_that_score_nothing(scoring, message):
     with pytest.raises(ValueError, match=message):
         InnerProductADA(schedule=FEW, scoring=scoring).fit(X, y)
+
+
+@pytest.mark.parametrize("rule", ["best", "one_standard_error"])
+def test_a_temperature_without_a_score_is_not_chosen(rule):
+    """While it is hot nobody is said to be of the rare class, and precision means nothing."""
+    rows, labels = make_classification(400, 5, weights=[0.85], random_state=0)
+    precision = make_scorer(precision_score, zero_division=np.nan)
+    model = InnerProductADA(scoring=precision, rule=rule).fit(rows, labels)
+    scores = model.path_.validation_score
+    assert scores.shape[1] == 5 and np.isnan(scores[0]).any()
+    assert np.isfinite(scores[model.path_.best_index]).all()
+
+
+def test_parts_that_all_lack_a_class_have_no_score():
+    cv = [(np.arange(len(y)), np.flatnonzero(y == label)) for label in (0, 1)]
+    nothing = make_scorer(lambda truth, predicted: np.nan)
+    with pytest.raises(ValueError, match="no number on any held-out part, and each lacks a class. Got .nan, nan."):
+        InnerProductADA(cv=cv, scoring=nothing, schedule=FEW).fit(X, y)
 
 
 @pytest.mark.parametrize("scoring", [None, "accuracy"])
