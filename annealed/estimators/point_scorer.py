@@ -38,13 +38,24 @@ class PointScorer:
             point = self.speak({name: array[part.fit] for name, array in reported.items()}, temperature, scale)
             point.__dict__.pop("feature_names_in_", None)  # X has lost its own
             params = {name: _taken(value, part.rows) for name, value in part.score_params.items()}
-            return _number(self.scorer(point, _taken(part.X, part.rows), _taken(part.y, part.rows), **params))
+            return _number(self._scored(point, _taken(part.X, part.rows), _taken(part.y, part.rows), params))
 
         scores = np.array([score(part) for part in self.held_out])
         if not self.has_scored:
             self.has_scored = True
             scores = self._without_unscored(scores)
         return scores, score(self.training)
+
+    def _scored(self, point, X, y, params):
+        try:
+            return self.scorer(point, X, y, **params)
+        except TypeError as error:
+            if "unexpected keyword argument 'sample_weight'" not in str(error):
+                raise
+            raise TypeError(
+                f"scoring does not take the weights that fit has: {error}. Add sample_weight=None to its parameters, "
+                "or leave weights to what asks for them: sklearn.set_config(enable_metadata_routing=True)."
+            ) from error
 
     def _without_unscored(self, scores):
         """Leave out parts that have no score for want of a class, as a fold of one class has no ROC curve. Others may

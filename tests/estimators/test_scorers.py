@@ -139,6 +139,14 @@ def test_weights_of_a_validation_set_reach_the_scorer(is_routed):
     assert model.path_.validation_score.item() == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    "scoring", [lambda model, X, y: model.score(X, y), make_scorer(lambda truth, found: np.mean(truth == found))]
+)
+def test_scorers_that_take_no_weights_are_told_what_to_do(scoring):
+    with pytest.raises(TypeError, match="does not take the weights that fit has.*Add sample_weight=None"):
+        InnerProductADA(schedule=FEW, scoring=scoring).fit(X, y, sample_weight=np.ones(len(y)))
+
+
 def test_weights_of_no_validation_set():
     with pytest.raises(ValueError, match="sample_weight_val weighs the rows of a validation set"):
         InnerProductADA().fit(X, y, sample_weight_val=np.ones(3))
