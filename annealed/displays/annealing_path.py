@@ -97,9 +97,10 @@ class AnnealingPathDisplay:
         """
         classifier = getattr(estimator, "classifier_", estimator)  # MELDA's works inside it
         if not hasattr(classifier, "path_"):
+            advice = "Give its last step, pipeline[-1]." if hasattr(estimator, "steps") else "Call fit on it first."
             raise ValueError(
                 "AnnealingPathDisplay needs a fitted annealed classifier, which has a path_. "
-                f"Got {estimator!r}. Call fit on it first."
+                f"Got {estimator!r}. {advice}"
             )
         return cls.from_path(classifier.path_, ax=ax, twin=twin)
 

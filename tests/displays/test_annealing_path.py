@@ -2,8 +2,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_wine
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from annealed import PottsDA
+from annealed import InnerProductADA, PottsDA
 from annealed.displays import AnnealingPathDisplay
 from annealed.optional import require
 
@@ -120,3 +123,10 @@ def test_a_path_of_prototypes_is_refused():
 def test_missing_library_answers_with_the_pip_line(monkeypatch):
     with pytest.raises(ImportError, match=r'no_such_library .* pip install "annealed\[plot\]"'):
         require("no_such_library", extra="plot")
+
+
+def test_a_pipeline_is_told_to_give_its_last_step():
+    pipeline = make_pipeline(StandardScaler(), InnerProductADA(schedule=[1.0])).fit(*load_wine(return_X_y=True))
+    with pytest.raises(ValueError, match=r"(?s)needs a fitted annealed classifier.*Give its last step, pipeline\[-1\]"):
+        AnnealingPathDisplay.from_estimator(pipeline)
+    assert AnnealingPathDisplay.from_estimator(pipeline[-1]).lines_
