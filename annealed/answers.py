@@ -41,7 +41,8 @@ def path_table(record):
         score = record.score_name.removeprefix("neg_")
         losses = {name: f"{name.removesuffix('score')}{score}" for name in frame if name.endswith("_score")}
         frame = frame.assign(**{name: -frame[name] for name in losses}).rename(columns=losses)
-    shown = _table(f"{len(frame)} temperatures" + (", hot to cold; -> is the chosen one" if any(chosen) else ""))
+    title = f"{len(frame)} temperatures" + (", hot to cold; -> is the chosen one" if any(chosen) else "")
+    shown = _table("1 temperature" if len(frame) == 1 else title)
     shown.add_column("", width=2)
     texts = {name: [f"{cell:.4g}" for cell in frame[name]] for name in frame}
     for name, cells in texts.items():

@@ -18,6 +18,8 @@ from sklearn.datasets import load_iris
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("skops")
 pytest.importorskip("typer")
+from annealed import InnerProductADA  # noqa: E402
+from annealed.answers import path_table  # noqa: E402
 from annealed.cli import app  # noqa: E402 - it needs typer
 from annealed.comparison import fit_table  # noqa: E402
 from annealed.export import json_of, load_model, save_model  # noqa: E402
@@ -117,6 +119,11 @@ def test_prototypes_have_a_path_of_their_own(folder):
     assert run("fit", "flowers.csv", "-t", "species", "-m", "potts", "-o", "potts.skops").exit_code == 0
     assert json.loads(run("path", "potts.skops", "--json").stdout)[-1]["n_prototypes"] >= 3
     assert "temperatures" in run("path", "potts.skops").stdout
+
+
+def test_a_path_of_one_temperature_says_so():
+    path = InnerProductADA(schedule=[1.0]).fit(*load_iris(return_X_y=True)).path_
+    assert path_table(path).title == "1 temperature"
 
 
 def test_compare_names_the_best_and_saves_it(folder):

@@ -143,7 +143,8 @@ class ValidationMixin:
             )
         unknown = np.setdiff1d(y_val, classes)
         if len(unknown):
-            raise ValueError(f"y_val holds labels that y does not: {list(unknown[:5])}. Known: {list(classes[:20])}.")
+            found, known = unknown[:5].tolist(), classes[:20].tolist()
+            raise ValueError(f"y_val holds labels that y does not: {found}. Known: {known}.")
         weight = sample_weight_val
         if rows.device is None:
             weight = check_weight(sample_weight_val, len(y_val), "sample_weight_val")

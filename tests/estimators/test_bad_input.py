@@ -135,7 +135,7 @@ def test_temperature_off_the_path():
 
 def test_validation_set():
     model = InnerProductADA(selection="holdout")
-    with pytest.raises(ValueError, match="y_val holds labels that y does not"):
+    with pytest.raises(ValueError, match=r"y_val holds labels that y does not: \[7\]. Known: \[0, 1"):
         model.fit(X, y, X_val=X[:5], y_val=np.array([0, 0, 7, 0, 1]))
     with pytest.raises(ValueError, match="given together"):
         model.fit(X, y, X_val=X[:5])
