@@ -12,6 +12,7 @@ DETAILS = (  # of a path, left to --json
     "gradient_norm",
     "converged",
     "n_iter",
+    "certificate",
 )
 
 
