@@ -39,7 +39,7 @@ class StopOnInterrupt:
     Attributes
     ----------
     is_interrupted : bool
-        Whether Ctrl-C was pressed.
+        Whether Ctrl-C was pressed in the latest fit.
 
     Examples
     --------
@@ -53,16 +53,21 @@ class StopOnInterrupt:
 
     def __init__(self):
         self.is_interrupted = False
-        self._usual = None
+        self._listening = self._usual = None
 
     def setup(self, estimator, context):
+        if self._listening is not None:  # a fit around this one, or in the main thread, which this one must not disturb
+            return
+        self.is_interrupted = False
         if current_thread() is main_thread():
-            self._usual = signal.signal(signal.SIGINT, self._interrupt)
+            self._listening, self._usual = context, signal.signal(signal.SIGINT, self._interrupt)
 
     def teardown(self, estimator, context):
-        if self._usual is not None:
+        if context is not self._listening:
+            return
+        if self._usual is not None:  # None is a handler that was set outside Python
             signal.signal(signal.SIGINT, self._usual)
-            self._usual = None
+        self._listening = self._usual = None
 
     def _interrupt(self, number, frame):
         self.is_interrupted = True

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -105,6 +106,42 @@ def test_ctrl_c_keeps_the_path_walked_so_far():
     model = InnerProductADA().set_callbacks(PressCtrlC(), guard).fit(X, y)
     assert guard.is_interrupted
     assert len(model.path_) == 1
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_stops_the_fit_in_which_it_was_pressed_alone():
+    guard = StopOnInterrupt()
+    InnerProductADA().set_callbacks(PressCtrlC(), guard).fit(X, y)
+    model = InnerProductADA().set_callbacks(guard).fit(X, y)
+    assert not guard.is_interrupted
+    assert model.path_ == InnerProductADA().fit(X, y).path_
+
+
+class FitsMeanwhile(Recorder):
+    """After the first temperature, a whole fit with the same guard: here, or in a thread."""
+
+    def __init__(self, guard, in_thread):
+        super().__init__()
+        self.guard, self.in_thread = guard, in_thread
+
+    def on_fit_task_end(self, estimator, context):
+        self.events.append("end")
+        if self.events.count("end") > 1:
+            return
+        os.kill(os.getpid(), signal.SIGINT)
+        other = InnerProductADA(schedule=[1.0, 0.1], selection="last").set_callbacks(self.guard)
+        if self.in_thread:
+            with ThreadPoolExecutor(1) as threads:
+                threads.submit(other.fit, X, y).result()
+        else:
+            other.fit(X, y)
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_a_fit_meanwhile_does_not_take_the_guard_away(in_thread):
+    before, guard = signal.getsignal(signal.SIGINT), StopOnInterrupt()
+    model = InnerProductADA().set_callbacks(FitsMeanwhile(guard, in_thread), guard).fit(X, y)
+    assert guard.is_interrupted and len(model.path_) == 1
     assert signal.getsignal(signal.SIGINT) is before
 
 
