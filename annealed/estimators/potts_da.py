@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from annealed.arrays import Place, is_dispatched, is_foreign, namespace_of, on_named_device, take_rows, to_host
 from annealed.callbacks import CallbackSupportMixin, FitWatch, with_callbacks
 from annealed.design.threads import one_thread, threads_over_blocks
+from annealed.estimators.mixins import forget_last_fit
 from annealed.estimators.on_device import (
     argmax,
     check_device_weight,
@@ -186,6 +187,8 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         -------
         self : object
         """
+        self._check_parameters()
+        forget_last_fit(self)
         given_X, given_y = X, y
         if is_dispatched(X):
             X = check_foreign(self, X)
@@ -195,7 +198,6 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
             X, y = validate_data(self, X, y, dtype=DTYPES)
             check_classification_targets(y)
             self.classes_, labels = np.unique(y, return_inverse=True)
-        self._check_parameters()
         rows = self._rows(X, labels, sample_weight)
         dtype = to_host(X[:1, ...]).dtype
         watch = self._watch(given_X, given_y, sample_weight)
@@ -320,6 +322,9 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
             raise ValueError(f"shrinkage must be one of {known} or a number from 0 to 1. Got {self.shrinkage!r}.")
 
     # -- reading ---------------------------------------------------------------------------------------------
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "prototypes_")
 
     @property
     def metric_(self):

@@ -1,9 +1,11 @@
 """A second fit of the same estimator leaves nothing of the first."""
 
 import numpy as np
+import pytest
 from sklearn.datasets import load_wine
+from sklearn.exceptions import NotFittedError
 
-from annealed import MELDA, AnnealedClassifier
+from annealed import MELDA, AnnealedClassifier, PottsDA
 from annealed.objectives import Distance
 
 X, y = load_wine(return_X_y=True)
@@ -24,3 +26,22 @@ def test_another_family_has_settings_of_its_own():
     fresh = AnnealedClassifier(Distance()).fit(X, y)
     assert vars(model).keys() == vars(fresh).keys()
     np.testing.assert_array_equal(model.predict_proba(X), fresh.predict_proba(X))
+
+
+def test_a_wrong_parameter_leaves_the_prototypes_as_they_were():
+    model = PottsDA(3, n_init=1, shrinkage="oas", refine=False).fit(X, y)
+    posterior = model.predict_proba(X)
+    with pytest.raises(ValueError, match="n_init must be a positive whole number. Got 0"):
+        model.set_params(n_init=0).fit(X[:, :2], y + 5)
+    np.testing.assert_array_equal(model.classes_, [0, 1, 2])
+    np.testing.assert_array_equal(model.predict_proba(X), posterior)
+
+
+@pytest.mark.parametrize("columns", [slice(None), slice(2)])
+def test_a_refit_that_fails_leaves_no_old_prototypes_under_new_classes(columns):
+    model = PottsDA(3, n_init=1, shrinkage="oas", refine=False).fit(X[:, columns], y)
+    with pytest.raises(ValueError, match="n_prototypes as a dict must name every class of y"):
+        model.set_params(n_prototypes={0: 1}).fit(X + 1, y + 5)
+    for method in (model.predict, model.predict_proba, model.transform, model.apply):
+        with pytest.raises(NotFittedError):
+            method(X)
