@@ -317,6 +317,9 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
 
     # -- prediction --------------------------------------------------------------------------------------------
 
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "temperature_")
+
     def _logits(self, X, method):
         """Logits (n_samples, n_classes) at the posterior's own scale."""
         check_is_fitted(self)

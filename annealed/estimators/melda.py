@@ -193,21 +193,22 @@ class MELDA(
         total = counts.sum()
         self._log_share = np.log(np.maximum(counts / total, 0.5 / max(total, X.shape[0])))
         rank = len(directions.information)
-        self.classes_, self.classifier_, self.n_iter_ = classifier.classes_, classifier, classifier.n_iter_
+        self.classes_ = classifier.classes_
         if self.coordinates == "paper":
             self._set_paper(coef, intercept, directions)
             n_components = rank
         else:
             n_components = min(n_components, rank)
             self._set_ordered(coef, intercept, directions, n_components)
-        self.reduced_classifier_, self._whitened = classifier, None
+        reduced_classifier, self._whitened = classifier, None
         if n_components < rank:
             whitened = _leading(coef, directions, n_components)
             if is_foreign(X):
                 whitened = tuple(Place.of(X).row(part) for part in whitened)
             self._whitened = whitened
             reduced = None if X_val is None else _project(X_val, *whitened)
-            self._fit_reduced(_project(X, *whitened), y, sample_weight, X_val=reduced, **params)
+            reduced_classifier = self._fit_reduced(_project(X, *whitened), y, sample_weight, X_val=reduced, **params)
+        self.classifier_, self.reduced_classifier_, self.n_iter_ = classifier, reduced_classifier, classifier.n_iter_
         if is_foreign(X):
             place = Place.of(X)
             arrays = {name: own for name, own in vars(self).items() if isinstance(own, np.ndarray)}
@@ -217,9 +218,10 @@ class MELDA(
 
     def _fit_reduced(self, projected, y, sample_weight, **params):
         """A posterior of the kept directions alone."""
-        self.reduced_classifier_ = self._log_linear().fit(projected, y, sample_weight, **params)
-        loadings, bias = class_weights_of(self.reduced_classifier_)
+        classifier = self._log_linear().fit(projected, y, sample_weight, **params)
+        loadings, bias = class_weights_of(classifier)
         self._loadings, self._bias = loadings @ self._from_reported, bias
+        return classifier
 
     def _log_linear(self):
         return AnnealedClassifier(
@@ -289,6 +291,9 @@ class MELDA(
         self.explained_information_ratio_ = self.explained_information_ / (total if total > 0 else 1.0)
 
     # -- reduction -------------------------------------------------------------------------------------------
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "reduced_classifier_")
 
     def transform(self, X):
         """Project rows to the kept directions, (n_samples, n_components)."""

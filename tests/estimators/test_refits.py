@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_wine
 from sklearn.exceptions import NotFittedError
 
-from annealed import MELDA, AnnealedClassifier, PottsDA
+from annealed import MELDA, AnnealedClassifier, InnerProductADA, PottsDA
 from annealed.objectives import Distance
 
 X, y = load_wine(return_X_y=True)
@@ -45,3 +46,24 @@ def test_a_refit_that_fails_leaves_no_old_prototypes_under_new_classes(columns):
     for method in (model.predict, model.predict_proba, model.transform, model.apply):
         with pytest.raises(NotFittedError):
             method(X)
+
+
+@pytest.mark.parametrize("is_refit", [False, True])
+@pytest.mark.parametrize(
+    ("estimator", "wrong"),
+    [
+        (InnerProductADA(), {"cv": []}),
+        (MELDA(coordinates="paper"), {"reference_class": "nope"}),
+        (MELDA(), {"n_components": 9}),
+    ],
+    ids=repr,
+)
+def test_a_fit_that_fails_is_no_fit(estimator, wrong, is_refit):
+    model = clone(estimator)
+    if is_refit:
+        model.fit(X, y)
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        model.set_params(**wrong).fit(X + 1, y + 5)
+    for method in ("predict", "predict_proba", "decision_function"):
+        with pytest.raises(NotFittedError):
+            getattr(model, method)(X)
