@@ -134,6 +134,14 @@ def test_labels_weights_and_validation_sets(move):
     np.testing.assert_allclose(own.path_.validation_score.max(), best, atol=2e-3)
 
 
+def test_directions_know_the_weights_of_classes(move):
+    X, y = table()
+    model = MELDA(1, temperature=0.3, class_weight={0: 1.0, 1: 20.0, 2: 0.05})
+    plain, moved = (clone(model).fit(own, y) for own in (X, move(X)))
+    np.testing.assert_allclose(to_host(moved.explained_information_), plain.explained_information_, rtol=1e-3)
+    np.testing.assert_allclose(moved.gaussian_model().prior, plain.gaussian_model().prior, rtol=1e-2)
+
+
 def test_a_scorer_of_ones_own(move_torch):
     X, y = table()
     plain = InnerProductADA(cv=3, scoring="accuracy").fit(X, y)

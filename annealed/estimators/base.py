@@ -26,7 +26,7 @@ from annealed.estimators.on_device import (
     device_rows,
 )
 from annealed.estimators.validation import DTYPES, Rows
-from annealed.estimators.weights import check_weight, class_factors, counted_in_rows, heard_classes
+from annealed.estimators.weights import check_weight, counted_in_rows, heard_classes, weighed_by_class
 from annealed.objectives import InnerProduct, Objective
 from annealed.objectives.leave_one_out import NotTrusted
 from annealed.path import AnnealingPath
@@ -238,10 +238,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
             place = device_rows(X, labels, sample_weight, classes, self.class_weight, self.device)
             return Rows(X, y, labels, None, classes, place)
         weight = check_weight(sample_weight, len(labels))
-        counts = np.bincount(labels, weight, len(classes))
-        if self.class_weight is not None:
-            factors = class_factors(self.class_weight, classes, counts)
-            weight, counts = weight * factors[labels], counts * factors
+        weight, counts = weighed_by_class(weight, labels, classes, self.class_weight)
         weight = weight * heard_classes(counts)[labels]
         weight = counted_in_rows(weight, counts.sum(), np.count_nonzero(weight))
         return Rows(X, y, labels, weight, classes)

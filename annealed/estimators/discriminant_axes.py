@@ -14,8 +14,8 @@ from scipy import linalg
 
 from annealed.arrays import Place, is_foreign
 from annealed.design import ArrayDesign
-from annealed.estimators.on_device import check_device_weight, check_labels
-from annealed.estimators.weights import check_weight
+from annealed.estimators.on_device import check_device_weight, check_labels, weighed_on_device
+from annealed.estimators.weights import check_weight, weighed_by_class
 
 SMALLEST_SPREAD = 1e-10  # relative variance of scores below which a direction is rounding noise
 SMALLEST_WITHIN = 1e-6  # share of a direction's variance that classes are always granted within them
@@ -45,12 +45,12 @@ class Moments(NamedTuple):
     class_means: np.ndarray
 
 
-def score_moments(X, y, sample_weight, coef, classes) -> Moments:
+def score_moments(X, y, sample_weight, coef, classes, class_weight=None) -> Moments:
     """Moments of the scores `X @ coef.T`, found where X is."""
     if is_foreign(X):
-        return _moments_on_device(X, np.searchsorted(classes, check_labels(y, X.shape[0])), sample_weight, coef)
+        return _moments_on_device(X, check_labels(y, X.shape[0]), sample_weight, coef, classes, class_weight)
     labels, scores = np.searchsorted(classes, y), np.asarray(X @ coef.T, dtype=np.float64)
-    weight = check_weight(sample_weight, len(labels))
+    weight, _ = weighed_by_class(check_weight(sample_weight, len(labels)), labels, classes, class_weight)
     share = weight / weight.sum()
     mean = share @ scores
     centred = scores - mean
@@ -61,11 +61,12 @@ def score_moments(X, y, sample_weight, coef, classes) -> Moments:
     return Moments(mean, covariance, np.bincount(labels, weight, len(coef)), class_means)
 
 
-def _moments_on_device(X, labels, sample_weight, coef) -> Moments:
+def _moments_on_device(X, y, sample_weight, coef, classes, class_weight) -> Moments:
     """The same in blocks of rows of a device; the scores of all rows are never held."""
     place, n_classes = Place.of(X), len(coef)
-    weight = check_device_weight(sample_weight, len(labels), place)
-    design = ArrayDesign(X, place.whole(labels), weight[:, None], None, n_classes, place)
+    labels, weight = place.whole(np.searchsorted(classes, y)), check_device_weight(sample_weight, len(y), place)
+    weight, _ = weighed_on_device(weight, labels, classes, class_weight, place)
+    design = ArrayDesign(X, labels, weight[:, None], None, n_classes, place)
     level = place.wide(np.zeros(n_classes))
     wide_coef = place.wide(coef)
 

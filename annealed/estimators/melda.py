@@ -187,7 +187,7 @@ class MELDA(
         forget_last_fit(self)
         n_components = self._checked_components(classifier.classes_.shape[0], X.shape[1])
         coef, intercept = class_weights_of(classifier)
-        moments = score_moments(X, y, sample_weight, coef, to_host(classifier.classes_))
+        moments = score_moments(X, y, sample_weight, coef, to_host(classifier.classes_), self.class_weight)
         directions = directions_of(moments)
         counts = moments.counts
         total = counts.sum()

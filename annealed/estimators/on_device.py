@@ -142,10 +142,7 @@ def device_rows(X, codes, sample_weight, classes, class_weight, device=None) -> 
     X, place = on_named_device(X, device) if speaks_numpy else (X, Place.of(X))
     labels = place.whole(codes)
     weight = check_device_weight(sample_weight, len(codes), place)
-    counts = _class_weights(place, labels, weight, len(classes))
-    if class_weight is not None:
-        factors = class_factors(class_weight, classes, counts)
-        weight, counts = weight * place.xp.take(place.wide(factors), labels), counts * factors
+    weight, counts = weighed_on_device(weight, labels, classes, class_weight, place)
     weight = weight * place.xp.take(place.wide(heard_classes(counts)), labels)
     return DeviceRows(X, labels, _counted_in_rows(weight, place), place, speaks_numpy)
 
@@ -155,9 +152,14 @@ def _counted_in_rows(weight, place):
     return counted_in_rows(weight, float(total), float(n_weighted))
 
 
-def _class_weights(place, labels, weight, n_classes):
-    design = ArrayDesign(labels[:, None], labels, weight[:, None], None, n_classes, place)
-    return design.class_weight_sums()[0]
+def weighed_on_device(weight, labels, classes, class_weight, place: Place):
+    """Weights of rows times those of their classes, on the device, and what each class weighs then, on the host."""
+    design = ArrayDesign(labels[:, None], labels, weight[:, None], None, len(classes), place)
+    counts = design.class_weight_sums()[0]
+    if class_weight is None:
+        return weight, counts
+    factors = class_factors(class_weight, classes, counts)
+    return weight * place.xp.take(place.wide(factors), labels), counts * factors
 
 
 def device_design(rows: DeviceRows, splits, n_classes) -> ArrayDesign:

@@ -58,6 +58,15 @@ def class_factors(class_weight, classes, counts):
     return counts.sum() / (len(classes) * np.where(counts > 0, counts, 1))
 
 
+def weighed_by_class(weight, labels, classes, class_weight):
+    """Weights of rows times those of their classes, and what each class weighs then."""
+    counts = np.bincount(labels, weight, len(classes))
+    if class_weight is None:
+        return weight, counts
+    factors = class_factors(class_weight, classes, counts)
+    return weight * factors[labels], counts * factors
+
+
 def _checked_factor(label, factor) -> float:
     if not isinstance(factor, Real) or not 0 <= float(factor) < np.inf:
         raise ValueError(f"class_weight of class {label!r} must be a finite number of at least 0. Got {factor!r}.")

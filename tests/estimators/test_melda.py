@@ -341,6 +341,17 @@ def test_weight_two_is_the_row_twice(n_components, coordinates):
     assert np.abs(plain.predict_proba(FIVE.X) - twice.predict_proba(FIVE.X)).max() > 1e-3
 
 
+@pytest.mark.parametrize("n_components", [1, None])
+def test_weights_of_classes_are_those_of_their_rows(n_components):
+    factors = np.array([1.0, 20.0, 0.05, 3.0, 0.5])
+    by_class = fit(FIVE, n_components=n_components, class_weight=dict(enumerate(factors)))
+    by_row = fit(FIVE, factors[FIVE.y], n_components=n_components)
+    np.testing.assert_allclose(by_class.scalings_, by_row.scalings_, rtol=1e-10)
+    np.testing.assert_allclose(by_class.explained_information_, by_row.explained_information_, rtol=1e-10)
+    np.testing.assert_allclose(by_class.predict_proba(FIVE.X), by_row.predict_proba(FIVE.X), rtol=1e-10)
+    np.testing.assert_allclose(by_class.gaussian_model().prior, by_row.gaussian_model().prior, rtol=1e-10)
+
+
 def test_names_of_the_directions():
     model = fit(FIVE, n_components=2)
     assert list(model.get_feature_names_out()) == ["melda0", "melda1"]
