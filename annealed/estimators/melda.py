@@ -11,6 +11,7 @@ is found from K x K matrices: nothing of D x D is ever formed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from numbers import Integral
 from typing import NamedTuple
 
@@ -182,7 +183,8 @@ class MELDA(
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=DTYPES)
         X_val = None if X_val is None else self._validated(X_val)
         params |= {"y_val": y_val, "sample_weight_val": sample_weight_val}
-        classifier = hand_over(self, self._log_linear()).fit(X, y, sample_weight, X_val=X_val, **params)
+        cv = list(self.cv) if isinstance(self.cv, Iterator) else self.cv  # its splits are had once and used twice
+        classifier = hand_over(self, self._log_linear(cv)).fit(X, y, sample_weight, X_val=X_val, **params)
         take_back(classifier)
         forget_last_fit(self)
         n_components = self._checked_components(classifier.classes_.shape[0], X.shape[1])
@@ -206,8 +208,9 @@ class MELDA(
             if is_foreign(X):
                 whitened = tuple(Place.of(X).row(part) for part in whitened)
             self._whitened = whitened
-            reduced = None if X_val is None else _project(X_val, *whitened)
-            reduced_classifier = self._fit_reduced(_project(X, *whitened), y, sample_weight, X_val=reduced, **params)
+            params["X_val"] = None if X_val is None else _project(X_val, *whitened)
+            reduced_classifier = self._log_linear(cv).fit(_project(X, *whitened), y, sample_weight, **params)
+            self._set_reduced(reduced_classifier)
         self.classifier_, self.reduced_classifier_, self.n_iter_ = classifier, reduced_classifier, classifier.n_iter_
         if is_foreign(X):
             place = Place.of(X)
@@ -216,19 +219,12 @@ class MELDA(
                 setattr(self, name, place.wide(arrays[name]))
         return self
 
-    def _fit_reduced(self, projected, y, sample_weight, **params):
-        """A posterior of the kept directions alone."""
-        classifier = self._log_linear().fit(projected, y, sample_weight, **params)
-        loadings, bias = class_weights_of(classifier)
-        self._loadings, self._bias = loadings @ self._from_reported, bias
-        return classifier
-
-    def _log_linear(self):
+    def _log_linear(self, cv):
         return AnnealedClassifier(
             InnerProduct(l2_strength=self.l2_strength, metric=self.metric),
             self.schedule,
             selection=self.selection if self.temperature is None else self.temperature,
-            cv=self.cv,
+            cv=cv,
             class_weight=self.class_weight,
             tol=self.tol,
             max_iter=self.max_iter,
@@ -289,6 +285,11 @@ class MELDA(
         total = directions.information.sum()
         self.explained_information_ = directions.information[:n_components]
         self.explained_information_ratio_ = self.explained_information_ / (total if total > 0 else 1.0)
+
+    def _set_reduced(self, classifier):
+        """The logits of a posterior of the kept directions alone."""
+        loadings, bias = class_weights_of(classifier)
+        self._loadings, self._bias = loadings @ self._from_reported, bias
 
     # -- reduction -------------------------------------------------------------------------------------------
 

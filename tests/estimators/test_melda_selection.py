@@ -20,6 +20,13 @@ def test_folds_of_groups(n_components):
     assert model.classifier_.temperature_ == alone.temperature_
 
 
+@pytest.mark.parametrize("n_components", [None, 1])
+def test_splits_that_may_be_had_but_once(n_components):
+    splits = [(np.flatnonzero(HALF), np.flatnonzero(~HALF)), (np.flatnonzero(~HALF), np.flatnonzero(HALF))]
+    once, listed = (MELDA(n_components, cv=own).fit(X, y) for own in (iter(splits), splits))
+    np.testing.assert_array_equal(once.predict_proba(X), listed.predict_proba(X))
+
+
 def test_groups_are_routed():
     with sklearn.config_context(enable_metadata_routing=True):
         found = cross_validate(
