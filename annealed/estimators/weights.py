@@ -47,11 +47,18 @@ def _check_total(total):
 
 
 def class_factors(class_weight, classes, counts):
-    """Factor on the weight of each class's rows; balanced ones go by `counts`, the weights of the classes."""
+    """Factor on the weight of each class's rows; balanced ones go by `counts`, the weights of the classes.
+
+    As in scikit-learn, a dict may name more classes than y holds, or fewer, but not both: that is most often a slip.
+    """
     if isinstance(class_weight, dict):
-        unknown = set(class_weight) - set(classes.tolist())
-        if unknown:
-            raise ValueError(f"class_weight names classes that y does not hold: {sorted(map(str, unknown))}.")
+        unknown = sorted(map(str, set(class_weight) - set(classes.tolist())))
+        missing = [label for label in classes.tolist() if label not in class_weight]
+        if unknown and missing:
+            raise ValueError(
+                f"class_weight names classes that y does not hold: {unknown}, and leaves out {missing[:20]}. Name "
+                "every class of y, or only such."
+            )
         return np.array([_checked_factor(label, class_weight.get(label, 1.0)) for label in classes.tolist()])
     if not isinstance(class_weight, str) or class_weight != "balanced":
         raise ValueError(f'class_weight must be a dict, "balanced" or None. Got {class_weight!r}.')

@@ -71,6 +71,16 @@ def test_a_class_whose_weight_is_lost_beside_the_others(estimator, factor):
         estimator(class_weight={0: factor, 1: factor}).fit(X, y)
 
 
+@ESTIMATORS
+def test_weights_of_classes_that_y_does_not_hold(estimator):
+    """As in scikit-learn: left alone where every class of y is named, and else taken for a slip."""
+    two = y < 2
+    more, named = (estimator(class_weight=own).fit(X[two], y[two]) for own in ({0: 1, 1: 3, 2: 5}, {0: 1, 1: 3}))
+    np.testing.assert_array_equal(more.predict_proba(X), named.predict_proba(X))
+    with pytest.raises(ValueError, match=r"class_weight names .* not hold: \['2'\], and leaves out \[0\]. Name"):
+        estimator(class_weight={1: 3, 2: 5}).fit(X[two], y[two])
+
+
 def test_a_class_of_little_weight_is_fitted_without_a_warning():
     assert InnerProductADA(class_weight={0: 1e-13}).fit(X, y).path_.converged.all()
 
