@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from annealed.estimators.mixins import LogitsMixin
 from annealed.estimators.validation import host_rows
 from annealed.estimators.weights import check_weight
+from annealed.objectives.linear import check_spread
 
 
 class PooledGaussian(LogitsMixin, BaseEstimator):
@@ -65,18 +66,22 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
         weight = check_weight(sample_weight, len(labels))
+        weight = weight / weight.max()  # so that the sum of large ones is finite
         share = weight / weight.sum()
         counts = np.bincount(labels, share, len(classes))
         prior = self._checked_prior(counts, classes)
         membership = sparse.csr_array((share, (labels, np.arange(len(labels)))), shape=(len(counts), len(labels)))
-        center = np.zeros(X.shape[1]) if sparse.issparse(X) else np.asarray(share @ X, dtype=np.float64)
-        rows = X if sparse.issparse(X) else X - center
-        sums = membership @ rows
-        sums = np.asarray(sums.toarray() if sparse.issparse(sums) else sums, dtype=np.float64)
-        means = sums / np.where(counts > 0, counts, 1)[:, None]
-        squares = np.asarray(share @ (rows.multiply(rows) if sparse.issparse(rows) else rows**2)).ravel()
-        variance = np.maximum(squares - counts @ means**2, 0)
-        widest = np.max(squares - (counts @ means) ** 2, initial=0.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            center = np.zeros(X.shape[1]) if sparse.issparse(X) else np.asarray(share @ X, dtype=np.float64)
+            rows = X.astype(np.float64, copy=False) if sparse.issparse(X) else X - center
+            sums = membership @ rows
+            sums = np.asarray(sums.toarray() if sparse.issparse(sums) else sums, dtype=np.float64)
+            means = sums / np.where(counts > 0, counts, 1)[:, None]
+            squares = np.asarray(share @ (rows.multiply(rows) if sparse.issparse(rows) else rows**2)).ravel()
+            variance = np.maximum(squares - counts @ means**2, 0)
+            about_all = np.maximum(squares - (counts @ means) ** 2, 0)
+        check_spread(np.sqrt(about_all), counts @ means + center)
+        widest = np.max(about_all, initial=0.0)
         self.variance_ = variance + (smoothing * widest if widest > 0 else 1.0)
         self.means_, self._center = means + center, center
         self.classes_, self.class_prior_ = classes, prior

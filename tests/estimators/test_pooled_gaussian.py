@@ -104,6 +104,12 @@ def test_sparse_equals_dense(kind):
     np.testing.assert_allclose(model.predict_proba(table.X), dense.predict_proba(words), atol=1e-10)
 
 
+def test_sparse_rows_in_single_precision_far_from_zero():
+    X = (1e4 + TABLE.X).astype(np.float32)
+    model, dense = PooledGaussian().fit(sparse.csr_array(X), TABLE.y), PooledGaussian().fit(X, TABLE.y)
+    np.testing.assert_allclose(model.variance_, dense.variance_, rtol=1e-5)
+
+
 @pytest.mark.parametrize("value", [0.0, 0.1, 1000.0])
 def test_constant_column_changes_nothing(value):
     X = np.column_stack([TABLE.X, np.full(len(TABLE.y), value)])
@@ -185,6 +191,19 @@ def test_a_refit_that_fails_leaves_the_model_as_it_was():
 def test_bad_weights():
     with pytest.raises(ValueError, match="must not be negative. Got -1.0 at row 0"):
         PooledGaussian().fit(TABLE.X, TABLE.y, -np.ones(len(TABLE.y)))
+
+
+@pytest.mark.parametrize("size", [1e308, 1e-300, 5e-324])
+def test_weights_as_large_and_as_small_as_floats_go(size):
+    model, plain = (PooledGaussian().fit(TABLE.X, TABLE.y, own) for own in (np.full(len(TABLE.y), size), None))
+    np.testing.assert_allclose(model.predict_proba(TABLE.X), plain.predict_proba(TABLE.X), atol=1e-10)
+
+
+@pytest.mark.parametrize("store", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize(("size", "what"), [(1e160, "large .* infinite"), (1e-300, "small .* zero")])
+def test_columns_whose_squares_are_no_numbers(size, what, store):
+    with pytest.raises(ValueError, match=f"Column 0 of X holds numbers so {what}. Divide it"):
+        PooledGaussian().fit(store(TABLE.X * size), TABLE.y)
 
 
 def test_before_fit():
