@@ -31,7 +31,7 @@ from annealed.objectives import InnerProduct, Objective
 from annealed.objectives.leave_one_out import NotTrusted
 from annealed.path import AnnealingPath
 from annealed.schedules import check_temperature
-from annealed.selection import DEFAULT_FOLDS
+from annealed.selection import DEFAULT_FOLDS, NoValidation
 
 
 class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin, LogitsMixin, BaseEstimator):
@@ -246,7 +246,8 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
     def _keep(self, steps, problem, judge, dtype):
         """Record the path and speak at its chosen temperature."""
         chosen = self._choose(steps, judge)
-        score_name = "neg_log_loss" if self._is_log_loss() else _score_name(self.scoring)
+        is_scored = not self._is_log_loss() and not isinstance(judge, NoValidation)
+        score_name = _score_name(self.scoring) if is_scored else "neg_log_loss"
         self.path_ = AnnealingPath.from_steps(steps, problem, chosen, score_name, dtype)
         self.n_iter_ = max(1, int(self.path_.n_iter.sum()))
         self._speak_at(self.path_.temperatures[chosen])

@@ -119,6 +119,14 @@ def test_last_and_fixed_temperature():
     assert fixed.temperature_ == 0.2
 
 
+@pytest.mark.parametrize("selected", ["last", 0.2])
+def test_a_path_that_no_scorer_has_seen_does_not_name_it(selected):
+    settings = dict(schedule=[1.0, 0.1], selection=selected)
+    scored, plain = (InnerProductADA(scoring=own, **settings).fit(X, y) for own in ("accuracy", None))
+    assert scored.path_.score_name == "neg_log_loss"
+    np.testing.assert_array_equal(scored.path_.train_score, plain.path_.train_score)
+
+
 def test_groups_keep_together():
     groups = np.arange(len(y)) % 7
     model = InnerProductADA(cv=GroupKFold(7), schedule=[0.1, 0.01]).fit(X, y, groups=groups)
