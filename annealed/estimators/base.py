@@ -31,7 +31,7 @@ from annealed.objectives import InnerProduct, Objective
 from annealed.objectives.leave_one_out import NotTrusted
 from annealed.path import AnnealingPath
 from annealed.schedules import check_temperature
-from annealed.selection import DEFAULT_FOLDS, NoValidation
+from annealed.selection import NoValidation
 
 
 class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin, LogitsMixin, BaseEstimator):
@@ -216,7 +216,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         try:
             walk = self._anneal(rows, self.selection, validation_set, routed, max_iter, watch)
         except NotTrusted as reason:
-            warnings.warn(f"{reason} {DEFAULT_FOLDS} folds are used instead.", UserWarning, stacklevel=3)
+            warnings.warn(f"{reason} Folds are used instead.", UserWarning, stacklevel=3)
             walk = self._anneal(rows, "cv", validation_set, routed, max_iter, watch)
 
         self._form = walk.problem.form

@@ -210,11 +210,12 @@ def test_leave_one_out_chooses_about_what_many_folds_choose():
     assert abs(left_out.path_.best_index - folds.path_.best_index) <= 1
 
 
-def test_leave_one_out_near_separability_warns_and_takes_folds():
+@pytest.mark.parametrize("cv", [None, 3])
+def test_leave_one_out_near_separability_warns_and_takes_folds(cv):
     table, schedule = separable(), [1.0, 1e-2, 1e-4, 1e-6]
-    with pytest.warns(UserWarning, match="Leave-one-out is not to be trusted at temperature .* 5 folds are used"):
-        model = InnerProductADA(selection="loo", schedule=schedule).fit(table.X, table.y)
-    assert model.path_ == InnerProductADA(schedule=schedule).fit(table.X, table.y).path_
+    with pytest.warns(UserWarning, match=r"is not to be trusted at temperature .* near separability. Folds are used"):
+        model = InnerProductADA(selection="loo", schedule=schedule, cv=cv).fit(table.X, table.y)
+    assert model.path_ == InnerProductADA(schedule=schedule, cv=cv).fit(table.X, table.y).path_
 
 
 def test_leave_one_out_does_not_count_rows_of_weight_zero():
