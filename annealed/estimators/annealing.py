@@ -59,6 +59,8 @@ class AnnealingMixin(ValidationMixin):
                 f"Got {self._make_objective()!r}; move X to NumPy for it."
             )
         splits = [] if validation_set else self._splits(rows, selection, routed["split"])
+        if validation_set or len(splits) == 1:
+            self._check_rule(1)
         design = self._design(rows, splits)
 
         score_point = self._point_scorer(rows, splits, validation_set, routed["score"])
@@ -193,6 +195,12 @@ class AnnealingMixin(ValidationMixin):
         if isinstance(judge, NoValidation):
             return len(steps) - 1
         scores = compared(steps)
-        if self.rule != "best" and scores.shape[1] < 2:
-            raise ValueError(f'rule={self.rule!r} needs several folds to measure an error. Set selection="cv".')
+        self._check_rule(scores.shape[1])  # a scorer may have left out folds
         return choose(scores, self.rule)
+
+    def _check_rule(self, n_folds):
+        if self.rule != "best" and n_folds < 2:
+            raise ValueError(
+                f"rule={self.rule!r} needs several folds to measure an error. Got {n_folds}. "
+                'Set selection="cv" and let cv give several splits, or set rule="best".'
+            )

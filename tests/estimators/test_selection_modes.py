@@ -13,6 +13,7 @@ from sklearn.model_selection import GroupKFold, RepeatedStratifiedKFold, Stratif
 
 from annealed import DistanceADA, ExponentialSchedule, InnerProductADA, selection
 from annealed.datasets import make_gaussian_classes
+from annealed.estimators.annealing import AnnealingMixin
 from annealed.objectives import gibbs
 from annealed.objectives.posterior_scale import SCALE_PRIOR, deviations, mean_lead, penalty, rescaled
 from annealed.schedules import AdaptiveSchedule
@@ -74,6 +75,20 @@ def test_best_and_one_standard_error():
     error = scores[np.argmax(mean)].std(ddof=1) / np.sqrt(scores.shape[1])
     assert mean[careful.path_.best_index] >= mean.max() - error
     assert mean[careful.path_.best_index - 1] < mean.max() - error
+
+
+@pytest.mark.parametrize(
+    ("settings", "held_out"),
+    [
+        ({"cv": [(np.arange(0, 150, 2), np.arange(1, 150, 2))]}, {}),
+        ({"selection": "holdout"}, {}),
+        ({"selection": "holdout"}, {"X_val": X[1::2], "y_val": y[1::2]}),
+    ],
+)
+def test_one_standard_error_of_a_single_fold_is_refused_before_the_walk(settings, held_out, monkeypatch):
+    monkeypatch.setattr(AnnealingMixin, "_walk", lambda *_: pytest.fail("it was to be refused before"))
+    with pytest.raises(ValueError, match='several folds to measure an error. Got 1. Set selection="cv" and let cv'):
+        InnerProductADA(rule="one_standard_error", **settings).fit(X, y, **held_out)
 
 
 @pytest.mark.parametrize("scoring", ["accuracy", "neg_brier_score", make_scorer(accuracy_score)])
