@@ -205,7 +205,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
             check_classification_targets(y)
             classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2:
-            raise ValueError(f"y must hold at least two classes. Got only one class: {classes[0]!r}.")
+            raise ValueError(f"y must hold at least two classes. Got only one class: {classes.tolist()[0]!r}.")
         rows = self._rows(X, y, labels, classes, sample_weight)
         check_precision(self.precision, rows.device.place if rows.device else None)
         validation_set = self._validation_set(X_val, y_val, sample_weight_val, rows)

@@ -26,9 +26,10 @@ def test_not_a_number_or_infinite(estimator, value, store):
 
 
 @ESTIMATORS
-def test_one_class(estimator):
-    with pytest.raises(ValueError, match="at least two classes. Got only one class"):
-        estimator().fit(X[:50], y[:50])
+@pytest.mark.parametrize(("names", "shown"), [([0], "0"), ([1.0], "1.0"), (["setosa"], "'setosa'"), ([True], "True")])
+def test_one_class(estimator, names, shown):
+    with pytest.raises(ValueError, match=f"at least two classes. Got only one class: {shown}.$"):
+        estimator().fit(X[:50], np.array(names)[y[:50]])
 
 
 @ESTIMATORS
