@@ -30,6 +30,8 @@ from annealed.design import Design
 from annealed.objectives.base import Form, Objective, SmoothProblem, check_strength
 from annealed.objectives.linear import spread_of_columns
 
+CHECKED_ROWS = 10  # that tell whether a family gives what it should
+
 
 class ScoreFamily(Objective):
     """Base of user-defined families; see the module's docstring for one.
@@ -90,15 +92,37 @@ class FamilyProblem(SmoothProblem):
         self.form = FamilyForm(family, center, self.scale, not sparse.issparse(design.X))
         self.start_parameters = np.stack([self._start(fit, random_state) for fit in range(self.n_fits)])
         self.shape = self.start_parameters.shape[1:]
+        self._check_family()
+
+    def _check_family(self):
+        """An error near the mistake, where what a family gives on a few rows is not what it should be."""
+        name, parameters = type(self.family).__name__, self.start_parameters[0]
+        n_rows = min(CHECKED_ROWS, self.design.n_rows)
+        if not np.isfinite(self.start_parameters).all():
+            raise ValueError(f"{name}.start must give finite numbers. Got {self.start_parameters[0]!r}.")
+        X = self._features(np.arange(n_rows))
+        scores = np.asarray(self.family.scores(X, parameters))
+        if scores.shape != (n_rows, self.n_classes) or not np.isfinite(scores).all():
+            raise ValueError(
+                f"{name}.scores must give finite numbers, (n_rows, n_classes), here {(n_rows, self.n_classes)}. "
+                f"Got shape {scores.shape}: {scores[:2]!r}."
+            )
+        pulled = np.asarray(self.family.pullback(X, parameters, np.zeros(scores.shape)))
+        if pulled.shape != self.shape:
+            raise ValueError(
+                f"{name}.pullback must give an array of the parameters' shape, {self.shape}. Got shape {pulled.shape}."
+            )
 
     def _start(self, fit, random_state):
         used = np.flatnonzero(self.design.weight[:, fit])
-        X = self.design.X[used]
-        if not sparse.issparse(X):
-            X = (X - self.design.center) / self.scale
         weight = self.design.weight[used, fit]
-        start = self.family.start(X, self.design.labels[used], weight, self.n_classes, random_state)
+        start = self.family.start(self._features(used), self.design.labels[used], weight, self.n_classes, random_state)
         return np.asarray(start, dtype=np.float64)
+
+    def _features(self, rows):
+        """Some rows as the family sees them."""
+        X = self.design.X[rows]
+        return X if sparse.issparse(X) else (X - self.design.center) / self.scale
 
     def _unflatten(self, parameters, temperature):
         return temperature * parameters.reshape(len(parameters), *self.shape)

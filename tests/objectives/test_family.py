@@ -20,6 +20,7 @@ from problems import (
 )
 from scipy import sparse
 
+from annealed import AnnealedClassifier
 from annealed.objectives import Picks, ScoreFamily
 
 FAMILIES = [Radial, Loudness]
@@ -189,3 +190,40 @@ def test_random_start_repeats_with_its_seed():
 def test_impossible_strength_is_refused(strength):
     with pytest.raises(ValueError, match=f"l2_strength must be a positive number. Got {strength}"):
         Radial(l2_strength=strength).prepare(stack_of(gaussian()), 0)
+
+
+class WrongStart(Radial):
+    def start(self, X, labels, weight, n_classes, random_state):
+        return np.full((n_classes, X.shape[1]), np.nan)
+
+
+class WrongScores(Radial):
+    def scores(self, X, parameters):
+        return super().scores(X, parameters)[:, :2]
+
+
+class NoNumbers(Radial):
+    def scores(self, X, parameters):
+        return np.log(super().scores(X, parameters))
+
+
+class WrongPullback(Radial):
+    def pullback(self, X, parameters, residual):
+        return super().pullback(X, parameters, residual)[:, :2]
+
+
+@pytest.mark.parametrize(
+    ("family", "message"),
+    [
+        (WrongStart(), "WrongStart.start must give finite numbers. Got array"),
+        (WrongScores(), r"WrongScores.scores must give .* here \(10, 3\). Got shape \(10, 2\)"),
+        (NoNumbers(), r"NoNumbers.scores must give finite numbers .* nan"),
+        (WrongPullback(), r"WrongPullback.pullback must give .* shape, \(3, \d\). Got shape \(3, 2\)"),
+    ],
+    ids=["start", "scores", "numbers", "pullback"],
+)
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_a_family_that_gives_something_else_is_told_so(family, message):
+    table = gaussian()
+    with pytest.raises(ValueError, match=message):
+        AnnealedClassifier(family).fit(table.X, table.y)
