@@ -217,7 +217,7 @@ class WrongPullback(Radial):
     [
         (WrongStart(), "WrongStart.start must give finite numbers. Got array"),
         (WrongScores(), r"WrongScores.scores must give .* here \(10, 3\). Got shape \(10, 2\)"),
-        (NoNumbers(), r"NoNumbers.scores must give finite numbers .* nan"),
+        (NoNumbers(), r"NoNumbers.scores must give finite numbers, .* nan"),
         (WrongPullback(), r"WrongPullback.pullback must give .* shape, \(3, \d\). Got shape \(3, 2\)"),
     ],
     ids=["start", "scores", "numbers", "pullback"],
