@@ -91,6 +91,8 @@ class _SharedLimit:
 
 
 _limit = _SharedLimit()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_limit.__init__)  # type: ignore[misc]  # nobody is inside there
 
 
 @contextmanager

@@ -33,7 +33,7 @@ class InnerProductADA(AnnealedClassifier):
         Folds for ``selection="cv"``; a number is that many stratified, shuffled folds, None is five.
     scoring : str or callable, default=None
         What validation compares; None is the log-loss. Held-out parts that it gives no number for, as a fold of one
-        class has no ROC curve, are left out, with a warning.
+        class has no ROC curve, are left out, with a warning; temperatures at which others have none are not chosen.
     rule : {"best", "one_standard_error"}, default="best"
         Take the best temperature, or the hottest within one standard error of it.
     calibrate : bool, default=True
