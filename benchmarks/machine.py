@@ -41,12 +41,12 @@ def measure_machine(product_size=PRODUCT_SIZE, copied_bytes=COPIED_BYTES) -> Mac
     return Machine(threads, gemm_gflops(product_size), bandwidth_gbs(threads, copied_bytes), load)
 
 
-def running_elsewhere(seconds=WATCHED_SECONDS) -> float:
+def running_elsewhere() -> float:
     """Cores that others keep busy while this program sleeps; zero where the system does not say."""
     if not PROCESSOR_TIMES.exists():
         return 0.0
     before = _processor_times()
-    sleep(seconds)
+    sleep(WATCHED_SECONDS)
     spent = _processor_times() - before
     return float((spent.sum() - spent[IDLE].sum()) / max(spent.sum(), 1) * (os.cpu_count() or 1))
 

@@ -64,9 +64,9 @@ class LeadingRows:
 
     def __init__(self, design, coordinates, fit_intercept, n_leading, contrasts, quick=None):
         self.fit_intercept, self.n_leading, self.contrasts = fit_intercept, n_leading, contrasts
-        kept = np.arange(coordinates.rank - n_leading, coordinates.rank)  # quick rows have them in rising order
-        if quick is None:
-            kept = np.sort(np.argsort(coordinates.spectrum)[coordinates.rank - n_leading :])
+        rank = coordinates.rank
+        rising = np.argsort(coordinates.spectrum) if quick is None else np.arange(rank)  # as quick rows have them
+        kept = np.sort(rising[rank - n_leading :])
         noise = SMALLEST_EIGENVALUE * coordinates.spectrum.max()
         self.leading, self.spread = kept, np.sqrt(np.maximum(coordinates.spectrum[kept], noise))
         if fit_intercept:

@@ -99,7 +99,7 @@ class FamilyProblem(SmoothProblem):
         name, parameters = type(self.family).__name__, self.start_parameters[0]
         n_rows = min(CHECKED_ROWS, self.design.n_rows)
         if not np.isfinite(self.start_parameters).all():
-            raise ValueError(f"{name}.start must give finite numbers. Got {self.start_parameters[0]!r}.")
+            raise ValueError(f"{name}.start must give finite numbers. Got {parameters!r}.")
         X = self._features(np.arange(n_rows))
         scores = np.asarray(self.family.scores(X, parameters))
         if scores.shape != (n_rows, self.n_classes) or not np.isfinite(scores).all():
