@@ -14,7 +14,15 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import (
+    KFold,
+    RepeatedKFold,
+    RepeatedStratifiedKFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+    check_cv,
+)
 from sklearn.utils import check_random_state
 
 from annealed.interpolation import lagrange
@@ -34,6 +42,7 @@ RISE_ERRORS = 2.5  # standard errors by which a small change must raise the mean
 SMALLEST_RISE = 4e-3  # by which it must, for the whole change to be tried: five times that is about to be gained
 STRATIFY = "Use stratified folds: a number, such as cv=5, or StratifiedKFold(shuffle=True) or StratifiedGroupKFold."
 RULES = ("best", "one_standard_error")
+DEALERS = (KFold, StratifiedKFold, RepeatedKFold, RepeatedStratifiedKFold, ShuffleSplit, StratifiedShuffleSplit)
 
 
 class NoValidation:
@@ -231,6 +240,14 @@ def make_splits(cv, X, y, labels, weight, random_state, split_params) -> list[tu
         raise ValueError(f"cv gave no split of the rows. Got cv={cv!r}.")
     _check_training_classes([train for train, _ in splits], y, labels, weight)
     return splits
+
+
+def deals_rows(cv) -> bool:
+    """Whether folds are of rows dealt at random, each by itself. A user's own, folds in the order of the rows too, may
+    keep rows together that belong to one another.
+    """
+    is_number = cv is None or isinstance(cv, (int, np.integer))
+    return is_number or (type(cv) in DEALERS and getattr(cv, "shuffle", True))
 
 
 def _check_training_classes(parts, y, labels, weight):

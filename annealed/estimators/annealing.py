@@ -6,7 +6,6 @@ import time
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,17 @@ from annealed.estimators.on_device import device_design
 from annealed.estimators.validation import Rows, ValidationMixin
 from annealed.objectives.array_families import on_device
 from annealed.schedules import AdaptiveSchedule, UntilSchedule, make_schedule
-from annealed.selection import LEAST_GAIN, NoValidation, best_of, choose, clearly_exceeds, compared, fold_weights, rises
+from annealed.selection import (
+    LEAST_GAIN,
+    NoValidation,
+    best_of,
+    choose,
+    clearly_exceeds,
+    compared,
+    deals_rows,
+    fold_weights,
+    rises,
+)
 from annealed.solvers import make_solver
 from annealed.walk import Step, anneal, concluded
 
@@ -74,7 +83,7 @@ class AnnealingMixin(ValidationMixin):
             if rows.device is not None:
                 problem = on_device(problem, self.precision)
                 problem.speaks_numpy = rows.device.speaks_numpy
-            if len(splits) > 1 and self._leaves_setting_open() and self._takes_rows_one_by_one():
+            if len(splits) > 1 and self._leaves_setting_open() and deals_rows(self.cv):
                 problem = problem.begun()
             first = best = walk(problem)
             for other in self._rivals(problem, first, watch):
@@ -102,10 +111,6 @@ class AnnealingMixin(ValidationMixin):
         something in the family's own setting.
         """
         return isinstance(self._schedule(), AdaptiveSchedule) and self._is_log_loss()
-
-    def _takes_rows_one_by_one(self) -> bool:
-        """Whether folds are of rows dealt at random. A user's own may keep rows together that belong to one another."""
-        return self.cv is None or isinstance(self.cv, Integral)
 
     def _leans(self, walk: Walk) -> bool:
         """Whether validation clearly rises towards another setting, at the best of the last nodes.

@@ -50,10 +50,11 @@ class InnerProductADA(AnnealedClassifier):
         for sparse X, unless folds say that diagonal is clearly better (asked up to a thousand columns, of a few hundred
         rows, or where nothing was learned), and diagonal for dense X, unless they say that halfway is (not asked on a
         device), or covariance where columns outnumber a few hundred independent rows. Where they do so fifteen times
-        over and least squares, leaving rows out, only lose by a ridge, it is covariance at once (not with a splitter
-        for ``cv``). All this with the default schedule, several folds and log-loss: ``metric_`` tells. The spreads of
-        columns are those of all rows, also within folds. Principal directions are too, but where columns outnumber
-        rows: there each fold has its own.
+        over and least squares, leaving rows out, only lose by a ridge, it is covariance at once (not with a ``cv``
+        that may keep rows together: splits that are given, splitters by groups or in the order of the rows). All this
+        with the default schedule, several folds and log-loss: ``metric_`` tells. The spreads of columns are those of
+        all rows, also within folds. Principal directions are too, but where columns outnumber rows: there each fold
+        has its own.
         "validated" walks one path a metric and keeps the one that validates best, ``metric_``: diagonal, and where
         they are better by more than a standard error over the folds, halfway or covariance for dense X (not where
         both rows and columns are more than a thousand); euclidean or diagonal for sparse X. It takes as long as these

@@ -14,7 +14,7 @@ from problems import fold_masks, gaussian, make_everything_wide, shared_noise, s
 from scipy import sparse
 from sklearn.datasets import load_iris, load_wine
 from sklearn.metrics import log_loss
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedKFold, StratifiedShuffleSplit
 
 from annealed import InnerProductADA
 from annealed.design.shrinkage import RidgeEffect
@@ -251,6 +251,20 @@ def test_rows_that_a_splitter_may_keep_together_are_not_taken_one_by_one(monkeyp
     for cv in (StratifiedKFold(3), list(StratifiedKFold(3).split(X, y))):
         _, n_walks = walks_of(X, y, monkeypatch, cv=cv)
         assert n_walks > 1
+
+
+@pytest.mark.parametrize(
+    "cv",
+    [
+        StratifiedKFold(3, shuffle=True, random_state=0),
+        RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0),
+        StratifiedShuffleSplit(3, random_state=0),
+    ],
+)
+def test_a_splitter_that_deals_rows_at_random_is_as_a_number_of_folds(cv, monkeypatch):
+    X, y = far_outnumbered()
+    model, n_walks = walks_of(X, y, monkeypatch, cv=cv)
+    assert (model.metric_, n_walks) == ("covariance", 1)
 
 
 def test_sample_weights_of_zero_are_rows_left_out_of_that_question():
