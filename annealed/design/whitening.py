@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 
 from annealed.design.base import Design
 from annealed.design.coordinates import Coordinates
@@ -111,12 +111,22 @@ def _from_final(final: _Whitening, estimate: _Estimate) -> _Whitening | None:
         return None
     covariance = (1 - estimate.amount) * estimate.matrix
     np.einsum("ii->i", covariance)[:] += estimate.ridge
-    basis = final.basis * estimate.spread[:, None]
-    factor, has_failed = lapack.dpotrf(basis.T @ covariance @ basis, lower=1, overwrite_a=1)
-    if has_failed:
+    factor = _factor_seen_in(final.basis * estimate.spread[:, None], covariance)
+    if factor is None:
         return None
     turn, _ = lapack.dtrtri(factor, lower=1)
-    return _Whitening(final.basis @ turn.T, final.inverse @ factor, final.spectrum)
+    basis = blas.dtrmm(1.0, turn, final.basis, side=1, lower=1, trans_a=1)
+    return _Whitening(basis, blas.dtrmm(1.0, factor, final.inverse, side=1, lower=1), final.spectrum)
+
+
+def _factor_seen_in(basis, covariance):
+    """The lower Cholesky factor of basis' covariance basis, or None. Products with triangles take half the time."""
+    own, has_failed = lapack.dpotrf(covariance, lower=1, overwrite_a=1)
+    if has_failed:
+        return None
+    seen = blas.dsyrk(1.0, blas.dtrmm(1.0, own, basis, lower=1, trans_a=1), trans=1, lower=1)
+    factor, has_failed = lapack.dpotrf(seen, lower=1, overwrite_a=1)
+    return None if has_failed else factor
 
 
 def _spread(variance, moment, n_rows, usual):
