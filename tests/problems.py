@@ -113,6 +113,13 @@ def text(kind=sparse.csr_matrix, n_samples=60, n_words=25, seed=5):
     return Table(f"text_{kind.__name__}", kind(counts.astype(float)), y, np.log(topics), np.zeros(3))
 
 
+def sparse_rows(n_rows, n_columns, density):
+    """Numbers from 0 to 1, most of them left out."""
+    generator = np.random.default_rng(0)
+    filled = generator.random((n_rows, n_columns)) < density
+    return sparse.csr_array(np.where(filled, generator.random((n_rows, n_columns)), 0))
+
+
 def shared_noise(n_rows=90, seed=0, n_columns=300):
     """Two classes a little apart in hundreds of columns, which share twenty directions of large variance."""
     generator = np.random.default_rng(seed)

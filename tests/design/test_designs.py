@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from problems import badly_scaled, dense, gaussian, stack_of, text, uneven_weights, wide, wide_text
+from problems import badly_scaled, dense, gaussian, sparse_rows, stack_of, text, uneven_weights, wide, wide_text
 from scipy import sparse
 
 from annealed.design import CsrDesign, DenseDesign, SinglePrecisionRows, make_design, principal_coordinates, row_span
@@ -153,7 +153,7 @@ def test_sparse_squares_of_a_nearly_constant_column_do_not_cancel():
 
 
 def test_entries_in_parts_are_those_of_the_whole():
-    whole = sparse.random_array((20, 4), density=0.5, rng=np.random.default_rng(0), format="csr")
+    whole = sparse_rows(20, 4, density=0.5)
     parts = sparse.csr_array(
         (np.column_stack([3 * whole.data, -2 * whole.data]).ravel(), np.repeat(whole.indices, 2), 2 * whole.indptr),
         shape=whole.shape,

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from problems import sparse_rows
 from scipy import sparse
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -86,7 +87,7 @@ def test_sparse_equals_dense(covariance):
 
 
 def test_wide_sparse_is_never_densified(monkeypatch):
-    X_wide = sparse.random_array((90, 3000), density=0.01, rng=np.random.default_rng(0), format="csr")
+    X_wide = sparse_rows(90, 3000, density=0.01)
     labels = np.arange(90) % 3
     for kind in (sparse.csr_array, sparse.csr_matrix):
         whole = kind.toarray

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from problems import text, wide
+from problems import sparse_rows, text, wide
 from scipy import sparse
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
@@ -203,7 +203,7 @@ def test_sparse_equals_dense(kind):
 
 def test_wide_sparse_equals_dense_of_the_same_rows():
     generator = np.random.RandomState(0)
-    X = sparse.random_array((120, 1500), density=0.02, rng=np.random.default_rng(0), format="csr")
+    X = sparse_rows(120, 1500, density=0.02)
     X.data[:] = 1 + generator.rand(X.nnz)
     y = generator.randint(3, size=120)
     temperatures = np.geomspace(0.05, 1e-4, 6)
