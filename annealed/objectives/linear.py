@@ -8,14 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from annealed.design import Design, make_design, row_span
-from annealed.design.coordinates import (
-    WIDEST_EIGENPROBLEM,
-    Coordinates,
-)
+from annealed.design.coordinates import CONSTANT, WIDEST_EIGENPROBLEM, Coordinates
 from annealed.objectives.base import ROUNDING, Form, SmoothProblem
 
 SMALLEST_ROOT = 1e-150  # numbers below it have squares that are zero, or have no digits
-CONSTANT = 1e-13  # spread of a column beside its mean that is nothing but rounding
 MISSING_CLASS_WEIGHT = 0.5  # rows' worth of evidence for a class that a fit has no row of
 MOST_ROWS = 1e12  # that weights are taken for
 

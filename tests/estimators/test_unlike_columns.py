@@ -44,3 +44,17 @@ def test_euclidean_metric_keeps_columns_of_small_units(widest, store):
     least = np.mean(np.logaddexp(0, lead)) + SCHEDULE[-1] / 4 * np.sum(without.coef_**2)
     assert model.path_.free_energy[-1] / SCHEDULE[-1] <= least * (1 + 1e-6)
     assert model.score(store(X), y) > 0.9
+
+
+@pytest.mark.parametrize(("metric", "chosen"), [("auto", "halfway"), ("validated", "covariance")])
+def test_a_constant_column_changes_nothing(metric, chosen):
+    """Its spread is the rounding of its mean, and no reason to leave the eigenbasis that other metrics start from."""
+    generator = np.random.default_rng(2)
+    mixing = generator.normal(size=(30, 30)) * np.geomspace(1, 0.03, 30)
+    told = generator.normal(size=(300, 30))
+    y = (1.5 * told[:, -6:] @ generator.normal(size=(6, 3)) + generator.gumbel(size=(300, 3))).argmax(axis=1)
+    X = told @ mixing
+    ours, theirs = (InnerProductADA(metric=metric).fit(own, y) for own in (np.c_[X, np.full(300, 3.3)], X))
+    assert ours.metric_ == theirs.metric_ == chosen
+    np.testing.assert_allclose(ours.coef_[:, :-1], theirs.coef_, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(ours.coef_[:, -1], 0, atol=1e-9)
