@@ -141,5 +141,6 @@ class MetricChoices:
         other = copy(self)
         other.metric = metric
         other.class_variance = self.prior_variance
-        other._solve_in(self._coordinates(power) if self.span else self.coordinates.raised(power))
+        is_rotated = not self.span and self.coordinates.basis.ndim == 2
+        other._solve_in(self.coordinates.raised(power) if is_rotated else self._coordinates(power))
         return other

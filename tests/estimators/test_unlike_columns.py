@@ -58,3 +58,12 @@ def test_a_constant_column_changes_nothing(metric, chosen):
     assert ours.metric_ == theirs.metric_ == chosen
     np.testing.assert_allclose(ours.coef_[:, :-1], theirs.coef_, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(ours.coef_[:, -1], 0, atol=1e-9)
+
+
+def test_columns_too_unlike_for_one_eigenbasis_have_other_metrics_too():
+    """Without an intercept a column counts by its distance from zero."""
+    generator, told, y = signal(100)
+    X = np.column_stack([told, 1e6 + generator.randn(len(y))])
+    model = InnerProductADA(metric="validated", fit_intercept=False, schedule=SCHEDULE).fit(X, y)
+    same = InnerProductADA(metric=model.metric_, fit_intercept=False, schedule=SCHEDULE).fit(X, y)
+    np.testing.assert_allclose(model.coef_, same.coef_, rtol=1e-6)
