@@ -65,14 +65,14 @@ class LinearProblem(SmoothProblem):
         return {"coef": coef, "intercept": intercept - coef @ self.center}
 
 
-def spread_of_columns(design: Design):
-    """Weighted standard deviation of each column; one where a column is constant."""
+def spread_of_columns(design: Design, of_constant=1.0):
+    """Weighted standard deviation of each column; `of_constant` where a column is constant."""
     with np.errstate(over="ignore", invalid="ignore"):
         mean = design.column_mean() + design.center
         spread = np.sqrt(design.centered(mean).column_variance())
     check_spread(spread, mean)
     constant = spread <= CONSTANT * np.abs(mean)
-    return np.where(constant, 1.0, spread)
+    return np.where(constant, of_constant, spread)
 
 
 def check_spread(spread, mean):

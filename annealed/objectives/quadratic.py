@@ -42,7 +42,7 @@ class Quadratic(Objective):
 
     def prepare(self, design, random_state=None):
         center = design.column_mean()
-        scale = spread_of_columns(design.centered(center))
+        scale = spread_of_columns(design.centered(center), of_constant=np.inf)  # else its rounding counts
         problem = PenalizedLinearProblem(
             SecondOrderDesign(design, center, scale),
             l2_strength=self.l2_strength,

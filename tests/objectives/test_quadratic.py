@@ -140,3 +140,21 @@ def test_a_class_missing_from_a_fold_stays_finite():
     reported = problem.report(solve(problem, 0.1).parameters, 0.1)
     assert np.isfinite(reported["coef"]).all()
     assert np.isfinite(reported["intercept"]).all()
+
+
+def test_a_constant_column_has_no_products():
+    """What is left of it about its mean is rounding; standardized, its products with others would be copies of them."""
+    table = gaussian()
+    plain, with_constant = (
+        Quadratic().prepare(stack_of(replace(table, X=own)))
+        for own in (table.X, np.column_stack([table.X, np.full(len(table.y), 3.3)]))
+    )
+    ours, theirs = (own.report(solve(own, 0.1).parameters, 0.1) for own in (with_constant, plain))
+    assert np.abs(ours["coef"]).max() < 1e3
+    new = table.X[:5]
+    moved = np.column_stack([new, np.full(5, 4.4)])
+    seen = [
+        own.form.logits(X, {name: part[0] for name, part in found.items()}, 0.1)
+        for own, X, found in ((with_constant, moved, ours), (plain, new, theirs))
+    ]
+    np.testing.assert_allclose(*seen, atol=1e-6)
