@@ -42,8 +42,8 @@ QUOTED = re.compile(r'"[^"]*"')
 BLANK_LINES = re.compile(r"\A\s*[\r\n]")  # before the names
 SEPARATOR_LINE = re.compile(r"sep=(.)\r?\n")  # which Excel writes and reads
 COMMAS = {  # what they mean in a number, the likelier first
-    "decimal": re.compile(r"\s*[-+]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?\s*"),
-    "thousands": re.compile(r"\s*[-+]?([1-9]\d{0,2}(,\d{3})+|\d+)(\.\d+)?\s*"),
+    "decimal": re.compile(r"\s*[-+]?(?=[\d,])(\d{1,3}(\.\d{3})+|\d*)(,\d+)?(e[-+]?\d+)?\s*", re.IGNORECASE),
+    "thousands": re.compile(r"\s*[-+]?(?=[\d.])([1-9]\d{0,2}(,\d{3})+|\d*)(\.\d+)?(e[-+]?\d+)?\s*", re.IGNORECASE),
 }
 
 
