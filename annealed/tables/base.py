@@ -30,14 +30,14 @@ class InputError(ValueError):
 class TableColumns:
     """Columns by kind; `left_out` are those with nothing to learn from, each with the reason.
 
-    commas : what they meant in the numbers of the file, "decimal" or "thousands"
+    commas : what they meant in the numbers of the file, "decimal" or "thousands"; "" where there were none
     """
 
     numbers: list[str]
     dates: list[str]
     categories: list[str]
     left_out: dict[str, str]
-    commas: str = "decimal"  # also of model files that do not say
+    commas: str = ""  # also of model files that do not say
 
     @classmethod
     def of(cls, frame, labels=None) -> TableColumns:

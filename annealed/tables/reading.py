@@ -53,7 +53,7 @@ def read_table(
     separator: str | None = None,
     encoding: str | None = None,
     texts: Collection[str] = (),
-    commas: str = "decimal",
+    commas: str = "",
 ):
     """A pandas DataFrame from CSV or Parquet; `-` reads standard input.
 
@@ -64,8 +64,9 @@ def read_table(
         Of a CSV; found from its text where they are None.
     texts : collection of str
         Columns of a CSV whose cells are kept as they are written, whatever they look like: the `texts` of a model.
-    commas : "decimal" or "thousands"
-        What they mean in the numbers of a CSV where nothing in it tells: the `columns.commas` of a model.
+    commas : "decimal", "thousands" or ""
+        What they mean in the numbers of a CSV where nothing in it tells: the `columns.commas` of a model. "" is
+        thousands between commas and decimals between other separators.
 
     Returns
     -------
@@ -168,7 +169,7 @@ def _read_csv(text, separator, texts, commas):
     kept = {first + place: str for place, name in enumerate(names) if name.strip() in texts}
     frame = read(io.StringIO(text), na_values=ALSO_MISSING, dtype=kept, **by_place)
     frame = frame.iloc[:, first : first + len(names)].set_axis(names, axis=1)
-    return _without_commas(frame, ["thousands"] if separator == "," else list(COMMAS), texts, commas, pandas)
+    return _without_commas(frame, separator, texts, commas, pandas)
 
 
 def _parser(separator):
@@ -223,11 +224,14 @@ def _first_named(names, n_cells, last):
     return 0 if ends_by_separator else 1
 
 
-def _without_commas(frame, possible, texts, commas, pandas):
+def _without_commas(frame, separator, texts, commas, pandas):
     """Texts such as 1,5 or 1,250.5 as numbers, where all of a column are of one style.
 
-    A cell such as 1,250 is of both: then the other columns tell, or else the table that a model was fitted on.
+    A cell such as 1,250 is of both: then the other columns tell, or else the table that a model was fitted on. Between
+    commas a cell such as "1,5" may also be a list: it is no number where others have a point.
     """
+    possible = ["thousands"] if separator == "," and _has_fractions(frame) else list(COMMAS)
+    commas = commas or ("thousands" if separator == "," else "decimal")
     fitting = [_styles(column, possible, texts, pandas) for _, column in frame.items()]
     certain = {styles[0] for styles in fitting if len(styles) == 1}
     likely = certain.pop() if len(certain) == 1 else commas
@@ -237,6 +241,10 @@ def _without_commas(frame, possible, texts, commas, pandas):
             frame.isetitem(place, _numbers(frame.iloc[:, place], style, pandas))
             frame.attrs["commas"] = likely
     return frame
+
+
+def _has_fractions(frame):
+    return bool((frame.select_dtypes("number") % 1 > 0).any(axis=None))
 
 
 def _styles(column, possible, texts, pandas):

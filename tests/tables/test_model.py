@@ -94,3 +94,11 @@ def test_commas_mean_what_they_meant_in_the_table_of_the_fit(tmp_path, written, 
     assert model.columns.conform(read_for(model, tmp_path, "size\tkind\n4,800\tx\n"))["size"].tolist() == [size]
     told = read_for(model, tmp_path, "size\tother\n4,800\t0,5\n")
     assert model.columns.conform(told)["size"].tolist() == [4.8]
+
+
+@pytest.mark.parametrize(("decimal", "size"), [(",", 4.8), (".", 4800.0)])
+def test_decimal_commas_of_the_fit_are_such_between_commas_too(tmp_path, decimal, size):
+    frame = pandas.DataFrame({"size": np.arange(N_ROWS) + 0.5, "kind": np.repeat(["low", "high"], N_ROWS // 2)})
+    frame.to_csv(tmp_path / "fitted.csv", sep=";", decimal=decimal, index=False)
+    model = fit_table(label_table(read_table(tmp_path / "fitted.csv"), "kind"), "lda")
+    assert read_for(model, tmp_path, 'size,kind\n"4,800",x\n')["size"].tolist() == [size]

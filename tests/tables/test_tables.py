@@ -50,6 +50,10 @@ def test_parquet_and_compressed_csv(tmp_path):
         ("size;kind\n,5;a\n-,25;b\n", [0.5, -0.25]),  # as SPSS writes fractions
         ('size,kind\n"1,250.5",a\n2,b\n', [1250.5, 2]),  # commas between thousands
         ('size,kind\n"1,250.5",a\n.5,b\n', [1250.5, 0.5]),
+        ('size,kind\n"1,250",a\n2,b\n', [1250, 2]),
+        ('size,kind\n"1,5",a\n2,b\n', [1.5, 2]),  # as spreadsheets write decimal commas between commas
+        ('size,costs,kind\n"1,250","0,5",a\n"2,500",1,b\n', [1.25, 2.5]),
+        ('size,costs,kind\n"1,5",0.5,a\n"2,5",1,b\n', ["1,5", "2,5"]),  # a list, where numbers have a point
         ("size\tcosts\tkind\n1,250\t1,250.5\ta\n950\t1.5\tb\n", [1250, 950]),  # another column tells what commas mean
         ("size\tcosts\tkind\n1,250\t0,125\ta\n2,500\t0,250\tb\n", [1.25, 2.5]),
         ("length, mm;size;kind\n1,5;1,5;a\n2,5;3,5;b\n", [1.5, 3.5]),  # a comma in a name
