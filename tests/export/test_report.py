@@ -213,6 +213,16 @@ def test_one_column_and_a_class_of_one_row(tmp_path):
     assert "149 rows" in (tmp_path / "report.html").read_text()
 
 
+def test_classes_of_one_row_each(tmp_path):
+    """Nothing can be left out, so that the model itself judges."""
+    frame = flowers().iloc[[0, 60, 120]]
+    with pytest.warns(UserWarning, match="Every class has a single row"):
+        model = fit_table(label_table(frame, "species"), "inner-product")
+    with pytest.warns(UserWarning, match="3 of 3 rows equal rows that the model was fitted on, but they are too few"):
+        write_report(model, frame, tmp_path / "report.html")
+    assert "judged by the model, which was fitted on rows equal to 3 of them" in (tmp_path / "report.html").read_text()
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

@@ -74,8 +74,12 @@ def _was_seen(model, rows, labels):
 
 
 def _stand_for(model, labels):
-    """Whether rows of these labels are enough of those that the model was fitted on: half of them, of every class."""
-    return 2 * len(labels) >= model.facts.get("rows", 0) and len(np.unique(labels)) == len(model.classes)
+    """Whether rows of these labels are enough of those that the model was fitted on: half of them, of every class.
+
+    Of single rows of every class none can be left out.
+    """
+    n_classes = len(model.classes)
+    return 2 * len(labels) >= model.facts.get("rows", 0) and len(np.unique(labels)) == n_classes < len(labels)
 
 
 def _warn_of_flattery(model, is_judged_by_itself):
@@ -88,7 +92,7 @@ def _warn_of_flattery(model, is_judged_by_itself):
     if is_judged_by_itself.any():
         warnings.warn(
             f"{is_judged_by_itself.sum()} of {len(is_judged_by_itself)} rows equal rows that the model was fitted on, "
-            "but they are too few of its rows to judge by folds, so that the scores may flatter it. Give other rows, "
+            "but they are too few to judge by folds, so that the scores may flatter it. Give other rows, "
             "or all that it was fitted on.",
             stacklevel=3,
         )
