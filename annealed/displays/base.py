@@ -1,6 +1,12 @@
-"""What pictures of rows ask of their labels."""
+"""What pictures share: names as they are written, and labels that are known."""
 
 import numpy as np
+
+
+def as_written(name):
+    """A name of the data: matplotlib reads formulas between dollars, and leaves out of legends what begins with _."""
+    text = str(name).replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
 
 
 def checked_labels(y, n_rows, classes):

@@ -5,6 +5,7 @@ from scipy import sparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import validate_data
 
+from annealed.displays.base import as_written
 from annealed.optional import require
 
 # Okabe and Ito's colours without the yellow, which a line on white does not carry, and the chosen point's; beyond them,
@@ -148,7 +149,7 @@ class CoefficientPathDisplay:
                 linestyle=DASHES[place // len(LINE_COLOURS) % len(DASHES)],
                 marker=marker,
                 linewidth=2.0,
-                label=_short(self._name(own)),
+                label=as_written(_short(self._name(own))),
                 zorder=2,
             )
             self.lines_[self._name(own)] = line
@@ -181,7 +182,7 @@ def _of_class(coef, classes, label):
     found = np.flatnonzero(np.asarray(classes) == label)
     if not len(found):
         raise ValueError(f"label must be a class of the model. Got {label!r}, known: {list(classes[:20])}.")
-    return coef[:, found[0]], f"for {label}"
+    return coef[:, found[0]], f"for {as_written(label)}"
 
 
 def _spreads(estimator, X, n_coefficients):

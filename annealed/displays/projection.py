@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from annealed.displays.base import checked_labels
+from annealed.displays.base import as_written, checked_labels
 from annealed.optional import require
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; beyond them the markers change.
@@ -164,7 +164,7 @@ class ProjectionDisplay:
                 marker=MARKERS[position // len(CLASS_COLOURS) % len(MARKERS)],
                 edgecolors="white",
                 linewidths=0.4,
-                label=str(label),
+                label=as_written(label),
             )
             for position, label in enumerate(self.classes)
         ]
@@ -176,7 +176,7 @@ class ProjectionDisplay:
         ax.set_xlabel(names[0])
         if self._is_strip:
             ax.set_ylabel("class")
-            ax.set_yticks(range(len(self.classes)), [str(label) for label in self.classes])
+            ax.set_yticks(range(len(self.classes)), [as_written(label) for label in self.classes])
             ax.set_ylim(-0.5, len(self.classes) - 0.5)
         else:
             ax.set_ylabel(names[1])
@@ -196,7 +196,7 @@ def _colour(position):
 def _component_names(estimator, n_components):
     """Names of the components, with their share of the information where the estimator knows it."""
     if hasattr(estimator, "get_feature_names_out"):
-        names = [str(name) for name in estimator.get_feature_names_out()]
+        names = [as_written(name) for name in estimator.get_feature_names_out()]
     else:
         names = [f"component {position + 1}" for position in range(n_components)]
     shares = getattr(estimator, "explained_information_ratio_", None)

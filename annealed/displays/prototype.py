@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from annealed.displays.base import checked_labels
+from annealed.displays.base import as_written, checked_labels
 from annealed.optional import require
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
@@ -194,7 +194,7 @@ class PrototypeDisplay:
                 marker="D",
                 edgecolors="black",
                 linewidths=1.0,
-                label=str(label),
+                label=as_written(label),
                 zorder=4,
             )
             for position, label in enumerate(self.classes)
@@ -211,7 +211,7 @@ class _Plane:
     def of(cls, estimator, X):
         names = getattr(estimator, "feature_names_in_", [f"column {column}" for column in range(X.shape[1])])
         if X.shape[1] == 2:
-            return cls(np.zeros(2), np.eye(2), estimator.metric_, list(names))
+            return cls(np.zeros(2), np.eye(2), estimator.metric_, [as_written(name) for name in names])
         root = _root(estimator.metric_)
         spread = (estimator.prototypes_ - estimator.prototypes_.mean(axis=0)) @ root
         leading = np.linalg.svd(spread)[2][:2]

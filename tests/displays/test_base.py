@@ -1,0 +1,51 @@
+import numpy as np
+import pytest
+
+from annealed import MELDA, CoefficientPathDisplay, InnerProductADA, PottsDA, ProjectionDisplay, PrototypeDisplay
+from annealed.displays.base import as_written
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+pyplot = pytest.importorskip("matplotlib.pyplot")
+pandas = pytest.importorskip("pandas")
+
+NAMES = ["_hidden", "$5 to $10", r"$\no formula$"]  # left out of legends, a formula, and no formula at all
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    pyplot.close("all")
+
+
+@pytest.fixture(scope="module")
+def rows():
+    X = pandas.DataFrame(np.random.default_rng(0).normal(size=(60, 3)), columns=NAMES)
+    return X, np.array(NAMES)[X.to_numpy().argmax(axis=1)]
+
+
+def projection(X, y):
+    return ProjectionDisplay.from_estimator(MELDA(temperature=0.1).fit(X, y), X, y)
+
+
+def strips(X, y):
+    return ProjectionDisplay.from_estimator(MELDA(temperature=0.1, n_components=1).fit(X, y), X, y)
+
+
+def prototypes(X, y):
+    X = X.iloc[:, 1:]  # two columns, which name the axes
+    model = PottsDA(3, shrinkage="oas", refine=False).fit(X, y)
+    return PrototypeDisplay.from_estimator(model, X, y, grid_resolution=40)
+
+
+def coefficients(X, y):
+    return CoefficientPathDisplay.from_estimator(InnerProductADA(selection=0.1).fit(X, y), X=X, label=NAMES[1])
+
+
+@pytest.mark.parametrize("draw", [projection, strips, prototypes, coefficients])
+def test_names_are_shown_as_they_are_written(rows, draw):
+    display = draw(*rows)
+    display.figure_.canvas.draw()  # where matplotlib reads formulas
+    legend = display.ax_.get_legend()
+    shown = legend.get_texts() if legend else display.ax_.get_yticklabels()
+    assert {as_written(name) for name in NAMES} <= {text.get_text() for text in shown}
