@@ -1,6 +1,8 @@
-"""What pictures share: names as they are written, and labels that are known."""
+"""What pictures share: names as they are written, labels that are known, and regions of classes."""
 
 import numpy as np
+
+from annealed.optional import require
 
 
 def as_written(name):
@@ -19,3 +21,19 @@ def checked_labels(y, n_rows, classes):
         known = np.asarray(classes)[:20].tolist()
         raise ValueError(f"y must hold classes of the estimator. Got {y[~is_known].tolist()[0]!r}, known: {known}.")
     return y
+
+
+def draw_regions(ax, grid, codes, colours, opacity):
+    """The class at every place of a grid, as its colour.
+
+    It is an image: of a mesh matplotlib makes a polygon for every place when it looks for the legend's best one.
+    """
+    palette = require("matplotlib.colors", extra="plot").ListedColormap(colours)
+    limits = {"vmin": -0.5, "vmax": len(colours) - 0.5}
+    return ax.pcolorfast(*map(_edges, grid), codes, cmap=palette, alpha=opacity, zorder=0, **limits)
+
+
+def _edges(places):
+    """Of cells around places, half-way between them."""
+    half = np.diff(places) / 2
+    return np.concatenate([places[:1] - half[:1], places[:-1] + half, places[-1:] + half[-1:]])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from annealed.displays.base import as_written, checked_labels
+from annealed.displays.base import as_written, checked_labels, draw_regions
 from annealed.optional import require
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; beyond them the markers change.
@@ -42,7 +42,7 @@ class ProjectionDisplay:
     figure_ : matplotlib Figure
     points_ : list of matplotlib PathCollection
         One a class.
-    regions_ : matplotlib QuadMesh or None
+    regions_ : matplotlib AxesImage or None
 
     Examples
     --------
@@ -138,19 +138,8 @@ class ProjectionDisplay:
         regions, grid = np.asarray(self.regions), self.grid
         if self._is_strip:  # the class does not depend on the strip
             regions, grid = np.vstack([regions, regions]), (grid[0], np.array([-0.5, len(self.classes) - 0.5]))
-        colours = require("matplotlib.colors", extra="plot")
-        palette = colours.ListedColormap([_colour(position) for position in range(len(self.classes))])
-        self.regions_ = self.ax_.pcolormesh(
-            *grid,
-            regions,
-            cmap=palette,
-            vmin=-0.5,
-            vmax=len(self.classes) - 0.5,
-            alpha=REGION_OPACITY,
-            shading="nearest",
-            rasterized=True,
-            zorder=0,
-        )
+        colours = [_colour(position) for position in range(len(self.classes))]
+        self.regions_ = draw_regions(self.ax_, grid, regions, colours, REGION_OPACITY)
 
     def _draw_points(self):
         first, second = self._places()

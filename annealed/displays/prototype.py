@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from annealed.displays.base import as_written, checked_labels
+from annealed.displays.base import as_written, checked_labels, draw_regions
 from annealed.optional import require
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
@@ -48,7 +48,7 @@ class PrototypeDisplay:
         One a class.
     ellipses_ : list of matplotlib Line2D
         One a prototype.
-    cells_ : matplotlib QuadMesh
+    cells_ : matplotlib AxesImage
     borders_ : list of matplotlib QuadContourSet
         The outline of every cell; empty where there is a single one.
 
@@ -154,20 +154,9 @@ class PrototypeDisplay:
         return np.argmax(np.asarray(self.prototype_labels), axis=1)
 
     def _draw_cells(self):
-        colours = require("matplotlib.colors", extra="plot")
-        palette = colours.ListedColormap([_colour(position) for position in range(len(self.classes))])
-        limits = {"vmin": -0.5, "vmax": len(self.classes) - 0.5}
+        colours = [_colour(position) for position in range(len(self.classes))]
         cells = np.asarray(self.cells)
-        self.cells_ = self.ax_.pcolormesh(
-            *self.grid,
-            self._owners()[cells],
-            cmap=palette,
-            alpha=CELL_OPACITY,
-            shading="nearest",
-            rasterized=True,
-            zorder=0,
-            **limits,
-        )
+        self.cells_ = draw_regions(self.ax_, self.grid, self._owners()[cells], colours, CELL_OPACITY)
         shown = np.unique(cells)
         style = {"levels": [0.5], "colors": BORDER_COLOUR, "linewidths": 0.6, "zorder": 1}
         self.borders_ = [self.ax_.contour(*self.grid, cells == own, **style) for own in shown if len(shown) > 1]

@@ -49,3 +49,13 @@ def test_names_are_shown_as_they_are_written(rows, draw):
     legend = display.ax_.get_legend()
     shown = legend.get_texts() if legend else display.ax_.get_yticklabels()
     assert {as_written(name) for name in NAMES} <= {text.get_text() for text in shown}
+
+
+@pytest.mark.parametrize("draw", [projection, strips, prototypes])
+def test_regions_are_an_image_whose_cells_lie_about_their_places(rows, draw):
+    """A mesh would cost a polygon for every place when matplotlib looks for the legend's."""
+    display = draw(*rows)
+    (image,) = display.ax_.images
+    left, right, _, _ = image.get_extent()
+    half = (display.grid[0][1] - display.grid[0][0]) / 2
+    np.testing.assert_allclose([left, right], [display.grid[0][0] - half, display.grid[0][-1] + half])
