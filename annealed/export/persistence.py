@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 from sklearn.pipeline import Pipeline
 
 from annealed.export.base import write_then_rename
@@ -90,7 +91,16 @@ def _model(content):
             raise TypeError(f"{kind.__name__} was expected. Got {value!r}.")
     if [*model.pipeline[0].feature_names_in_] != columns.used or len(model.classes) < 2:
         raise ValueError("The columns are not those of the pipeline, or the classes are missing.")
+    _ask(model)
     return model
+
+
+def _ask(model):
+    """Predict a row whose every cell is missing: it goes through all parts of the pipeline."""
+    row = require("pandas", extra="cli").DataFrame({name: [None] for name in model.columns.used})
+    posterior = model.predict(row).iloc[:, 1:].to_numpy(dtype=float)
+    if not np.isfinite(posterior).all():
+        raise ValueError(f"A posterior was expected. Got {posterior}.")
 
 
 def _bytes(path):

@@ -1,5 +1,6 @@
 """Model files: what was written is read again, and nothing else is."""
 
+import copy
 import json
 import os
 import pickle
@@ -108,6 +109,19 @@ def test_files_that_do_not_say_what_commas_meant(tmp_path, model):
 )
 def test_contents_of_another_kind(tmp_path, model, change):
     skops.dump(content_of(model, **change), tmp_path / "model.skops")
+    assert "is damaged: fit the model again" in refused(tmp_path / "model.skops")
+
+
+@pytest.mark.parametrize(
+    ("step", "name", "value"),
+    [(-1, "_form", None), (-1, "_arrays", {}), (-1, "n_features_in_", 9), (0, "transformers_", [])],
+)
+def test_parts_of_another_kind(tmp_path, model, step, name, value):
+    """They are found when the file is opened, and not as an error of another package when rows are predicted."""
+    pipeline = copy.deepcopy(model.pipeline)
+    assert hasattr(pipeline[step], name)
+    setattr(pipeline[step], name, value)
+    skops.dump(content_of(model, pipeline=pipeline), tmp_path / "model.skops")
     assert "is damaged: fit the model again" in refused(tmp_path / "model.skops")
 
 
