@@ -50,7 +50,8 @@ class TableColumns:
             else:
                 kinds[_kind(frame[name])].append(name)
         if not any(kinds.values()):
-            raise InputError(f"The table has no column to learn from besides the target. Got {_listed(left_out)}.")
+            reasons = "; ".join(f"{name!r}: {reason}" for name, reason in list(left_out.items())[:SHOWN_NAMES])
+            raise InputError(f"The table has no column to learn from besides the target. Left out are {reasons}.")
         commas = frame.attrs.get("commas", cls.commas)  # as `read_table` found them
         return cls(kinds["number"], kinds["date"], kinds["category"], left_out, commas)
 

@@ -280,6 +280,12 @@ def test_columns_that_only_tell_rows_apart():
     assert "userId" not in TableColumns.of(doubled).left_out  # half of the rows are not more than half
 
 
+def test_tables_of_columns_left_out_say_why():
+    frame = pandas.DataFrame({"size": [1.0] * 4, "colour": [None] * 4})
+    with pytest.raises(InputError, match="'size': every cell is the same; 'colour': every cell is missing"):
+        TableColumns.of(frame)
+
+
 def test_numbers_that_stand_for_none():
     columns = label_table(FRAME, "kind").columns
     assert columns.conform(FRAME.assign(size=[1e300, np.inf, -1.7e308, 2.0]))["size"].isna().tolist() == [1, 1, 1, 0]
