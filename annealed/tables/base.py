@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from difflib import get_close_matches
 
 import numpy as np
@@ -109,7 +110,7 @@ def label_texts(column) -> np.ndarray:
 
 def as_known(texts, known) -> list[str]:
     """Each text as a known one that is the same, or the same number or truth value: 1.0 is 1, and TRUE is True."""
-    alike: dict[str, list[str]] = {}
+    alike: dict[str | Decimal, list[str]] = {}
     for own in known:
         alike.setdefault(_plain(own), []).append(own)
     exact = set(known)
@@ -121,17 +122,18 @@ def as_known(texts, known) -> list[str]:
 
 
 def is_number(text: str) -> bool:
+    """Whether a table would hold it as a number: Python also takes 1_0 for ten."""
     try:
         float(text)
     except ValueError:
         return False
-    return True
+    return "_" not in text
 
 
 def _plain(text):
+    """A number by its exact value: a code may have more digits than a float holds."""
     if is_number(text):
-        number = float(text)
-        return str(int(number)) if number.is_integer() else str(number)
+        return Decimal(text)
     return text.capitalize() if text.lower() in ("true", "false") else text
 
 

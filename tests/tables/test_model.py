@@ -47,6 +47,14 @@ def test_categories_are_known_again(tmp_path, cells, new):
     assert set(model.recognised(frame)["code"][:2]) <= set(model.pipeline[0]["categories"].categories_[0])
 
 
+@pytest.mark.parametrize(("known", "other"), [("10", "1_0"), ("12345678901234567", "12345678901234568")])
+def test_other_codes_are_not_taken_for_known_ones(tmp_path, known, other):
+    """Python reads 1_0 as ten, and a float holds sixteen digits."""
+    model = fitted(tmp_path, (known, "A", "B"))
+    frame = read_for(model, tmp_path, f"size,code\n4,{other}\n4,{known}.0\n")
+    assert model.recognised(frame)["code"].tolist() == [other, known]
+
+
 def test_categories_that_pandas_has_typed(tmp_path):
     model = fitted(tmp_path, ("1", "2", "A"))
     assert predicted(model, pandas.DataFrame({"size": 4.0, "code": [1.0, 2.0, np.nan]}))[:2] == ["sick", "well"]
