@@ -18,6 +18,8 @@ from annealed.tables import InputError
 
 PACKED: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 
+SPREADSHEETS = (".xlsx", ".xls", ".ods")  # which would not open a CSV of that name
+
 
 def write_predictions(predictions, path: Path, *, as_json: bool = False) -> None:
     """Write a DataFrame, whole or not at all.
@@ -34,6 +36,8 @@ def write_predictions(predictions, path: Path, *, as_json: bool = False) -> None
     kind = (path if pack is bytes else path.with_suffix("")).suffix.lower()
     if kind == ".zip":
         raise InputError(f"Predictions are packed as {', '.join(PACKED)}. Got '{path}'.")
+    if kind in SPREADSHEETS:
+        raise InputError(f"Predictions are CSV, JSON or Parquet, of which spreadsheets open .csv. Got '{path}'.")
     if as_json and kind in (".csv", ".parquet", ".pq"):
         raise InputError(f"JSON wants a name that ends in .json. Got '{path}'.")
     if as_json or kind == ".json":

@@ -43,6 +43,7 @@ def test_json_is_read_again(tmp_path, name, as_json, unpack):
     [
         ("out.parquet", "JSON wants a name that ends in .json. Got '.*out.parquet'"),
         ("out.csv.gz", "JSON wants a name"),
+        ("out.xlsx", "Predictions are CSV, JSON or Parquet, of which spreadsheets open .csv. Got '.*xlsx'"),
         ("out.json.zip", "packed as .gz, .bz2, .xz. Got '.*zip'"),
     ],
 )
