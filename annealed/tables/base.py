@@ -180,7 +180,7 @@ def _reason_to_leave_out(column, labels):
         return "every cell is missing"
     if n_values == 1 and count == len(column):
         return "every cell is the same"
-    if labels is not None and [str(cell).strip() for cell in column] == [str(label) for label in labels]:
+    if labels is not None and all(str(cell).strip() == str(label) for cell, label in zip(column, labels, strict=True)):
         return "it repeats the target"
     return _reason_to_call_identifier(column, count, n_values) if n_values > MOST_IDENTIFIERS else None
 
