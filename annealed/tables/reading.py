@@ -254,12 +254,13 @@ def _styles(column, possible, texts, pandas):
     cells = column.dropna().astype(str)
     if not cells.str.contains(",", regex=False).any():
         return []
-    return [style for style in possible if all(COMMAS[style].fullmatch(cell) for cell in cells)]
+    return [style for style in possible if all(map(COMMAS[style].fullmatch, cells.tolist()))]
 
 
 def _numbers(column, style, pandas):
-    swap = str.maketrans(",", ".", ".") if style == "decimal" else str.maketrans("", "", ",")
-    return pandas.to_numeric(column.map(lambda cell: str(cell).translate(swap), na_action="ignore"))
+    cells = column.dropna().astype(str)
+    cells = cells.str.replace("." if style == "decimal" else ",", "", regex=False).str.replace(",", ".", regex=False)
+    return pandas.to_numeric(cells).reindex(column.index)
 
 
 def _is_data(names):
