@@ -92,9 +92,10 @@ class CoefficientPathDisplay:
         classifier = getattr(estimator, "classifier_", estimator)
         path = getattr(classifier, "path_", None)
         if path is None or getattr(path, "coef", None) is None:
+            advice = " Give its last step, pipeline[-1]." if hasattr(estimator, "steps") else ""
             raise ValueError(
                 "CoefficientPathDisplay needs a fitted annealed classifier of a linear family, whose path_ has coef. "
-                f"Got {estimator!r}."
+                f"Got {estimator!r}.{advice}"
             )
         coef = path.posterior_scale[:, None, None] * (path.coef - path.coef.mean(axis=1, keepdims=True))
         coef_name = "coefficient"
@@ -181,7 +182,8 @@ def _of_class(coef, classes, label):
         coef, label = coef - coef[:, ::-1], classes[1] if label is None else label
     found = np.flatnonzero(np.asarray(classes) == label)
     if not len(found):
-        raise ValueError(f"label must be a class of the model. Got {label!r}, known: {list(classes[:20])}.")
+        known = np.asarray(classes)[:20].tolist()
+        raise ValueError(f"label must be a class of the model. Got {label!r}, known: {known}.")
     return coef[:, found[0]], f"for {as_written(label)}"
 
 

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.pipeline import make_pipeline
 
 from annealed import (
     MELDA,
@@ -121,10 +122,12 @@ def test_melda_shows_the_path_of_its_classifier():
 
 
 def test_mistakes_are_named(model):
-    with pytest.raises(ValueError, match="label must be a class of the model. Got 'red'"):
+    with pytest.raises(ValueError, match=r"label must be a class of the model. Got 'red', known: \[0, 1, 2\]"):
         CoefficientPathDisplay.from_estimator(model, label="red")
     with pytest.raises(ValueError, match="needs a fitted annealed classifier of a linear family"):
         CoefficientPathDisplay.from_estimator(InnerProductADA())
+    with pytest.raises(ValueError, match=r"Give its last step, pipeline\[-1\]"):
+        CoefficientPathDisplay.from_estimator(make_pipeline(model))
     with pytest.raises(ValueError, match="feature_names must name 13 features. Got 2 names"):
         CoefficientPathDisplay.from_estimator(model, feature_names=["a", "b"])
 
