@@ -22,6 +22,7 @@ SMALLEST_EIGENVALUE = 1e-13  # relative: below it a direction is rounding noise 
 LEAST_ALIKE = 1e-10  # variance of a column beside the largest: less would be lost in the eigenbasis of both
 CONSTANT = 1e-13  # spread of a column beside its mean that is nothing but rounding
 EMPTY_EIGENVALUE = 1e-14  # likewise: below it there is nothing at all, as where indicators of categories add up to one
+CONSTANT = 1e-13  # spread of a column beside its mean that is nothing but rounding
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from annealed.design.whitening import SMALLEST_VARIANCE, Covariances, whitening_
 from annealed.objectives.base import HOT_LOGIT, ROUNDING, Objective
 from annealed.objectives.linear import (
     LinearProblem,
+    mean_of_columns,
     missing_class_weight,
     spans_fewer_than_columns,
     spread_of_columns,
@@ -85,10 +86,10 @@ class DistanceProblem(LinearProblem):
     def __init__(self, design: Design, family: Distance, random_state):
         self.anchor = family.anchor
         self.extrapolates = self.takes_last_step = family.anchor > 0
-        center = design.column_mean()
+        center = mean_of_columns(design)
         centered = design.centered(center)
         covariance = _named_covariance(family.covariance, centered)
-        scale = np.ones(design.n_features) if covariance == "identity" else spread_of_columns(centered)
+        scale = np.ones(design.n_features) if covariance == "identity" else spread_of_columns(design, center)
         in_span = covariance != "diagonal" and spans_fewer_than_columns(centered)
         super().__init__(design, center, scale, in_span)
         shares = self.class_shares + missing_class_weight(self.class_shares, self.design.total_weight, UNHEARD_WEIGHT)

@@ -28,7 +28,7 @@ from scipy import sparse
 
 from annealed.design import Design
 from annealed.objectives.base import Form, Objective, SmoothProblem, check_strength
-from annealed.objectives.linear import spread_of_columns
+from annealed.objectives.linear import mean_of_columns, spread_of_columns
 
 CHECKED_ROWS = 10  # that tell whether a family gives what it should
 
@@ -86,8 +86,8 @@ class FamilyProblem(SmoothProblem):
         self.family = family
         center, self.scale = np.zeros(design.n_features), np.ones(design.n_features)
         if not sparse.issparse(design.X):
-            center = design.column_mean()
-            self.scale = spread_of_columns(design.centered(center))
+            center = mean_of_columns(design)
+            self.scale = spread_of_columns(design, center)
         super().__init__(design.centered(center))
         self.form = FamilyForm(family, center, self.scale, not sparse.issparse(design.X))
         self.start_parameters = np.stack([self._start(fit, random_state) for fit in range(self.n_fits)])

@@ -65,10 +65,19 @@ class LinearProblem(SmoothProblem):
         return {"coef": coef, "intercept": intercept - coef @ self.center}
 
 
-def spread_of_columns(design: Design, of_constant=1.0):
-    """Weighted standard deviation of each column; `of_constant` where a column is constant."""
+def mean_of_columns(design: Design):
+    """Weighted mean of each column, to the last digit: the sum of many rows alone leaves constant columns a spread.
+
+    Columns whose squares are infinite may have none; `spread_of_columns` says so.
+    """
+    mean = design.column_mean() + design.center
     with np.errstate(over="ignore", invalid="ignore"):
-        mean = design.column_mean() + design.center
+        return mean + design.centered(mean).column_mean()
+
+
+def spread_of_columns(design: Design, mean, of_constant=1.0):
+    """Weighted standard deviation of each column about its mean; `of_constant` where a column is constant."""
+    with np.errstate(over="ignore", invalid="ignore"):
         spread = np.sqrt(design.centered(mean).column_variance())
     check_spread(spread, mean)
     constant = spread <= CONSTANT * np.abs(mean)

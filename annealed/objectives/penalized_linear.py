@@ -32,6 +32,7 @@ from annealed.objectives.hessian import ExactHessian
 from annealed.objectives.leave_one_out import MOST_EXACT_WORK, ExactBlocks, ProbedBlocks, leave_out
 from annealed.objectives.linear import (
     LinearProblem,
+    mean_of_columns,
     missing_class_weight,
     spans_fewer_than_columns,
     spread_of_columns,
@@ -77,10 +78,9 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
         self.fit_intercept = fit_intercept
         self.contrasts = Contrasts(design.n_classes)
         self.n_scores = self.contrasts.n_scores
-        center = design.column_mean() if fit_intercept else np.zeros(design.n_features)
-        scale = np.ones(design.n_features)
-        if metric != "euclidean":
-            scale = spread_of_columns(design.centered(center))
+        mean = mean_of_columns(design)
+        scale = np.ones(design.n_features) if metric == "euclidean" else spread_of_columns(design, mean)
+        center = mean if fit_intercept else np.zeros(design.n_features)
         super().__init__(design, center, scale, in_span=self._is_in_span(design))
         self._solve_in(self._coordinates(POWERS.get(metric, 0.0)))
         self.missing = missing_class_weight(self.class_shares, design.total_weight, UNHEARD_WEIGHT)

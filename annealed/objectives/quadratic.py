@@ -10,7 +10,7 @@ import numpy as np
 
 from annealed.design import DenseDesign
 from annealed.objectives.base import Objective
-from annealed.objectives.linear import LinearForm, spread_of_columns
+from annealed.objectives.linear import LinearForm, mean_of_columns, spread_of_columns
 from annealed.objectives.penalized_linear import PenalizedLinearProblem
 
 
@@ -41,8 +41,8 @@ class Quadratic(Objective):
         self.fit_intercept = fit_intercept
 
     def prepare(self, design, random_state=None):
-        center = design.column_mean()
-        scale = spread_of_columns(design.centered(center), of_constant=np.inf)  # else its rounding counts
+        center = mean_of_columns(design)
+        scale = spread_of_columns(design, center, of_constant=np.inf)  # else its rounding counts
         problem = PenalizedLinearProblem(
             SecondOrderDesign(design, center, scale),
             l2_strength=self.l2_strength,

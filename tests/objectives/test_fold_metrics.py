@@ -15,7 +15,7 @@ METRICS = ["halfway", "covariance"]
 def _columns_in_one_unit(monkeypatch):
     """Spreads of columns are those of all rows, also within folds."""
     name = "annealed.objectives.penalized_linear.spread_of_columns"
-    monkeypatch.setattr(name, lambda design: np.ones(design.n_features))
+    monkeypatch.setattr(name, lambda design, mean: np.ones(design.n_features))
 
 
 def prepared(metric, weight=None, **settings):

@@ -306,6 +306,17 @@ def test_constant_columns_get_no_coefficient():
     np.testing.assert_allclose(coef[0][:, 4:], 0, atol=1e-12)
 
 
+@pytest.mark.parametrize("value", [0.1, 1.0, 1e5 / 3])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_a_column_is_constant_however_many_rows_say_so(fit_intercept, value):
+    """The mean of many rows is off by more than the last digit; it must not be taken for the spread."""
+    table = gaussian()
+    X, y = np.tile(table.X, (500, 1)), np.tile(table.y, 500)
+    table = replace(table, X=np.column_stack([X, np.full(len(y), value)]), y=y)
+    problem = InnerProduct(fit_intercept=fit_intercept).prepare(stack_of(table))
+    assert problem.scale[-1] == 1
+
+
 # --- rows, weights, classes -------------------------------------------------------------------------
 
 
