@@ -20,7 +20,6 @@ WIDEST_EIGENPROBLEM = 1000  # beyond this many columns (or rows) a dense eigenba
 WIDEST_ROTATION = 5000  # and of dense rows that outnumber their columns: many passes over them pay for it
 SMALLEST_EIGENVALUE = 1e-13  # relative: below it a direction is rounding noise of the Gram matrix
 LEAST_ALIKE = 1e-10  # variance of a column beside the largest: less would be lost in the eigenbasis of both
-CONSTANT = 1e-13  # spread of a column beside its mean that is nothing but rounding
 EMPTY_EIGENVALUE = 1e-14  # likewise: below it there is nothing at all, as where indicators of categories add up to one
 CONSTANT = 1e-13  # spread of a column beside its mean that is nothing but rounding
 
@@ -110,11 +109,11 @@ def principal_coordinates(design: Design, scale, power: float = 0.0) -> Coordina
     """
     if power == 0 and not has_affordable_rotation(design):
         return diagonal_coordinates(scale, design.column_variance())
-    if power == 0:
-        variance = design.column_variance()
-        if not _are_alike((variance / scale**2)[variance > (CONSTANT * design.center) ** 2]):
-            return diagonal_coordinates(scale, variance)
     covariance = design.covariance() / np.outer(scale, scale)
+    is_constant = np.sqrt(np.diag(covariance)) * scale <= CONSTANT * np.abs(design.center)
+    covariance[is_constant] = covariance[:, is_constant] = 0.0
+    if power == 0 and not _are_alike(np.diag(covariance)):
+        return diagonal_coordinates(scale, design.column_variance())
     eigenvalues, vectors = design.eigh(covariance)
     rotated = Coordinates(vectors / scale[:, None], vectors * scale[:, None], np.maximum(eigenvalues, 0))
     return rotated.raised(power)
@@ -122,7 +121,7 @@ def principal_coordinates(design: Design, scale, power: float = 0.0) -> Coordina
 
 def _are_alike(variances) -> bool:
     """Whether rounding of the largest leaves the digits of all, in an eigenbasis of them."""
-    return bool(variances.min(initial=np.inf) >= LEAST_ALIKE * variances.max(initial=0))
+    return bool(variances[variances > 0].min(initial=np.inf) >= LEAST_ALIKE * variances.max())
 
 
 def coordinates_of_fits(design: Design, power: float, is_centered: bool) -> Coordinates:

@@ -1,5 +1,7 @@
 """Coordinates of all fits and of each one's own: directions divided by their variance, and those without any."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from problems import categories, fold_masks, gaussian, stack_of, wide
@@ -43,6 +45,17 @@ def test_directions_in_which_no_row_lies_are_dropped(power):
     assert coordinates.rank == 12 - 3
     rows = design.X - design.center
     np.testing.assert_allclose(coordinates.to_points(coordinates.from_features(rows)), rows, atol=1e-12)
+
+
+@pytest.mark.parametrize("power", [0.0, 0.5])
+@pytest.mark.parametrize("value", [1.0, 0.1, 1e5 / 3])
+def test_a_constant_column_leaves_the_others_their_eigenbasis(value, power):
+    table = gaussian()
+    design = stack_of(replace(table, X=np.column_stack([table.X, np.full(len(table.y), value)])))
+    design = design.centered(np.append(design.column_mean()[:-1], value * (1 + 1e-15)))  # as rounding leaves it
+    coordinates = principal_coordinates(design, np.ones(5), power)
+    assert coordinates.basis.shape == (5, 4)
+    assert not coordinates.basis[-1].any()
 
 
 @pytest.mark.parametrize("power", [0.0, 0.5])

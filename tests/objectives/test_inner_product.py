@@ -315,6 +315,7 @@ def test_a_column_is_constant_however_many_rows_say_so(fit_intercept, value):
     table = replace(table, X=np.column_stack([X, np.full(len(y), value)]), y=y)
     problem = InnerProduct(fit_intercept=fit_intercept).prepare(stack_of(table))
     assert problem.scale[-1] == 1
+    assert problem.coordinates.rank == 5 - fit_intercept
 
 
 # --- rows, weights, classes -------------------------------------------------------------------------
