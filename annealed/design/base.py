@@ -133,13 +133,17 @@ class Design(ABC):
         of_row = max(n_fits * self.n_classes, FEWEST_SCORES) * (self.n_features + SCORE_WORK)
         return max(1, SHARED_WORK // of_row)
 
-    def map_blocks(self, function: Callable[[Block], Any], fits=slice(None), copies_rows=True) -> Iterator:
+    def map_blocks(self, function: Callable[[Block], Any], fits=slice(None), copies_rows=True, n_numbers=0) -> Iterator:
         """`function(block)` of the rows, block by block, with the weights of the named fits.
 
         copies_rows : whether the function makes anything as large as the block's rows
+        n_numbers : that the function makes of a row, where they are more than its scores and columns
         """
         weight = self.weight[:, fits]
-        slices = even_slices(0, self.n_rows, self.block_rows(weight.shape[1], copies_rows))
+        most = self.block_rows(weight.shape[1], copies_rows)
+        if n_numbers:
+            most = min(most, max(256, BLOCK_BYTES // (8 * n_numbers)))
+        slices = even_slices(0, self.n_rows, most)
         return map_in_order(lambda rows: function(self._block(rows, self.labels[rows], weight[rows])), slices)
 
     def map_rows(self, function: Callable[[Block], Any], rows) -> Iterator:

@@ -206,7 +206,7 @@ class SinglePrecisionRows(DenseDesign):
     def _block(self, rows, labels, weight):
         return DenseBlock(self.X[rows], rows, labels, weight)
 
-    def map_blocks(self, function, fits=slice(None), copies_rows=True):
+    def map_blocks(self, function, fits=slice(None), copies_rows=True, n_numbers=0):
         weight = self.weight[:, fits]
         step = self.block_rows(weight.shape[1], copies_rows)
         parts = []

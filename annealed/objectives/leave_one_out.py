@@ -80,17 +80,17 @@ class ExactBlocks:
 class ProbedBlocks:
     """Blocks estimated from random vectors of covariance H^-1, the same at every temperature."""
 
-    def __init__(self, inverse_root, solve, n_scores, n_rows, theta):
+    def __init__(self, inverse_root, solve, n_rows, theta):
         """`inverse_root(x)` has covariance H^-1 where x is standard normal, rows of (n, n_parameters)."""
-        self.n_probes = int(max(FEWEST_PROBES, min(MOST_PROBES, PROBES * (len(theta) / n_rows) ** 2)))
-        noise = np.random.RandomState(0).standard_normal((self.n_probes, len(theta)))
-        self.probes = inverse_root(noise).reshape(self.n_probes * n_scores, -1) / np.sqrt(self.n_probes)
-        self.solved = solve(theta[None])[0].reshape(n_scores, -1)
-        self.n_scores = n_scores
+        n_probes = int(max(FEWEST_PROBES, min(MOST_PROBES, PROBES * (len(theta) / n_rows) ** 2)))
+        noise = np.random.RandomState(0).standard_normal((n_probes, len(theta)))
+        probes = inverse_root(noise).reshape(noise.shape) / np.sqrt(n_probes)
+        self.vectors = np.concatenate([probes, solve(theta[None])])
 
-    def __call__(self, points):
-        seen = (points @ self.probes.T).reshape(len(points), self.n_probes, self.n_scores)
-        return np.swapaxes(seen, 1, 2) @ seen, points @ self.solved.T
+    def __call__(self, scores):
+        """M and G H^-1 theta of some rows, from their scores (n_rows, n_vectors, n_scores) under the vectors."""
+        seen = np.ascontiguousarray(scores[:, :-1])
+        return np.swapaxes(seen, 1, 2) @ seen, scores[:, -1]
 
 
 def row_blocks(gram, curvature, kappa, alpha, has_intercept):

@@ -284,31 +284,38 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
     def leave_one_out(self, parameters, temperature):
         """Every row's logits from a fit without it, roughly (`annealed/objectives/leave_one_out.py`)."""
         final = parameters[:1]
-        blocks = self._inverse_blocks(final, temperature)
+        blocks, n_numbers = self._inverse_blocks(final, temperature)
         state, strength = self.forward(final, temperature, slice(0, 1)), self.l2_strength * temperature
 
         def kernel(block):
-            points = self.coordinates.of_final.from_features(block.rows_as_array())
-            if self.fit_intercept:
-                points = np.column_stack([points, np.ones(len(points))])
-            seen, pull = blocks(points)
+            seen, pull = blocks(block)
             scores = LinearProblem.block_logits(self, block, state)[:, 0]
             left = leave_out(self.contrasts, scores, block.labels, block.weight[:, 0], seen, strength * pull)
             return self.contrasts.logits(left.scores), left.leverage
 
-        parts = list(self.design.map_blocks(kernel, slice(0, 1)))
+        parts = list(self.design.map_blocks(kernel, slice(0, 1), n_numbers=n_numbers))
         return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
     def _inverse_blocks(self, final, temperature):
-        """Exact where the Hessian of all rows is cheap, else from probes of a learned one."""
+        """Exact where the Hessian of all rows is cheap, else from probes of a learned one: a function of a block of
+        rows, and how many numbers it makes of each.
+        """
         theta = final[0] * (self.penalty(temperature, slice(0, 1))[0] > 0)
         if self.design.n_rows * self.n_parameters**2 <= MOST_EXACT_WORK:
             _, _, hessian = self.objective_and_hessian(final, temperature, slice(0, 1))
-            return ExactBlocks(hessian[0], self.contrasts, theta)
+            exact = ExactBlocks(hessian[0], self.contrasts, theta)
+            return lambda block: exact(self._points(block)), exact.inverse.size // self._width
         learned = self.learn_curvature(final[0], temperature, ALL_LEVELS)
         solve = partial(self.precondition, temperature=temperature, fits=slice(0, 1), learned=learned)
         root = partial(self._inverse_root, temperature, learned)
-        return ProbedBlocks(root, solve, self.n_scores, self.design.n_rows, theta)
+        probed = ProbedBlocks(root, solve, self.design.n_rows, theta)
+        looks = self.forward(probed.vectors, temperature, slice(0, 1))
+        return lambda block: probed(LinearProblem.block_logits(self, block, looks)), len(probed.vectors) * self.n_scores
+
+    def _points(self, block):
+        """Rows in the coordinates of the final fit, with a one for the intercept."""
+        points = self.coordinates.of_final.from_features(block.rows_as_array())
+        return np.column_stack([points, np.ones(len(points))]) if self.fit_intercept else points
 
     def _inverse_root(self, temperature, learned, noise):
         """Rows of `noise` times a root of the preconditioner."""

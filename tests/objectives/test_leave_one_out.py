@@ -1,8 +1,12 @@
 """Approximate leave-one-out against fits that truly leave the row out."""
 
+import tracemalloc
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from problems import fold_masks, gaussian, rare_class, solve, stack_of, text, two_classes, wide
+from scipy import sparse
 
 from annealed.objectives import Distance, InnerProduct, gibbs, leave_one_out
 from annealed.solvers import Subspace, make_solver
@@ -71,8 +75,23 @@ def test_probes_estimate_the_blocks(make, monkeypatch):
 
 @pytest.mark.parametrize("n_rows, expected", [(100_000, 64), (1000, 160), (400, 256)])
 def test_more_parameters_a_row_are_given_more_probes(n_rows, expected):
-    probed = leave_one_out.ProbedBlocks(lambda noise: noise, lambda theta: theta, 4, n_rows, np.zeros(400))
-    assert probed.probes.shape == (4 * expected, 100)
+    probed = leave_one_out.ProbedBlocks(lambda noise: noise, lambda theta: theta, n_rows, np.zeros(400))
+    assert probed.vectors.shape == (expected + 1, 400)
+
+
+@pytest.mark.parametrize("most_exact_work", [0, np.inf], ids=["probed", "exact"])
+def test_sparse_rows_stay_sparse(most_exact_work, monkeypatch):
+    monkeypatch.setattr("annealed.objectives.penalized_linear.MOST_EXACT_WORK", most_exact_work)
+    table = text(n_samples=100, n_words=100)
+    X, y = sparse.vstack([table.X] * 300, format="csr"), np.tile(table.y, 300)
+    problem = InnerProduct().prepare(stack_of(replace(table, X=X, y=y)))
+    parameters = problem.start(1.0)
+    problem.leave_one_out(parameters, 1.0)  # the rows that Hessians are drawn from are kept
+    tracemalloc.start()
+    problem.leave_one_out(parameters, 1.0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < X.shape[0] * X.shape[1] * 8
 
 
 @pytest.fixture
