@@ -307,6 +307,25 @@ def test_many_rows_are_swept_on_the_device(move, monkeypatch):
             model.fit(move(X), y)
 
 
+@pytest.mark.parametrize("n_weighty", [800, 100])
+def test_of_many_rows_those_without_weight_are_left_out(n_weighty, move, monkeypatch):
+    """So few may be left that the host takes them."""
+    X, y = table(1200)
+    for module in (annealed.prototype_search, annealed.estimators.potts_da):
+        monkeypatch.setattr(module, "FIT_ROWS", 500)
+    monkeypatch.setattr(annealed.prototype_search, "SEARCH_ROWS", 300)
+    weight = np.zeros(len(y))
+    weight[np.random.RandomState(0).permutation(len(y))[:n_weighty]] = 1
+    weight[y == 2] = 0
+    own = weight > 0
+    options = {"n_init": 2, "shrinkage": "oas", "refine": False}
+    masked = PottsDA({0: 2, 1: 2, 2: 2}, **options).fit(move(X), move(y), move(weight))
+    parted = PottsDA({0: 2, 1: 2}, **options).fit(move(X[own]), move(y[own]))
+    assert masked.prototype_labels_.shape == (4, 3)
+    assert masked.free_energy_ == pytest.approx(parted.free_energy_, rel=1e-9)
+    np.testing.assert_allclose(to_host(masked.prototypes_), to_host(parted.prototypes_), rtol=1e-9)
+
+
 def test_arrays_are_combined_and_taken(move):
     values = np.arange(12.0).reshape(3, 2, 2)
     moved = [move(own) for own in values]

@@ -18,7 +18,6 @@ from annealed.design.threads import one_thread, threads_over_blocks
 from annealed.estimators.mixins import forget_last_fit
 from annealed.estimators.on_device import (
     argmax,
-    check_device_weight,
     check_foreign,
     check_same_library,
     classes_like,
@@ -218,22 +217,20 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
 
     def _rows(self, X, labels, sample_weight) -> LabelledRows:
         """Rows in standardized columns: on a device where they are too many for the host to look at them all."""
-        n_rows, n_classes = X.shape[0], len(self.classes_)
-        is_many = n_rows > FIT_ROWS
-        if is_many and (is_foreign(X) or self.device is not None):
-            return self._device_rows(X, labels, sample_weight)
+        weight = check_weight(to_host(sample_weight) if is_foreign(sample_weight) else sample_weight, X.shape[0])
+        if not weight.all():
+            weighty = np.flatnonzero(weight)
+            X, labels, weight = take_rows(X, weighty), labels[weighty], weight[weighty]
+        if X.shape[0] > FIT_ROWS and (is_foreign(X) or self.device is not None):
+            return self._device_rows(X, labels, weight)
         if self.device is not None and not is_foreign(X):
             on_named_device(X[:0], self.device)  # few rows stay here; the name must be one all the same
-        if is_foreign(X):
-            X = to_host(X)
-            sample_weight = to_host(sample_weight) if is_foreign(sample_weight) else sample_weight
-        weight = check_weight(sample_weight, n_rows)
-        distinct, labels, weight = distinct_rows(X, labels, weight)
+        distinct, labels, weight = distinct_rows(to_host(X), labels, weight)
         weight = counted_in_rows(weight, weight.sum(), len(weight))
         self._columns = Columns.of_rows(distinct, weight)
-        return LabelledRows(self._columns.rows(distinct), labels, weight, n_classes)
+        return LabelledRows(self._columns.rows(distinct), labels, weight, len(self.classes_))
 
-    def _device_rows(self, X, labels, sample_weight) -> ArrayLabelledRows:
+    def _device_rows(self, X, labels, weight) -> ArrayLabelledRows:
         if self.relaxation != "multilinear" or self.shrinkage == "ledoit_wolf":
             raise ValueError(
                 f"More than {FIT_ROWS} rows on a device need relaxation='multilinear' and another shrinkage than "
@@ -242,11 +239,8 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         if not is_foreign(X):
             X, place = on_named_device(X, self.device)
             X = X if is_foreign(X) else place.row(X)
-        place = Place.of(X)
-        weight = check_device_weight(sample_weight, X.shape[0], place)
-        (total,) = place.host(place.xp.sum(weight))
+        weight = Place.of(X).wide(counted_in_rows(weight, weight.sum(), len(weight)))
         self._columns = Columns.on_device(X, weight)
-        weight = counted_in_rows(weight, float(total), X.shape[0])
         return ArrayLabelledRows(self._columns.rows(X), labels, weight, len(self.classes_))
 
     def _watch(self, X, y, sample_weight) -> FitWatch:

@@ -86,13 +86,11 @@ class Columns:
 
 
 def distinct_rows(X, labels, weight):
-    """Rows of positive weight, equal ones of a class merged and their weights added, in an order of their own.
+    """Rows with equal ones of a class merged and their weights added, in an order of their own.
 
     So a row of weight 2 is that row twice, wherever it stands, and no row is held out from a fit that sees its twin.
     Rows are ordered by a hash of their ranks in every column, which knows neither their order nor the columns' units.
     """
-    kept = weight > 0
-    X, labels, weight = X[kept], labels[kept], weight[kept]
     factors = np.random.RandomState(0).randint(1 << 62, size=X.shape[1], dtype=np.uint64) * 2 + 1
     code = labels.astype(np.uint64)
     for column, factor in zip(X.T, factors, strict=True):

@@ -66,12 +66,12 @@ def test_wide_rows_keep_their_distances_in_the_span():
 def test_distinct_rows_add_weights_in_any_order():
     generator = np.random.default_rng(2)
     X, labels = generator.integers(3, size=(40, 2)).astype(float), generator.integers(2, size=40)
-    weight = generator.integers(0, 3, size=40).astype(float)
+    weight = generator.integers(1, 3, size=40).astype(float)
     order = generator.permutation(40)
     merged = distinct_rows(X, labels, weight)
     for one, other in zip(merged, distinct_rows(X[order], labels[order], weight[order]), strict=True):
         np.testing.assert_array_equal(one, other)
-    pairs = {(*x, label) for x, label, own in zip(X.tolist(), labels.tolist(), weight, strict=True) if own}
+    pairs = {(*x, label) for x, label in zip(X.tolist(), labels.tolist(), strict=True)}
     assert len(merged[0]) == len(pairs) and merged[2].sum() == weight.sum()
 
 
