@@ -326,6 +326,23 @@ def test_of_many_rows_those_without_weight_are_left_out(n_weighty, move, monkeyp
     np.testing.assert_allclose(to_host(masked.prototypes_), to_host(parted.prototypes_), rtol=1e-9)
 
 
+def test_callbacks_see_prototypes_where_the_rows_are(move):
+    X, y = table()
+    seen = []
+
+    class Reader:
+        def setup(self, estimator, context): ...
+        def teardown(self, estimator, context): ...
+        def on_fit_task_begin(self, estimator, context): ...
+        def on_fit_task_end(self, estimator, context, *, X, fitted_estimator):
+            if context.task_name == "temperature":
+                seen.append((fitted_estimator.predict(X), fitted_estimator.classes_))
+
+    model = PottsDA(n_prototypes=4, n_init=1, shrinkage="oas").set_callbacks(Reader()).fit(move(X), move(y))
+    assert len(seen) == len(model.path_) and all(type(own) is type(move(y)) for pair in seen for own in pair)
+    assert np.mean(to_host(seen[-1][0]) == y) > 0.6
+
+
 def test_arrays_are_combined_and_taken(move):
     values = np.arange(12.0).reshape(3, 2, 2)
     moved = [move(own) for own in values]

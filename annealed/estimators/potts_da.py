@@ -198,20 +198,15 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
             check_classification_targets(y)
             self.classes_, labels = np.unique(y, return_inverse=True)
         rows = self._rows(X, labels, sample_weight)
-        dtype = to_host(X[:1, ...]).dtype
         watch = self._watch(given_X, given_y, sample_weight)
         with threads_over_blocks() if len(rows.labels) >= MANY_ROWS else one_thread():
             plan = self._plan(rows)
+            self.classes_ = classes_like(self.classes_, given_y) if is_foreign(X) else self.classes_
             choice = search(rows, plan, watch)
-            watch.fitted_so_far = lambda make: self._copy_with(make(), dtype)
+            watch.fitted_so_far = lambda make: self._copy_with(make(), X)
             last = replace(plan, n_init=1) if watch.is_stopped else plan
             fitted = fit_prototypes(rows, last, choice, NOBODY if watch.is_stopped else watch)
-        self._set_fitted(fitted, dtype)
-        if is_foreign(X):
-            place = Place.of(X)
-            for name in ("prototypes_", "prototype_labels_"):
-                setattr(self, name, place.row(getattr(self, name)))
-            self.classes_ = classes_like(self.classes_, given_y)
+        self._set_fitted(fitted, X)
         watch.context.call_on_fit_task_end(estimator=self, **watch.data, reconstruction_attributes=dict)
         return self
 
@@ -250,13 +245,15 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         context.call_on_fit_task_begin(estimator=self, **data)
         return FitWatch(self, context, data)
 
-    def _copy_with(self, fitted: Fitted, dtype):
+    def _copy_with(self, fitted: Fitted, X):
         """Attributes of an estimator that has this fitted."""
         other = copy(self)
-        other._set_fitted(fitted, dtype)
+        other._set_fitted(fitted, X)
         return other.__dict__
 
-    def _set_fitted(self, fitted: Fitted, dtype):
+    def _set_fitted(self, fitted: Fitted, X):
+        """What was fitted, of the type of X; prototypes and their labels are where X is."""
+        dtype = to_host(X[:1, ...]).dtype
         cooled, posterior, choice = fitted.rounds[-1], fitted.posterior.dense(), fitted.choice
         self.path_ = PrototypePath.of_rounds(fitted.rounds, choice.validation_loss)
         self._columns = self._columns.turned(fitted.axes)
@@ -268,6 +265,9 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         self.free_energy_ = float(self.path_.free_energy[-1])
         self.posterior_scale_ = float(np.exp(choice.log_scale))
         self.shrinkage_, self.refinement_penalty_ = choice.shrinkage, choice.strength
+        if is_foreign(X):
+            for name in ("prototypes_", "prototype_labels_"):
+                setattr(self, name, Place.of(X).row(getattr(self, name)))
 
     def _plan(self, rows) -> Plan:
         n_per_class, n_total = numbers_of_prototypes(self.n_prototypes, self.init, self.classes_, rows.class_weight)
