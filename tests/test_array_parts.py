@@ -326,6 +326,14 @@ def test_of_many_rows_those_without_weight_are_left_out(n_weighty, move, monkeyp
     np.testing.assert_allclose(to_host(masked.prototypes_), to_host(parted.prototypes_), rtol=1e-9)
 
 
+def test_rows_of_another_precision_are_predicted(move):
+    X, y = table()
+    model = PottsDA(n_prototypes=4, n_init=1, shrinkage="oas").fit(move(X), move(y))
+    wide, narrow = (model.predict_proba(move(own)) for own in (X, X.astype(np.float32)))
+    assert narrow.dtype == move(X.astype(np.float32)).dtype
+    np.testing.assert_allclose(to_host(narrow), to_host(wide), atol=1e-5)
+
+
 def test_callbacks_see_prototypes_where_the_rows_are(move):
     X, y = table()
     seen = []

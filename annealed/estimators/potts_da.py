@@ -365,10 +365,14 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         return self._log_proba(X, "predict_log_proba")
 
     def _log_proba(self, X, method):
-        joint = self._read(X, lambda scores: gibbs.posterior(scores) @ self.prototype_labels_, method)
+        joint = self._read(X, self._shares_of_labels, method)
         xp = namespace_of(joint)
         tiny = float(xp.finfo(joint.dtype).smallest_normal)
         return gibbs.log_posterior(self.posterior_scale_ * xp.log(xp.clip(joint, tiny, None)))
+
+    def _shares_of_labels(self, scores):
+        labels = self.prototype_labels_
+        return gibbs.posterior(scores) @ (Place.of(scores).row(labels) if is_foreign(scores) else labels)
 
     def predict_proba(self, X):
         """The posterior: the memberships' share of each label, at the scale that suits held-out rows."""
