@@ -11,6 +11,7 @@ CLASS_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00
 MARGIN = 0.05  # of the rows' range, left free on each side
 CELL_OPACITY = 0.18
 BORDER_COLOUR = "#555555"
+ROUNDING = 1e-14  # of a metric's largest eigenvalue: less is none
 MARKER_AREAS = (25.0, 70.0)  # of prototypes, when many and when few
 
 
@@ -31,7 +32,8 @@ class PrototypeDisplay:
     classes : array-like of shape (n_classes,)
         All classes, in the order of their colours.
     ellipse : array-like of shape (n_points, 2)
-        Points at distance one of the origin in the metric; drawn about every prototype.
+        Points at distance one of the origin in the metric; drawn about every prototype. Along a constant column, where
+        there is no distance, it has no width.
     grid : tuple of two ndarray
         Places along each axis at which cells are known.
     cells : ndarray of int of shape (len(grid[1]), len(grid[0]))
@@ -117,7 +119,7 @@ class PrototypeDisplay:
             prototypes=prototypes,
             prototype_labels=estimator.prototype_labels_,
             classes=estimator.classes_,
-            ellipse=_circle() @ np.linalg.inv(_root(plane.metric)),
+            ellipse=_ellipse(plane.metric),
             grid=grid,
             cells=_nearest(np.stack(np.meshgrid(*grid), axis=-1), prototypes, plane.metric),
             axis_names=plane.names,
@@ -212,19 +214,34 @@ class _Plane:
         return (np.asarray(X) - self.center) @ self.directions
 
 
+def _eigen(metric):
+    """(units, values, vectors): units of the columns in which the metric's diagonal is one, its eigenvalues and
+    eigenvectors there. Columns may come in any units.
+    """
+    units = np.sqrt(np.diag(metric))
+    units = np.where(units > 0, units, 1.0)
+    values, vectors = np.linalg.eigh(metric / units / units[:, None])
+    return units, np.where(values > ROUNDING * values[-1], values, 0.0), vectors
+
+
 def _root(metric):
-    values, vectors = np.linalg.eigh(metric)
-    return (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
+    """R with `R R' = metric`."""
+    units, values, vectors = _eigen(metric)
+    return units[:, None] * vectors * np.sqrt(values)
 
 
-def _circle():
+def _ellipse(metric):
+    units, values, vectors = _eigen(metric)
+    lengths = np.divide(1, np.sqrt(values), out=np.zeros_like(values), where=values > 0)
     angle = np.linspace(0, 2 * np.pi, 100)
-    return np.column_stack([np.cos(angle), np.sin(angle)])
+    return np.column_stack([np.cos(angle), np.sin(angle)]) @ (vectors * lengths).T / units
 
 
 def _nearest(points, prototypes, metric):
+    middle = prototypes.mean(axis=0)  # far from the origin squares would leave no digits to differences
+    prototypes = prototypes - middle
     directions = prototypes @ metric
-    return np.argmax(points @ directions.T - 0.5 * np.sum(directions * prototypes, axis=1), axis=-1)
+    return np.argmax((points - middle) @ directions.T - 0.5 * np.sum(directions * prototypes, axis=1), axis=-1)
 
 
 def _axis(column, grid_resolution):

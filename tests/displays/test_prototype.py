@@ -34,6 +34,36 @@ def test_cells_are_those_of_the_estimator(fitted):
     np.testing.assert_array_equal(drawn, model.prototype_labels_.argmax(axis=1)[display.cells])
 
 
+def test_cells_far_from_the_origin():
+    X, y = make_xor_means(200, random_state=0)
+    X = X + 1e8
+    model = PottsDA(4, **QUICK).fit(X, y)
+    display = PrototypeDisplay.from_estimator(model, X, y, grid_resolution=21)
+    points = np.stack(np.meshgrid(*display.grid), axis=-1).reshape(-1, 2)
+    np.testing.assert_array_equal(display.cells.ravel(), model.apply(points))
+
+
+def test_a_constant_column_has_no_width():
+    X, y = make_xor_means(200, random_state=0)
+    X[:, 1] = 3.0
+    model = PottsDA(4, **QUICK).fit(X, y)
+    display = PrototypeDisplay.from_estimator(model, X, y, grid_resolution=11)
+    np.testing.assert_array_equal(display.ellipse[:, 1], 0)
+    assert display.ellipse[:, 0].max() == pytest.approx(model.metric_[0, 0] ** -0.5, rel=1e-3)
+    display.figure_.canvas.draw()
+
+
+def test_columns_may_be_in_any_units():
+    X, y = make_xor_means(200, random_state=0)
+    X = np.column_stack([X, np.random.default_rng(0).normal(size=200)])
+    plain, scaled = (
+        PrototypeDisplay.from_estimator(PottsDA(4, **QUICK).fit(rows, y), rows, y, grid_resolution=11).rows
+        for rows in (X, X * [1e-8, 1e8, 1.0])
+    )
+    apart = [np.linalg.norm(rows[:, None] - rows, axis=2) for rows in (plain, scaled)]
+    np.testing.assert_allclose(*apart, rtol=1e-6, atol=1e-6)
+
+
 def test_draws_rows_prototypes_and_ellipses(fitted):
     model, X, y = fitted
     display = PrototypeDisplay.from_estimator(model, X, y, grid_resolution=11)
