@@ -3,6 +3,7 @@
 import numpy as np
 from sklearn.utils.validation import validate_data
 
+from annealed.arrays import is_foreign, to_host
 from annealed.displays.base import as_written, checked_labels, draw_regions
 from annealed.optional import require
 
@@ -108,17 +109,19 @@ class PrototypeDisplay:
         """
         if not hasattr(estimator, "prototype_labels_"):
             raise TypeError(f"PrototypeDisplay needs a fitted PottsDA. Got {estimator!r}.")
+        X, y = (to_host(own) if is_foreign(own) else own for own in (X, y))
         X = validate_data(estimator, X, dtype=np.float64, reset=False)
-        y = checked_labels(y, len(X), estimator.classes_)
+        classes = to_host(estimator.classes_)
+        y = checked_labels(y, len(X), classes)
         plane = _Plane.of(estimator, X)
-        rows, prototypes = plane.project(X), plane.project(estimator.prototypes_)
+        rows, prototypes = plane.project(X), plane.project(to_host(estimator.prototypes_))
         grid = tuple(_axis(column, grid_resolution) for column in rows.T)
         display = cls(
             rows=rows,
             y=y,
             prototypes=prototypes,
-            prototype_labels=estimator.prototype_labels_,
-            classes=estimator.classes_,
+            prototype_labels=to_host(estimator.prototype_labels_),
+            classes=classes,
             ellipse=_ellipse(plane.metric),
             grid=grid,
             cells=_nearest(np.stack(np.meshgrid(*grid), axis=-1), prototypes, plane.metric),
@@ -203,8 +206,8 @@ class _Plane:
         names = getattr(estimator, "feature_names_in_", [f"column {column}" for column in range(X.shape[1])])
         if X.shape[1] == 2:
             return cls(np.zeros(2), np.eye(2), estimator.metric_, [as_written(name) for name in names])
-        root = _root(estimator.metric_)
-        spread = (estimator.prototypes_ - estimator.prototypes_.mean(axis=0)) @ root
+        root, prototypes = _root(estimator.metric_), to_host(estimator.prototypes_)
+        spread = (prototypes - prototypes.mean(axis=0)) @ root
         leading = np.linalg.svd(spread)[2][:2]
         directions = np.zeros((len(root), 2))  # a single column leaves the second direction empty
         directions[:, : len(leading)] = root @ leading.T  # distances along them are distances in the metric

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.datasets import load_iris
 
 from annealed import PottsDA, PrototypeDisplay
@@ -126,3 +127,15 @@ def test_rows_are_those_that_the_estimator_knows():
         PrototypeDisplay.from_estimator(model, frame[list("dcba")], y)
     with pytest.raises(ValueError, match="X has 3 features, but PottsDA is expecting 4"):
         PrototypeDisplay.from_estimator(PottsDA(3, **QUICK).fit(X, y), X[:, :3], y)
+
+
+@pytest.mark.parametrize("n_columns", [2, 4])
+def test_rows_of_another_library_are_drawn(n_columns, move):
+    X, y = load_iris(return_X_y=True)
+    X = X[:, :n_columns]
+    plain = PrototypeDisplay.from_estimator(PottsDA(3, **QUICK).fit(X, y), X, y, grid_resolution=5)
+    with config_context(array_api_dispatch=True):
+        model = PottsDA(3, **QUICK).fit(move(X), move(y))
+        moved = PrototypeDisplay.from_estimator(model, move(X), move(y), grid_resolution=5)
+    np.testing.assert_array_equal(moved.cells, plain.cells)
+    np.testing.assert_allclose(moved.points_[1].get_offsets(), plain.points_[1].get_offsets())
