@@ -19,6 +19,7 @@ from annealed.prototypes import (
     mean_start,
     metric_prior,
     plus_plus_start,
+    shrinkage_share,
 )
 
 MOST_PROTOTYPES = 200
@@ -74,12 +75,15 @@ def reheated(cooling: Cooling) -> Cooling:
 
 
 def _best_start(rows, n_per_class, plan, cooling, generator, watch: Watch) -> Cooled:
-    """Of several starts, the one that ends at the least free energy."""
+    """Of several starts, the one that ends at the least free energy, under priors of one strength: the strongest would
+    win by itself.
+    """
     runs: list[Cooled] = []
     while len(runs) < plan.n_init and not watch.is_stopped:
         runs.append(cool(rows, _start(rows, n_per_class, plan, cooling, generator), cooling, watch))
     coldest = min(run.steps[-1].temperature for run in runs)
-    return min(runs, key=lambda run: _cold_value(rows, run.state, coldest, cooling))
+    share = float(np.median([shrinkage_share(rows, run.state, cooling.shrinkage) for run in runs]))
+    return min(runs, key=lambda run: _cold_value(rows, run.state, coldest, cooling.coupling, share))
 
 
 def _start(rows, n_per_class, plan, cooling, generator) -> PottsState:
@@ -88,9 +92,9 @@ def _start(rows, n_per_class, plan, cooling, generator) -> PottsState:
     return plus_plus_start(rows, n_per_class, cooling.shrinkage, generator)
 
 
-def _cold_value(rows, state, temperature, cooling) -> float:
-    prior = metric_prior(rows, state, cooling.shrinkage)
-    return Multilinear(rows, cooling.coupling).sweep(state, temperature, prior).free_energy
+def _cold_value(rows, state, temperature, coupling, share) -> float:
+    prior = metric_prior(rows, state, share)
+    return Multilinear(rows, coupling).sweep(state, temperature, prior).free_energy
 
 
 # --- rows ---------------------------------------------------------------------------------------------------

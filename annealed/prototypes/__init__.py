@@ -11,6 +11,7 @@ from annealed.prototypes.base import (
     metric_prior,
     nearest,
     scores_of,
+    shrinkage_share,
 )
 from annealed.prototypes.columns import Columns, distinct_rows
 from annealed.prototypes.growth import grown
@@ -37,5 +38,6 @@ __all__ = [
     "plus_plus_start",
     "refinements",
     "scores_of",
+    "shrinkage_share",
     "spoken",
 ]

@@ -137,14 +137,14 @@ def start_state(rows: LabelledRows, prototypes, labels, scatter, shrinkage) -> P
 
 def metric_prior(rows: LabelledRows, state: PottsState, shrinkage) -> MetricPrior:
     """A spherical prior as strong as the shrinkage asks; fixed while a temperature is swept."""
-    scatter = state.scatter
+    return spherical_prior(state.scatter, shrinkage_share(rows, state, shrinkage))
+
+
+def shrinkage_share(rows: LabelledRows, state: PottsState, shrinkage) -> float:
+    """How far the scatter of a state is shrunk, from 0 to 1."""
     if shrinkage == "oas":
-        share = oas(scatter, rows.total)
-    elif shrinkage == "ledoit_wolf":
-        share = _ledoit_wolf(rows, state)
-    else:
-        share = float(shrinkage)
-    return spherical_prior(scatter, share)
+        return oas(state.scatter, rows.total)
+    return _ledoit_wolf(rows, state) if shrinkage == "ledoit_wolf" else float(shrinkage)
 
 
 def spherical_prior(scatter, share) -> MetricPrior:

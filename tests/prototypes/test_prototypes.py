@@ -8,9 +8,10 @@ import pytest
 from sklearn.covariance import ledoit_wolf, oas
 
 from annealed.datasets import make_spirals, make_xor_means
-from annealed.objectives.potts import LabelledRows
+from annealed.objectives.potts import LabelledRows, MetricPrior, Multilinear
 from annealed.objectives.principal_rows import PrincipalRows
 from annealed.objectives.prototype_posterior import PrototypePosterior, loss_and_gradient
+from annealed.prototype_ladder import Plan, climb
 from annealed.prototypes import (
     Columns,
     Cooling,
@@ -23,6 +24,7 @@ from annealed.prototypes import (
     nearest,
     plus_plus_start,
     refinements,
+    shrinkage_share,
     spoken,
 )
 
@@ -111,6 +113,21 @@ def test_no_more_starts_than_rows():
 def test_the_start_of_the_slides_is_all_but_undecided(strips):
     state = mean_start(strips, 4, "oas", np.random.RandomState(0))
     assert np.abs(state.prototypes).max() < 0.1 and np.abs(state.labels - 0.5).max() < 0.01
+
+
+def test_the_best_start_is_not_the_one_that_is_shrunk_most():
+    """Of scatters that are all but round, OAS shrinks some wholly and others hardly."""
+    rows = rows_of(*make_spirals(400, random_state=2))
+    plan = Plan(COOLING, np.array([10, 10]), None, 4, ("oas",), (), 0)
+    generator = np.random.RandomState(plan.seed)
+    starts = [plus_plus_start(rows, plan.n_per_class, "oas", generator) for _ in range(plan.n_init)]
+    states = [cool(rows, start, COOLING).state for start in starts]
+    shares = [shrinkage_share(rows, state, "oas") for state in states]
+    assert min(shares) < 0.2 and max(shares) == 1
+    unshrunk = MetricPrior(0.0, np.ones(2))
+    values = [Multilinear(rows, 8.0).sweep(state, 0.1, unshrunk).free_energy for state in states]
+    (best,) = climb(rows, plan, "oas")
+    np.testing.assert_array_equal(best.state.prototypes, states[np.argmin(values)].prototypes)
 
 
 def test_cooling_hardens_both_spins(strips):
