@@ -16,7 +16,7 @@ import numpy as np
 from annealed.arrays import Place, to_host
 from annealed.objectives.array_gibbs import fused_kernel
 from annealed.objectives.device_rows import half_factor
-from annealed.objectives.potts import SMALLEST_VARIANCE, LabelledRows, PottsState, Sums
+from annealed.objectives.potts import SMALLEST_VARIANCE, LabelledRows, PottsState, Sums, label_leads
 
 ALIGNED_COLUMNS = 4  # up to which rows are filled with zeros: a GPU reads so many at once
 BLOCK_BYTES = 1 << 30  # of a block of memberships on an accelerator
@@ -108,7 +108,7 @@ class ArrayLabelledRows(LabelledRows):
         directions = beta * (state.prototypes @ state.metric)
         level = place.row(-0.5 * np.sum(directions * state.prototypes, axis=1))
         zeros = np.zeros((len(state), self.rows.shape[1] - self.n_features - self.n_classes))
-        flat = place.row(np.concatenate([directions, (beta * coupling) * state.labels, zeros], axis=1))
+        flat = place.row(np.concatenate([directions, (beta * coupling) * label_leads(state.labels), zeros], axis=1))
         added, numbers = place.zeros((len(state), self.rows.shape[1])), place.zeros((2,))
         with place.products_in(None):
             for rows, weight in self._blocks(len(state)):
@@ -168,7 +168,7 @@ class ArrayLabelledRows(LabelledRows):
         table = np.zeros((shape[1] + self.n_classes, shape[0]), dtype=np.float32)
         np.multiply(directions.T, unit, out=table[:n_features, :n_prototypes], casting="same_kind")
         table[shape[1] :, n_prototypes:] = -np.inf
-        table[shape[1] :, :n_prototypes] = level + beta * coupling * state.labels.T
+        table[shape[1] :, :n_prototypes] = level + beta * coupling * label_leads(state.labels).T
         (runs, targets), gain = self._runs, float(half_factor(self._largest_weight))
         options = (self._own_weight, gain, runs, place.row(table), float(1 / unit), shape)
         sums, counts, numbers = fused.sum_memberships(place.wide_dtype, self.rows, self._device_factor, *options)

@@ -140,7 +140,8 @@ class Sums(NamedTuple):
     """What a pass over the rows leaves: sums over rows, with memberships D at their minimum.
 
     class_counts : n_km, (K, n_classes); rows : sum of w_i D_ik x_i, (K, n_features)
-    squares : sum of w_i D_ik^2; log_partition : sum of w_i log sum_k exp(beta v_ik), without the rows' own squares
+    squares : sum of w_i D_ik^2; log_partition : sum of w_i log sum_k exp(beta v_ik), without the rows' own squares and
+        with `label_leads` for labels
     """
 
     class_counts: np.ndarray
@@ -155,7 +156,8 @@ class Sums(NamedTuple):
 def sum_over_rows(rows: LabelledRows, state: PottsState, beta: float, coupling: float) -> Sums:
     """The membership block: one product a block of rows gives D, a second adds it up."""
     directions = beta * (state.prototypes @ state.metric)
-    level = -0.5 * np.sum(directions * state.prototypes, axis=1)[:, None] + (beta * coupling) * state.labels
+    level = -0.5 * np.sum(directions * state.prototypes, axis=1)[:, None]
+    level = level + (beta * coupling) * label_leads(state.labels)
     directions, level = directions.astype(rows.X.dtype), level.astype(rows.X.dtype)
 
     def block_sums(block):
@@ -182,6 +184,11 @@ def sum_over_rows(rows: LabelledRows, state: PottsState, beta: float, coupling: 
         squares += float(part[2])
         log_partition += float(part[3])
     return Sums(counts, sums, squares, log_partition)
+
+
+def label_leads(labels):
+    """Xi_km less the largest of any prototype: D is the same, and a strong coupling leaves distances their digits."""
+    return labels - labels.max(axis=0)
 
 
 def class_sums(values, runs, n_classes):
@@ -292,7 +299,8 @@ def free_energy(rows, state: PottsState, memberships, temperature, coupling, pri
 
 def least_free_energy(rows, state: PottsState, sums: Sums, temperature, coupling, prior) -> float:
     """Psi with memberships at their minimum, from one pass: -1/beta sum_i log sum_k exp(beta v_ik) and the rest."""
-    fixed = metric_energy(rows, state, rows.second_moment, prior) + coupling * rows.total
+    least_error = rows.class_weight @ (1 - state.labels.max(axis=0))
+    fixed = metric_energy(rows, state, rows.second_moment, prior) + coupling * float(least_error)
     return fixed - temperature * (sums.log_partition + entropy(state.labels))
 
 

@@ -124,6 +124,16 @@ def test_a_pass_does_not_depend_on_the_blocks(rows, state, monkeypatch):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_strong_coupling_leaves_distances_their_digits(rows, state, dtype):
+    """Beyond some hundreds, of hard labels, a stronger one changes nothing."""
+    hard = replace(state, labels=np.eye(3)[[0, 0, 1, 2]])
+    narrow = LabelledRows(rows.X.astype(dtype), rows.labels, rows.weight, 3)
+    strong, stronger = (Multilinear(narrow, coupling).sweep(hard, 0.7, NO_PRIOR) for coupling in (1e3, 1e20))
+    assert stronger.free_energy == strong.free_energy
+    np.testing.assert_array_equal(stronger.state.prototypes, strong.state.prototypes)
+
+
 # --- the free energy never rises ----------------------------------------------------------------------------
 
 
