@@ -38,7 +38,6 @@ from annealed.prototypes import (
     Columns,
     Cooling,
     PrototypePath,
-    Spoken,
     distinct_rows,
     scores_of,
 )
@@ -257,7 +256,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         cooled, posterior, choice = fitted.rounds[-1], fitted.posterior.dense(), fitted.choice
         self.path_ = PrototypePath.of_rounds(fitted.rounds, choice.validation_loss)
         self._columns = self._columns.turned(fitted.axes)
-        self._posterior = Spoken(*(part.astype(dtype) for part in posterior))
+        self._posterior = posterior  # in double precision: directions are small differences where columns are collinear
         sharper = np.linalg.slogdet(posterior.metric)[1] - cooled.state.log_det  # than the annealed metric
         self.temperature_ = float(np.exp(-sharper / len(posterior.metric)))
         self.prototypes_ = self._columns.points(posterior.prototypes).astype(dtype)

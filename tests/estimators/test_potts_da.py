@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from problems import gaussian, rare_class, separable, wide
 from sklearn.base import clone
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_iris, load_wine
 from sklearn.metrics import log_loss
 
 from annealed import InverseTemperatureSchedule, PottsDA
@@ -212,6 +212,18 @@ def test_single_precision():
     model = PottsDA().fit(table.X.astype(np.float32), table.y)
     assert {model.prototypes_.dtype, model.predict_proba(table.X.astype(np.float32)).dtype} == {np.dtype(np.float32)}
     assert abs(model.score(table.X, table.y) - PottsDA().fit(table.X, table.y).score(table.X, table.y)) < 0.05
+
+
+def test_single_precision_of_collinear_columns(monkeypatch):
+    """What is spoken is what was fitted, in double precision."""
+    X, y = load_wine(return_X_y=True)
+    X = np.column_stack([X, X[:, :5], X[:, 0] + X[:, 1]]).astype(np.float32)
+    kept, set_fitted = [], PottsDA._set_fitted
+    monkeypatch.setattr(PottsDA, "_set_fitted", lambda model, *own: kept.append(own[0]) or set_fitted(model, *own))
+    model = PottsDA(n_init=1, shrinkage=0.0).fit(X, y)
+    logs = model.posterior_scale_ * kept[-1].posterior.dense().log_proba(model._columns.rows(X.astype(np.float64)))
+    np.testing.assert_allclose(model.predict_proba(X), gibbs.posterior(logs), atol=1e-4)
+    assert model.predict_proba(X).dtype == np.float32 == model.prototypes_.dtype
 
 
 def test_constant_columns_do_not_matter():
