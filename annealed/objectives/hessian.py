@@ -15,7 +15,7 @@ one after the other, the width of each innermost.
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,6 +81,11 @@ class SmallRows:
         hessian = products.astype(np.float64, copy=False).reshape(len(table), -1).take(self._entries, axis=1)
         return Terms(np.einsum("ns,ns->s", weight, losses), gradient, hessian)
 
+    @cached_property
+    def longest(self) -> float:
+        """Length of the longest point."""
+        return float(np.sqrt(_squares(self.points).max()))
+
     def terms_along(self, table, along, fits) -> TermsAlong:
         weight, n_fits = self.weight[:, fits], len(table)
         twice = fits if self.points.ndim == 2 else np.tile(np.arange(self.weight.shape[1])[fits], 2)
@@ -139,6 +144,17 @@ class BlockRows:
             blocks[..., rank, rank] = counts
         return Terms(loss, self._from_features(coordinates, *gradient), self.contrasts.whole(blocks))
 
+    @cached_property
+    def longest(self) -> float:
+        """Length of the longest point, in the final fit's coordinates."""
+        turn = self.coordinates.of_final.from_features
+
+        def kernel(block):
+            return _squares(turn(block.rows_as_array())).max()
+
+        of_blocks = self.design.map_blocks(kernel, slice(0, 1), n_numbers=self.design.n_features)
+        return float(np.sqrt(max(of_blocks) + self.fit_intercept))
+
     def terms_along(self, table, along, fits) -> TermsAlong:
         coordinates = self.coordinates.of_fits(fits)
         coef, intercept = self._to_features(coordinates, table)
@@ -179,6 +195,10 @@ def _half_products(points, number, dtype):
     for own, first in enumerate(np.diagonal(number).tolist()):
         np.multiply(points[..., own : own + 1], points[..., own:], out=products[..., first : first + width - own])
     return products
+
+
+def _squares(points):
+    return np.einsum("...k,...k->...", points, points)
 
 
 def _pulled_back(block, values):
@@ -283,6 +303,10 @@ class ExactHessian:
         strength, _ = self.penalty(temperature, fits)
         pull = strength * parameters
         return loss + 0.5 * np.sum(pull * parameters, axis=1), gradient + pull, product + strength * along
+
+    def furthest_moves(self, steps):
+        """The most that any row's score may move by steps of the parameters, (n_steps, n_parameters)."""
+        return self._rows_of_hessians().longest * np.sqrt(_squares(steps))
 
     def _rows_of_hessians(self):
         if self._hessian_rows is None:

@@ -328,8 +328,10 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
     def certificate(self, gradient, value, temperature, fits):
         """|gradient|^2 / (2 l2_strength T) at the best intercept bounds the suboptimality.
 
-        Going there changes the coefficients' gradient by a weighted mean of rows times the intercept's gradient, so by
-        no more than the rows' root mean square length times it, and gains what the intercept's own curvature allows.
+        Going there changes the coefficients' gradient by a weighted mean of rows times the intercept's gradient, and
+        gains what the intercept's own curvature allows. The mean is taken as long as the rows are in the root mean
+        square, the curvature as it was last seen. Where a few outlying rows are all that is uncertain the mean may be
+        several times as long: without an intercept, or where its gradient is next to none, nothing is left to that.
         """
         coef, intercept = self._split(gradient)
         length = np.sqrt(np.einsum("fsk,fsk->f", coef, coef))

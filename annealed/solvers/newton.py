@@ -24,6 +24,7 @@ SHORTEST_STEP = 1e-20
 SMALLEST = np.finfo(float).tiny
 RIDGES = (1e-13, 1e-10, 1e-7, 1.0)  # beside a unit diagonal: the first that gives a factor
 EXACT_STEP_SHARE = 0.1  # of `tol`: a fold whose next step promises a smaller relative fall takes it without a look
+FURTHEST_MOVE = 5.0  # of a row's score by a step without a look: by longer ones outlying rows are left to luck
 CLEAR_FALL = 0.01  # of what a step promised, promised by the next: an old factor still tells how the minimum moves
 POOR_FALL = 0.25  # likewise, from which the next is not taken: a new factor is needed
 NODE_SHARE = 0.1  # of the tolerance, for points that others are interpolated from
@@ -170,9 +171,10 @@ class _Search:
         return -0.5 * slope
 
     def _retire(self, good, gradient, fate, promised):
-        """Leave out solved points, which take their last step, and those with nothing left to gain."""
+        """Leave out solved points, which take their last step if it is short, and those with nothing left to gain."""
         accepted, stalled = fate
-        solved = promised <= EXACT_STEP_SHARE * self.tol * np.abs(self.value[good])
+        is_short = self.problem.furthest_moves(self.direction[good]) <= FURTHEST_MOVE
+        solved = (promised <= EXACT_STEP_SHARE * self.tol * np.abs(self.value[good])) & is_short
         is_final = self.fits[good] == 0
         if is_final.any() and not self.is_rough:
             at = self.value[good], gradient, self.temperatures[good], self.fits[good]
@@ -183,10 +185,10 @@ class _Search:
                 self.solution.was_far[good] = is_far(self.problem, *at, self.tol)
         stays = ~stalled & ((self.length[self.active] > SHORTEST_STEP) | ~self.is_fresh[self.active])
         stays[accepted] &= ~solved
-        done = self.active[accepted][solved]
-        self.solution.converged[done] = True
-        self.x[done] += self.direction[done]
-        self.value[done] += 0.5 * self.slope[done]
+        self.solution.converged[self.active[accepted][solved]] = True
+        moved = self.active[accepted][solved & is_short]
+        self.x[moved] += self.direction[moved]
+        self.value[moved] += 0.5 * self.slope[moved]
         self.active = self.active[stays]
 
     def _factor(self, points, hessians):

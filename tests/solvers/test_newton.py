@@ -57,6 +57,21 @@ def test_newton_comes_back_from_far_away(make):
     np.testing.assert_allclose(back.value, near.value, rtol=1e-9)
 
 
+@pytest.mark.parametrize("is_kept", [True, False])
+@pytest.mark.parametrize("make", [gaussian, separable, wide], ids=lambda make: make.__name__)
+def test_a_last_step_is_not_taken_blindly_where_it_is_long(make, is_kept, monkeypatch):
+    """However little it promises: where the posterior is certain the Hessian says nothing of what is further on."""
+    if not is_kept:
+        monkeypatch.setattr("annealed.objectives.hessian.MOST_PRODUCTS", 0)
+    table = make()
+    problem = InnerProduct(metric="euclidean").prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
+    far = problem.start(0.01) + 30 * np.random.default_rng(0).normal(size=(problem.n_fits, problem.n_parameters))
+    found = Newton().minimize(problem, far.copy(), 0.01, tol=10.0, max_iter=300)
+    value, _, _ = problem.objective(found.parameters, 0.01)
+    assert (value <= problem.objective(far, 0.01)[0]).all()
+    np.testing.assert_allclose(value, found.value, rtol=0.1)
+
+
 def test_what_a_path_leaves_rough_is_settled_in_one_stack():
     table = gaussian()
     problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
