@@ -98,6 +98,17 @@ def test_single_precision_stays_single(move):
     assert moved.path_.certificate[moved.path_.best_index] <= 1e-4
 
 
+@pytest.mark.parametrize("name", ["inner_product", "distance", "melda", "melda_reduced"])
+def test_rows_of_another_precision_are_predicted(name, move):
+    X, y = table()
+    narrow = X.astype(np.float32)
+    for own, other in ((X, narrow), (narrow, X)):
+        model = clone(ESTIMATORS[name]).fit(move(own), y)
+        probabilities = model.predict_proba(move(other))
+        assert probabilities.dtype == move(other).dtype
+        np.testing.assert_allclose(to_host(probabilities), to_host(model.predict_proba(move(own))), atol=1e-5)
+
+
 def test_far_centre_and_units_cost_no_digits(move):
     X, y = table()
     X = X * np.array([1e-3, 1.0, 1e3, 1.0]) + np.array([5.0, -1e4, 0, 3.0])

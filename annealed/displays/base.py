@@ -4,6 +4,8 @@ import numpy as np
 
 from annealed.optional import require
 
+MARGIN = 0.05  # of the rows' range, left free on each side
+
 
 def as_written(name):
     """A name of the data: matplotlib reads formulas between dollars, and leaves out of legends what begins with _."""
@@ -21,6 +23,15 @@ def checked_labels(y, n_rows, classes):
         known = np.asarray(classes)[:20].tolist()
         raise ValueError(f"y must hold classes of the estimator. Got {y[~is_known].tolist()[0]!r}, known: {known}.")
     return y
+
+
+def axis_places(column, grid_resolution):
+    """Places along an axis, a little further than the rows."""
+    if grid_resolution < 2:
+        raise ValueError(f"grid_resolution must be at least 2. Got {grid_resolution!r}.")
+    low, high = float(column.min()), float(column.max())
+    room = MARGIN * (high - low) or 1.0  # rows in a single place get a picture too
+    return np.linspace(low - room, high + room, grid_resolution)
 
 
 def draw_regions(ax, grid, codes, colours, opacity):

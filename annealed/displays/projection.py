@@ -2,13 +2,12 @@
 
 import numpy as np
 
-from annealed.displays.base import as_written, checked_labels, draw_regions
+from annealed.displays.base import as_written, axis_places, checked_labels, draw_regions
 from annealed.optional import require
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; beyond them the markers change.
 CLASS_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-MARGIN = 0.05  # of the rows' range, left free on each side
 STRIP_WIDTH = 0.3  # how far jitter moves a point of a strip, half a strip being 0.5
 REGION_OPACITY = 0.15
 LEGEND_COLUMN = 13  # entries in one column of the legend
@@ -198,15 +197,9 @@ def _regions(estimator, projected, grid_resolution):
     """A grid over the rows and the class predicted at each of its points; (None, None) where nobody can tell."""
     if not hasattr(estimator, "gaussian_model") or projected.shape[1] > 2:
         return None, None
-    grid = tuple(_axis(column, grid_resolution) for column in projected.T)
+    grid = tuple(axis_places(column, grid_resolution) for column in projected.T)
     points = np.stack(np.meshgrid(*grid), axis=-1)
     model = estimator.gaussian_model()
     coef = np.linalg.solve(model.covariance, model.means.T)  # (n_components, n_classes)
     bias = model.log_prior - 0.5 * np.sum(model.means * coef.T, axis=1)
     return grid, np.argmax(points @ coef + bias, axis=-1)
-
-
-def _axis(column, grid_resolution):
-    low, high = float(column.min()), float(column.max())
-    room = MARGIN * (high - low) or 1.0  # rows in a single place get a picture too
-    return np.linspace(low - room, high + room, grid_resolution)

@@ -4,12 +4,11 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from annealed.arrays import is_foreign, to_host
-from annealed.displays.base import as_written, checked_labels, draw_regions
+from annealed.displays.base import as_written, axis_places, checked_labels, draw_regions
 from annealed.optional import require
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 CLASS_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
-MARGIN = 0.05  # of the rows' range, left free on each side
 CELL_OPACITY = 0.18
 BORDER_COLOUR = "#555555"
 ROUNDING = 1e-14  # of a metric's largest eigenvalue: less is none
@@ -115,7 +114,7 @@ class PrototypeDisplay:
         y = checked_labels(y, len(X), classes)
         plane = _Plane.of(estimator, X)
         rows, prototypes = plane.project(X), plane.project(to_host(estimator.prototypes_))
-        grid = tuple(_axis(column, grid_resolution) for column in rows.T)
+        grid = tuple(axis_places(column, grid_resolution) for column in rows.T)
         display = cls(
             rows=rows,
             y=y,
@@ -245,12 +244,6 @@ def _nearest(points, prototypes, metric):
     prototypes = prototypes - middle
     directions = prototypes @ metric
     return np.argmax((points - middle) @ directions.T - 0.5 * np.sum(directions * prototypes, axis=1), axis=-1)
-
-
-def _axis(column, grid_resolution):
-    low, high = float(column.min()), float(column.max())
-    room = MARGIN * (high - low) or 1.0  # rows in a single place get a picture too
-    return np.linspace(low - room, high + room, grid_resolution)
 
 
 def _colour(position):

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
-from annealed.arrays import is_dispatched, is_foreign
+from annealed.arrays import Place, is_dispatched, is_foreign
 from annealed.callbacks import CallbackSupportMixin, FitWatch, with_callbacks
 from annealed.design.threads import threads_over_blocks
 from annealed.estimators.annealing import AnnealingMixin
@@ -325,8 +325,12 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
             X = check_foreign(self, X, reset=False)
         else:
             X = validate_data(self, X, accept_sparse=self._accept_sparse(), dtype=DTYPES, reset=False)
-        check_same_library(X, next(iter(self._arrays.values())), self, method)
-        return self.posterior_scale_ * self._form.logits(X, self._arrays, self.temperature_)
+        arrays = self._arrays
+        check_same_library(X, next(iter(arrays.values())), self, method)
+        if is_foreign(X):  # other libraries multiply numbers of one precision alone
+            row = Place.of(X).row
+            arrays = {name: row(own) for name, own in arrays.items()}
+        return self.posterior_scale_ * self._form.logits(X, arrays, self.temperature_)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

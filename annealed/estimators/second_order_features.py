@@ -88,16 +88,16 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
 
     def _sparse_products(self, X):
         """Row by row, pairs of stored entries alone."""
-        position = np.full(X.shape[1] * X.shape[1], -1, dtype=np.int64)
-        position[self.pairs_[:, 0] * X.shape[1] + self.pairs_[:, 1]] = np.arange(len(self.pairs_))
+        codes = self.pairs_[:, 0] * X.shape[1] + self.pairs_[:, 1]  # in ascending order
         X = X.copy()
         X.sum_duplicates()
         data, columns, lengths = [], [], []
         for start, stop in zip(X.indptr[:-1], X.indptr[1:], strict=True):
             own, values = X.indices[start:stop].astype(np.int64), X.data[start:stop]
             later, earlier = np.tril_indices(len(own))
-            place = position[own[later] * X.shape[1] + own[earlier]]
-            known = place >= 0
+            wanted = own[later] * X.shape[1] + own[earlier]
+            place = np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)
+            known = codes[place] == wanted
             columns.append(place[known])
             data.append((values[later] * values[earlier])[known])
             lengths.append(int(known.sum()))
