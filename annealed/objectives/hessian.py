@@ -22,6 +22,7 @@ import numpy as np
 
 from annealed.arrays import as_slice
 from annealed.design import CsrDesign, DenseDesign
+from annealed.design.coordinates import SMALLEST_EIGENVALUE
 from annealed.objectives import gibbs
 from annealed.objectives.contrasts import Contrasts
 from annealed.objectives.curvature import SMALLEST_POSTERIOR
@@ -64,6 +65,7 @@ class SmallRows:
         self.points = coordinates.from_features(rows)  # with a leading axis of fits where each has its own
         if fit_intercept:
             self.points = np.concatenate([self.points, np.ones((*self.points.shape[:-1], 1))], axis=-1)
+        self.typical = _typical_lengths(coordinates, fit_intercept)
         number, n_products = _half_numbers(self.points.shape[-1])
         self._half_products = cache(partial(_half_products, self.points, number))
         pairs = contrasts.numbers[:, None, :, None] * n_products
@@ -83,8 +85,8 @@ class SmallRows:
 
     @cached_property
     def longest(self) -> float:
-        """Length of the longest point."""
-        return float(np.sqrt(_squares(self.points).max()))
+        """Length of the longest point, each coordinate in units of its usual length."""
+        return float(np.sqrt(_squares(self.points / self.typical).max()))
 
     def terms_along(self, table, along, fits) -> TermsAlong:
         weight, n_fits = self.weight[:, fits], len(table)
@@ -124,6 +126,7 @@ class BlockRows:
     def __init__(self, design, coordinates, contrasts, fit_intercept):
         self.design, self.coordinates = design, coordinates
         self.contrasts, self.fit_intercept = contrasts, fit_intercept
+        self.typical = _typical_lengths(coordinates, fit_intercept)
 
     def terms(self, table, fits, dtype=np.float64) -> Terms:
         """Hessians are added up in double precision, as blocks are, whatever `dtype`."""
@@ -146,11 +149,11 @@ class BlockRows:
 
     @cached_property
     def longest(self) -> float:
-        """Length of the longest point, in the final fit's coordinates."""
-        turn = self.coordinates.of_final.from_features
+        """Length of the longest point, each coordinate of the final fit in units of its usual length."""
+        turn, typical = self.coordinates.of_final.from_features, self.typical[: self.coordinates.rank]
 
         def kernel(block):
-            return _squares(turn(block.rows_as_array())).max()
+            return _squares(turn(block.rows_as_array()) / typical).max()
 
         of_blocks = self.design.map_blocks(kernel, slice(0, 1), n_numbers=self.design.n_features)
         return float(np.sqrt(max(of_blocks) + self.fit_intercept))
@@ -195,6 +198,14 @@ def _half_products(points, number, dtype):
     for own, first in enumerate(np.diagonal(number).tolist()):
         np.multiply(points[..., own : own + 1], points[..., own:], out=products[..., first : first + width - own])
     return products
+
+
+def _typical_lengths(coordinates, fit_intercept):
+    """The spread of each coordinate of the final fit, and the one of an intercept."""
+    variance = coordinates.of_final.spectrum
+    spread = np.sqrt(np.maximum(variance, SMALLEST_EIGENVALUE * variance.max()))
+    spread = np.where(spread > 0, spread, 1.0)
+    return np.append(spread, 1.0) if fit_intercept else spread
 
 
 def _squares(points):
@@ -306,7 +317,8 @@ class ExactHessian:
 
     def furthest_moves(self, steps):
         """The most that any row's score may move by steps of the parameters, (n_steps, n_parameters)."""
-        return self._rows_of_hessians().longest * np.sqrt(_squares(steps))
+        rows = self._rows_of_hessians()
+        return rows.longest * np.sqrt(_squares(self._table(steps) * rows.typical).sum(axis=-1))
 
     def _rows_of_hessians(self):
         if self._hessian_rows is None:
