@@ -43,7 +43,8 @@ class DistanceADA(AnnealedClassifier):
         Where the soft means start: at the class means (LDA), at rows drawn at random, or at the origin.
     covariance : {"auto", "pooled", "total", "diagonal", "identity"}, default="auto"
         The matrix of (10): pooled within classes, of all rows, its diagonal, or none. "auto" is pooled, and
-        diagonal for sparse X with thousands of rows and columns. Each fold estimates its own.
+        diagonal for sparse X with thousands of rows and columns. Each fold estimates its own; where columns outnumber
+        rows, in units of the columns' spreads over all rows.
     shrinkage : {"oas", "ledoit_wolf"} or float in [0, 1], default="oas"
         Shrinkage of the covariance towards a multiple of the columns' own variances, so that singular data work.
     anchor : float, default=1.0

@@ -77,7 +77,7 @@ def test_a_cap_is_recorded_and_the_same_for_all(data_folder, monkeypatch):
 
 
 def test_every_method_takes_a_small_table_and_a_sparse_one(data_folder):
-    pytest.importorskip("sklearn", minversion="1.8", reason="QDA and LogisticRegressionCV are told what 1.7 does not know")
+    pytest.importorskip("sklearn", minversion="1.8", reason="QDA and LogisticRegressionCV take what 1.7 does not know")
     for method in METHODS:
         for table in ("dense", "sparse"):
             assert "failure" not in suite.measure(Task(table, 0, method)), (method, table)
