@@ -15,7 +15,6 @@ Shapes: coef (n_fits, n_classes, rank); each fit has its own covariance and clas
 
 from __future__ import annotations
 
-from dataclasses import replace
 from numbers import Real
 
 import numpy as np
@@ -101,14 +100,7 @@ class DistanceProblem(LinearProblem):
         self.start_means = self._start_means(family.init, random_state)
 
     def _coordinates(self, means, covariance, shrinkage) -> Coordinates:
-        """In which each fit's own covariance is the identity. Those in which no row lies count as wide: without an
-        anchor a step is the gradient over the spectrum, and rounding over rounding would be a long one.
-        """
-        found = self._own_coordinates(means, covariance, shrinkage)
-        widest = found.spectrum.max(axis=-1, keepdims=True)
-        return replace(found, spectrum=np.where(found.spectrum > SMALLEST_VARIANCE * widest, found.spectrum, widest))
-
-    def _own_coordinates(self, means, covariance, shrinkage) -> Coordinates:
+        """In which each fit's own covariance is the identity."""
         if covariance in ("diagonal", "identity"):
             return _column_coordinates(self.design, means, self.class_shares, covariance == "diagonal")
         usual = None if self.span else self.scale

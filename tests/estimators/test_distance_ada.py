@@ -6,11 +6,9 @@ from problems import sparse_rows
 from scipy import sparse
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from annealed import DistanceADA, ExponentialSchedule
-from annealed.datasets import make_gaussian_classes
 
 X, y = load_iris(return_X_y=True)
 
@@ -157,16 +155,3 @@ def test_units_of_columns_that_are_constant_in_a_fold_change_nothing(unit):
     np.testing.assert_allclose(other.path_.temperatures, usual.path_.temperatures, rtol=1e-6)
     np.testing.assert_allclose(other.path_.validation_score, usual.path_.validation_score, rtol=1e-4)
     np.testing.assert_allclose(other.predict_proba(features * unit), usual.predict_proba(features), atol=1e-6)
-
-
-@pytest.mark.parametrize("device", [None, "cpu"])
-def test_without_an_anchor_directions_in_which_no_row_lies_do_not_lead_astray(device):
-    """Steps there would be rounding over rounding; the exact minimum is logistic regression without a penalty."""
-    if device:
-        pytest.importorskip("torch")
-    table = make_gaussian_classes(300, 4, 3, separation=2.0, random_state=0)
-    X = np.column_stack([table.X, 2 * table.X[:, 0] - table.X[:, 1]])
-    exactly = {"inner_iterations": 5000, "schedule": [1.0], "selection": "last", "tol": 1e-7}
-    literal = DistanceADA(anchor=0, device=device, **exactly).fit(X, table.y)
-    free = LogisticRegression(C=np.inf, tol=1e-10, max_iter=10_000).fit(table.X, table.y)
-    np.testing.assert_allclose(literal.predict_proba(X), free.predict_proba(table.X), atol=1e-4)
