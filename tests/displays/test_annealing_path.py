@@ -15,12 +15,6 @@ matplotlib.use("Agg")
 pyplot = pytest.importorskip("matplotlib.pyplot")
 
 
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    pyplot.close("all")
-
-
 @pytest.fixture
 def path():
     """A stand-in with the fields of an AnnealingPath that are drawn."""

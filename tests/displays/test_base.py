@@ -12,12 +12,6 @@ pandas = pytest.importorskip("pandas")
 NAMES = ["_hidden", "$5 to $10", r"$\no formula$"]  # left out of legends, a formula, and no formula at all
 
 
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    pyplot.close("all")
-
-
 @pytest.fixture(scope="module")
 def rows():
     X = pandas.DataFrame(np.random.default_rng(0).normal(size=(60, 3)), columns=NAMES)

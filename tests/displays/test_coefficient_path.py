@@ -21,12 +21,6 @@ pyplot = pytest.importorskip("matplotlib.pyplot")
 X, y = load_wine(return_X_y=True)
 
 
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    pyplot.close("all")
-
-
 @pytest.fixture(scope="module")
 def model():
     return InnerProductADA().fit(X, y)

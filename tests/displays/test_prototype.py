@@ -13,12 +13,6 @@ pyplot = pytest.importorskip("matplotlib.pyplot")
 QUICK = {"shrinkage": "oas", "refine": False}
 
 
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    pyplot.close("all")
-
-
 @pytest.fixture(scope="module")
 def fitted():
     X, y = make_xor_means(200, random_state=0)
