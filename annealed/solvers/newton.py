@@ -2,8 +2,9 @@
 
 Looks with a Hessian and looks without take turns: the second step goes by the factor of the first, with a new gradient,
 and most points need no more. A point whose value does not fall tries half the step at the next look. A solved one takes
-one more step without a look: near the minimum it squares the error. The same factor tells how the minimum moves with
-the temperature. Steps are sought by differences of scores, from a point without a common shift of all scores.
+one more step without a look, if it is short: near the minimum it squares the error. The same factor tells how the
+minimum moves with the temperature. Steps are sought by differences of scores, from a point without a common shift of
+all scores.
 
 Along a path, the final fit is solved as far as the folds at first. When the path has ended, it is solved to the
 tolerance at all its temperatures in one stack.
