@@ -65,6 +65,15 @@ def take_rows(array, rows):
     return place.xp.take(array, place.whole(rows), axis=0)
 
 
+def is_mapped(array) -> bool:
+    """Whether an array is a memory map, or a view of one."""
+    while array is not None:
+        if isinstance(array, np.memmap):
+            return True
+        array = getattr(array, "base", None)
+    return False
+
+
 def as_slice(numbers):
     """An array of numbers, as a slice where they are consecutive."""
     is_run = (numbers[1:] - numbers[:-1] == 1).all()

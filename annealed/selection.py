@@ -228,8 +228,8 @@ def choose(scores: np.ndarray, rule: str) -> int:
 
 def make_splits(cv, X, y, labels, weight, random_state, split_params) -> list[tuple[np.ndarray, np.ndarray]]:
     """(train rows, test rows) of every fold; a number of folds is stratified and copes with rare classes."""
-    if cv is None or isinstance(cv, (int, np.integer)):
-        return stratified_splits(DEFAULT_FOLDS if cv is None else int(cv), labels, random_state)
+    if is_number_of_folds(cv):
+        return stratified_splits(DEFAULT_FOLDS if cv is None else int(cv), labels, random_state, weight)
     splitter = check_cv(cv, y, classifier=True)
     every_row = np.arange(len(labels))
     splits = [
@@ -242,12 +242,15 @@ def make_splits(cv, X, y, labels, weight, random_state, split_params) -> list[tu
     return splits
 
 
+def is_number_of_folds(cv) -> bool:
+    return cv is None or isinstance(cv, (int, np.integer))
+
+
 def deals_rows(cv) -> bool:
     """Whether folds are of rows dealt at random, each by itself. A user's own, folds in the order of the rows too, may
     keep rows together that belong to one another.
     """
-    is_number = cv is None or isinstance(cv, (int, np.integer))
-    return is_number or (type(cv) in DEALERS and getattr(cv, "shuffle", True))
+    return is_number_of_folds(cv) or (type(cv) in DEALERS and getattr(cv, "shuffle", True))
 
 
 def _check_training_classes(parts, y, labels, weight):
@@ -281,14 +284,16 @@ def _row_numbers(rows, every_row):
         ) from error
 
 
-def stratified_splits(n_folds, labels, random_state):
+def stratified_splits(n_folds, labels, random_state, weight=None):
     """Shuffled stratified folds whose training parts have every class: a class of one row is never held out, and so
-    not seen by validation.
+    not seen by validation. Rows without weight are in no fold, as if they were not there.
 
     Shuffled, because tables often come sorted; `random_state=None` shuffles the same way every time.
     """
     if n_folds < 2:
         raise ValueError(f"cv must be at least 2 folds. Got {n_folds}.")
+    weighty = np.arange(len(labels)) if weight is None else np.flatnonzero(weight)
+    labels = labels[weighty]
     counts = np.bincount(labels)
     alone = counts[labels] == 1
     shared = np.flatnonzero(~alone)
@@ -305,10 +310,10 @@ def stratified_splits(n_folds, labels, random_state):
     seed = 0 if random_state is None else random_state
     few_bytes = labels[shared].astype(np.min_scalar_type(len(counts)))  # are sorted fast
     fold_of_row = _dealt(n_folds, few_bytes, check_random_state(seed))
-    parts = [(np.flatnonzero(fold_of_row != fold), np.flatnonzero(fold_of_row == fold)) for fold in range(n_folds)]
-    if not alone.any():
-        return parts
-    return [(np.concatenate([shared[train], np.flatnonzero(alone)]), shared[test]) for train, test in parts]
+    alone, shared = weighty[alone], weighty[shared]
+    return [
+        (np.concatenate([shared[fold_of_row != fold], alone]), shared[fold_of_row == fold]) for fold in range(n_folds)
+    ]
 
 
 def _dealt(n_folds, labels, generator):

@@ -179,8 +179,8 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         y : array-like of shape (n_samples,)
             Labels of any type.
         sample_weight : array-like of shape (n_samples,), default=None
-            A row of weight 2 counts as two rows. Weights that add up to less than the rows that have any are scaled
-            up to their number.
+            A row of weight 2 counts as two rows, one of weight 0 as none. Weights that add up to less than the rows
+            that have any are scaled up to their number.
         X_val, y_val, sample_weight_val : array-like, default=None
             A validation set, for ``selection="holdout"``.
         **params : dict
@@ -241,7 +241,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         weight, counts = weighed_by_class(weight, labels, classes, self.class_weight)
         weight = weight * heard_classes(counts)[labels]
         weight = counted_in_rows(weight, counts.sum(), np.count_nonzero(weight))
-        return Rows(X, y, labels, weight, classes)
+        return self._without_idle(Rows(X, y, labels, weight, classes))
 
     def _keep(self, steps, problem, judge, dtype):
         """Record the path and speak at its chosen temperature."""

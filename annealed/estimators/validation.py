@@ -14,7 +14,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, get_routing_for_object, process_routing
 from sklearn.utils.validation import validate_data
 
-from annealed.arrays import is_dispatched, is_foreign, to_host
+from annealed.arrays import is_dispatched, is_foreign, is_mapped, to_host
 from annealed.estimators.on_device import DeviceRows, check_foreign, check_labels, held_out, validated
 from annealed.estimators.point_scorer import Part, PointScorer
 from annealed.estimators.weights import check_weight, counted_in_rows
@@ -26,6 +26,7 @@ from annealed.selection import (
     LeaveOneOut,
     NoValidation,
     fold_picks,
+    is_number_of_folds,
     make_splits,
     score_groups,
     stratified_splits,
@@ -33,6 +34,7 @@ from annealed.selection import (
 
 SELECTIONS = ("cv", "loo", "holdout", "last")
 DTYPES = (np.float64, np.float32)
+MOST_WEIGHTY = 0.5  # of all rows, that have weight and are copied to leave out the others
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,14 @@ class ValidationMixin:
             weight = counted_in_rows(weight, weight.sum(), np.count_nonzero(weight))
         return ValidationSet(X_val, y_val, np.searchsorted(classes, y_val), weight, sample_weight_val)
 
+    def _without_idle(self, rows: Rows) -> Rows:
+        """The rows that have weight, where many have none, and where nothing of the user's goes by their numbers."""
+        weighty = np.flatnonzero(rows.weight)
+        is_free = is_number_of_folds(self.cv) and self._is_log_loss()
+        if not is_free or len(weighty) > MOST_WEIGHTY * len(rows.weight) or is_mapped(rows.X):
+            return rows
+        return Rows(rows.X[weighty], rows.y[weighty], rows.labels[weighty], rows.weight[weighty], rows.classes)
+
     def _splits(self, rows: Rows, selection, split_params):
         if selection not in ("cv", "holdout"):
             return []
@@ -159,7 +169,7 @@ class ValidationMixin:
             y = rows.classes[rows.labels]
             splits = make_splits(self.cv, rows.X, y, rows.labels, weight, self.random_state, split_params)
         else:
-            splits = stratified_splits(DEFAULT_FOLDS, rows.labels, self.random_state)[:1]
+            splits = stratified_splits(DEFAULT_FOLDS, rows.labels, self.random_state, weight)[:1]
         weighty = [split for split in splits if weight[split[1]].sum() > 0]  # the others have nothing to say
         if splits and not weighty:
             raise ValueError("No row that is held out has a positive weight. Check cv and sample_weight.")

@@ -15,6 +15,7 @@ from functools import cached_property, partial
 import numpy as np
 from scipy import sparse
 
+from annealed.arrays import is_mapped
 from annealed.design import DenseDesign, Design, SinglePrecisionRows
 from annealed.design.class_points import class_point_coordinates
 from annealed.design.coordinates import (
@@ -129,7 +130,7 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
         as large as a float32 one.
         """
         n_values = self.design.n_rows * self.design.n_features * max(3, self.n_scores)
-        if type(self.design) is not DenseDesign or n_values < FEWEST_COPIED_VALUES or _is_mapped(self.design.X):
+        if type(self.design) is not DenseDesign or n_values < FEWEST_COPIED_VALUES or is_mapped(self.design.X):
             return
         is_bearable = self.design.X.dtype == np.float64 or self.design.X.nbytes <= MOST_COPIED_BYTES
         if is_bearable and self.coordinates.basis.ndim == 2:
@@ -402,12 +403,3 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
         """Coefficients and intercepts of each class, of mean zero over classes, from those of scores."""
         coef, intercept = self.contrasts.without_shift(coef), self.contrasts.without_shift(intercept[..., None])
         return self.report_linear(*(self.contrasts.to_classes(part, axis=1) for part in (coef, intercept[..., 0])))
-
-
-def _is_mapped(X) -> bool:
-    """Whether an array is a memory map, or a view of one."""
-    while X is not None:
-        if isinstance(X, np.memmap):
-            return True
-        X = getattr(X, "base", None)
-    return False

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.model_selection import KFold
@@ -19,6 +20,33 @@ def test_shares_choose_what_ones_choose(estimator, share):
     X, y = load_breast_cancer(return_X_y=True)
     ones, shares = (estimator().fit(X, y, sample_weight=np.full(len(y), own)) for own in (1.0, share))
     np.testing.assert_allclose(shares.predict_proba(X), ones.predict_proba(X), atol=1e-6)
+
+
+@ESTIMATORS
+@pytest.mark.parametrize("make_rows", [np.asarray, csr_array])
+@pytest.mark.parametrize("n_idle", [40, 400])
+def test_rows_of_weight_zero_are_as_if_they_were_not_there(estimator, make_rows, n_idle):
+    """Folds do not count them either. Most of many are left out, few are carried along."""
+    idle = np.random.default_rng(0).normal(scale=9, size=(n_idle, X.shape[1]))
+    longer, labels = np.concatenate([idle, X]), np.r_[np.zeros(n_idle, int), y]
+    weight = np.r_[np.zeros(n_idle), np.ones(len(y))]
+    weighted = estimator().fit(make_rows(longer), labels, sample_weight=weight)
+    removed = estimator().fit(make_rows(X), y)
+    np.testing.assert_allclose(weighted.predict_proba(X), removed.predict_proba(X), atol=1e-5)
+
+
+def test_folds_and_scores_of_the_user_go_by_the_rows_given():
+    order = np.random.default_rng(0).permutation(len(y))
+    weight = np.zeros(len(y))
+    weight[order[:60]] = 1.0
+    first, second = order[:30], order[30:]
+    given = InnerProductADA(cv=[(first, second), (second, first)]).fit(X, y, sample_weight=weight)
+    scored = InnerProductADA(cv=3, scoring="accuracy").fit(X, y, sample_weight=weight)
+    kept = np.sort(order[:60])
+    removed = InnerProductADA(cv=3, scoring="accuracy").fit(X[kept], y[kept], sample_weight=np.ones(60))
+    assert given.path_.validation_score.shape[1] == 2
+    assert np.isfinite(given.path_.validation_score).all()
+    np.testing.assert_allclose(scored.predict_proba(X), removed.predict_proba(X), atol=1e-6)
 
 
 @ESTIMATORS
