@@ -23,8 +23,8 @@ class AdaptiveSchedule(Schedule):
 
     It stops when the mean validation score has fallen below its best by more than the standard error of their
     fold-by-fold difference (three of them right past the best, or one where a parabola foresees it), when the best lies
-    at a temperature fifty times as hot, when the validation score (without validation, Q / T) no longer moves, or when
-    the training rows are all but certain.
+    at a temperature fifty times as hot, when the validation score (without validation, Q / T, or Q where decisions have
+    become hard) no longer moves, or when the training rows are all but certain.
 
     Parameters
     ----------
@@ -65,7 +65,8 @@ class AdaptiveSchedule(Schedule):
         if value[-1] < HARD * value[0]:
             return True
         if validation[-1] is None:
-            return _is_flat(value, cooled, PATIENCE)
+            energy = [own * temperature for own, temperature in zip(value, temperatures, strict=True)]
+            return any(_is_flat(own, cooled, PATIENCE) for own in (value, energy))
         scores = np.array(validation)
         mean = _means(scores)
         best = max(range(len(mean)), key=lambda own: -np.inf if isnan(mean[own]) else mean[own])

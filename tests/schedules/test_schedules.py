@@ -299,6 +299,13 @@ def test_without_validation_a_training_loss_that_stands_still_is_the_end(tail, s
     assert stops_after([None] * len(losses), losses) == stops
 
 
+@pytest.mark.parametrize(("last", "stops"), [(1.0, True), (0.98, False)])
+def test_without_validation_a_free_energy_that_stands_still_is_the_end(last, stops):
+    """Hard decisions of distances: Q does not fall any more, and Q / T grows for ever."""
+    energies = np.r_[np.linspace(200, 1, 10), np.linspace(1, last, 8)]
+    assert stops_after([None] * 18, energies / 0.7 ** np.arange(18)) == stops
+
+
 @pytest.mark.parametrize("schedule", [ExponentialSchedule(), FixedSchedule([1.0])])
 def test_only_the_adaptive_schedule_stops_by_itself(schedule):
     assert not schedule.should_stop(0.7 ** np.arange(30), [np.zeros(5)] * 30, [1.0] * 30)
