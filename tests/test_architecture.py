@@ -52,6 +52,8 @@ SHARED_IN_A_FOLDER = {
     "fused_potts",
     "hessian",
     "gibbs",
+    "leading_rows",
+    "learning",
     "leave_one_out",
     "linear",
     "metrics",

@@ -253,6 +253,14 @@ class SmoothProblem(Problem):
         """What `precondition` can use of the Hessian at fit 0's parameters, which folds share well enough."""
         raise NotImplementedError
 
+    def class_learning_cost(self) -> float:
+        """Passes that `learn_classes` costs; infinite where it is not for this family, or no cheaper."""
+        return np.inf
+
+    def learn_classes(self, parameters, temperature):
+        """What it can use of the blocks of single classes, for a fraction of what all of the Hessian costs."""
+        raise NotImplementedError
+
     has_certificate = False
 
     def certificate(self, gradient, value, temperature, fits) -> np.ndarray:

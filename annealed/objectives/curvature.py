@@ -6,205 +6,27 @@ says: each holds twice as many parameters as the one before) and diagonal for th
 penalty is factored anew when the temperature changes. It is by differences of scores
 (`annealed/objectives/contrasts.py`).
 
-A row's covariance of scores is a sum over pairs of classes, each with its own share of the curvature:
-
-    diag(p) - p p' = sum over l < r of p_l p_r (e_l - e_r) (e_l - e_r)'
-
-So every pair of classes draws rows of its own, each by its share, most often surely or not at all: where the posterior
-is nearly hard, few rows matter to a pair. Whatever is drawn, the sum has no negative curvature, and in the mean it is
-that of all rows.
+Of many classes or columns the blocks of single classes cost a fraction of the whole: as many squares as classes, not as
+pairs of them, of fewer rows each, and small factors. What classes have to do with each other is left to the steps.
 """
 
 from __future__ import annotations
 
-from itertools import combinations
+from functools import partial
 
 import numpy as np
 from scipy import linalg
 from scipy.linalg import blas, lapack
 
-from annealed.design.coordinates import SMALLEST_EIGENVALUE
-from annealed.design.threads import blas_threads, map_in_order
+from annealed.design.threads import blas_threads
+from annealed.objectives.leading_rows import LeadingRows
 
-FEWEST_PARAMETERS, MOST_PARAMETERS = 1200, 3600  # of the part kept whole, at level 0 and at the last
-ALL_LEVELS = 20  # a level at which everything that can be is learned
-ROWS_PER_COORDINATE = 20  # drawn for a pair of classes, in the mean over pairs
-FEWEST_ROWS, USUAL_PAIRS = 2500, 45  # likewise, of so many pairs; of more, fewer
-PAIR_TIME = 2.5e5  # nanoseconds, about, that the calls for a pair of classes take, and what is below:
-COPY_TIME, DRAW_TIME = 1.5, 3.0  # a number of a row, where all are taken as they lie and where they are drawn
-SQUARE_TIME = {True: 0.015, False: 0.03}  # a product of two of them, by whether rows are quick
-FACTOR_TIME = 0.05  # a multiplication in the factor of a Hessian
-CHEAP_WORK = 4e8  # multiplications for a Hessian, up to which more rows are drawn: rare values count
-SAMPLE_PER_PARAMETER, FEW_VALUES = 6, 2_000_000  # rows, or numbers, to draw from where no copy of all rows is at hand
-MOST_POSTERIORS = 20_000_000  # rows times classes to draw from
-RARE_SHARE = 0.25  # of them, that a pair of rare classes draws at least
-SMALLEST_POSTERIOR = 1e-15  # what is less is nothing, and slow to multiply
-SMALLEST_SHARE = 1e-10  # of a pair's largest: rows with less are left out
-MOST_PICKED = 0.7  # of all rows, up to which they are picked: so many are faster as they lie
-SEEN_SHARES = 200_000  # that tell which are drawn surely
-SHARED_WORK = 2_000_000  # multiplications for a pair, from which threads share them: calls alone, they would disturb
-CHUNK_ROWS = 4096  # multiplied at a time
-APART = 101  # rows, by which the luck of one pair of classes is that of another
-DOUBLE_PARAMETERS = 200  # up to which the Hessian and its factor are in double precision
 RIDGES = {np.float64: (1e-12, 1e-9, 1e-6, 1.0), np.float32: (1e-6, 1e-4, 1e-2, 1.0)}  # the first that gives a factor
 BY_FACTOR = {np.float32: (blas.strsv, lapack.spotrs), np.float64: (blas.dtrsv, lapack.dpotrs)}  # of one vector, of more
-SMALLEST_SPREAD = 1e-150  # whose square is a number still
+SMALLEST_CURVATURE = 1e-12  # of a class, in units of its spread: rows that all but exclude it tell no more
 STALE = 0.3  # change of the smallest entry of the factored diagonal that asks for a new factor
 LARGE_FACTOR, DEAR_FACTOR = 1000, 8.0  # parameters, and passes of a fit that its factor is worth, from which
 COLDER_STALE, WARMER_STALE = 0.7, 8.0  # the penalty may fall or rise by more before
-
-
-class LeadingRows:
-    """Rows in leading coordinates, from which Hessians are drawn.
-
-    rows, weight : their numbers in the design, and weights that stand for all rows of fit 0
-    leading : positions of those coordinates among a class's parameters, the intercept last where there is one
-    spread : root mean square of each
-    """
-
-    def __init__(self, design, coordinates, fit_intercept, n_leading, contrasts, quick=None):
-        self.fit_intercept, self.n_leading, self.contrasts = fit_intercept, n_leading, contrasts
-        rank = coordinates.rank
-        rising = np.argsort(coordinates.spectrum) if quick is None else np.arange(rank)  # as quick rows have them
-        kept = np.sort(rising[rank - n_leading :])
-        noise = SMALLEST_EIGENVALUE * coordinates.spectrum.max()
-        self.leading, self.spread = kept, np.sqrt(np.maximum(coordinates.spectrum[kept], noise))
-        if fit_intercept:
-            self.leading, self.spread = np.append(kept, coordinates.rank), np.append(self.spread, 1.0)
-        self.spread = np.maximum(self.spread, SMALLEST_SPREAD)
-        self._widest = self._unit = self.spread[:n_leading].max(initial=SMALLEST_SPREAD)
-        self.dtype = np.float64 if contrasts.n_differences * len(self.leading) <= DOUBLE_PARAMETERS else np.float32
-        if quick is None:
-            n_parameters = contrasts.n_differences * len(self.leading)
-            n_sampled = max(SAMPLE_PER_PARAMETER * n_parameters, FEW_VALUES // len(self.leading))
-            self.rows, self.weight = _stratified(design, min(design.n_rows, n_sampled))
-            along = coordinates.along(kept)
-            parts = design.map_rows(lambda block: self._in_units(along(block.rows_as_array())), self.rows)
-            self._points, self._unit = np.concatenate(list(parts)), 1.0
-        else:
-            every = slice(None, None, max(1, design.n_rows * design.n_classes // MOST_POSTERIORS))
-            self.rows, weight = quick.order[every], quick.weight[every, 0].astype(np.float64)
-            self.weight = weight / max(weight.sum(), np.finfo(float).tiny)
-            self._points = quick.X[every, kept[0] : kept[0] + n_leading]  # no copy
-
-    @staticmethod
-    def count_leading(coordinates, contrasts, fit_intercept, level):
-        most = min(FEWEST_PARAMETERS * 2**level, MOST_PARAMETERS)
-        return max(0, min(coordinates.rank, most // contrasts.n_differences - fit_intercept))
-
-    @staticmethod
-    def rows_per_pair(n_rows, width, contrasts):
-        cheap = int(CHEAP_WORK / (contrasts.n_pairs * width**2))
-        few = FEWEST_ROWS * min(1, USUAL_PAIRS / contrasts.n_pairs)
-        wanted = int(max(few, ROWS_PER_COORDINATE * width, cheap))
-        return n_rows if n_rows <= 2 * wanted else wanted
-
-    @staticmethod
-    def time(n_rows, width, contrasts, is_quick):
-        """Nanoseconds that a Hessian takes, about, and its factor."""
-        n_drawn = LeadingRows.rows_per_pair(n_rows, width, contrasts)
-        of_number = (DRAW_TIME if n_drawn < n_rows else COPY_TIME) + SQUARE_TIME[is_quick] * width / 2
-        return (
-            contrasts.n_pairs * (PAIR_TIME + n_drawn * width * of_number)
-            + FACTOR_TIME * (contrasts.n_differences * width) ** 3 / 6
-        )
-
-    def hessian(self, posterior, reference):
-        """Weighted mean over the rows of the scores' covariance kron z z', z in units of its spread.
-
-        (n_differences * width) square, the width that of `leading`. A pair with the reference is a diagonal block of
-        the other class; any other pair is below the diagonal, until all are there.
-        """
-        width, size = len(self.leading), self.contrasts.n_differences
-        hessian = np.zeros((size, width, size, width), self.dtype)
-        number = np.full(posterior.shape[1], -1)  # of a class's difference from the reference
-        number[self.contrasts.others(reference)] = np.arange(size)
-        n_drawn = self.rows_per_pair(len(posterior), width, self.contrasts)
-        lots = _Lots(self.contrasts.pair_weight * self.weight, posterior, n_drawn)
-
-        def fill(turn):
-            square = self._square(*lots.draw(turn))
-            low, high = sorted((number[lots.left[turn]], number[lots.right[turn]]))
-            hessian[high, :, low if low >= 0 else high] = square
-
-        turns = range(len(lots.left))
-        list(map_in_order(fill, turns) if n_drawn * width**2 >= SHARED_WORK else map(fill, turns))
-        for low, high in combinations(range(size), 2):
-            square = hessian[high, :, low].copy()
-            hessian[low, :, low] += square
-            hessian[high, :, high] += square
-            hessian[low, :, high] = hessian[high, :, low] = -square
-        return hessian.reshape(size * width, -1)
-
-    def _in_units(self, points):
-        """Divided by the widest spread, so that single precision holds their squares."""
-        return (points / self._widest).astype(self.dtype)
-
-    def _square(self, drawn, share):
-        """Sum over the drawn rows of share times z z'; in units of the widest spread, until all are there."""
-        root, n_leading = np.sqrt(share), self.n_leading
-        weight, root = (root / self._unit).astype(self.dtype), root.astype(self.dtype)
-        total = np.zeros((len(self.leading), len(self.leading)), self.dtype)
-        for first in range(0, len(root), CHUNK_ROWS):
-            chunk = slice(first, first + CHUNK_ROWS)
-            points = self._points[chunk if drawn is None else drawn[chunk]]
-            is_own = drawn is not None and points.dtype == self.dtype
-            points = np.multiply(points, weight[chunk, None], out=points if is_own else None)
-            total[:n_leading, :n_leading] += np.dot(points.T, points)
-            if self.fit_intercept:
-                total[-1, :n_leading] += root[chunk] @ points
-        scale = self._widest / self.spread
-        if self.fit_intercept:
-            total[:n_leading, -1], total[-1, -1], scale[-1] = total[-1, :n_leading], share.sum(), 1.0
-        scale = scale.astype(self.dtype)
-        total *= scale
-        total *= scale[:, None]
-        return total
-
-
-class _Lots:
-    """Draws rows for each pair of classes: surely from the share `bar` on, which pairs have in common, and below it by
-    chance. It is lower for a pair that would have far fewer than `n_drawn`: its curvature counts for rare classes.
-    What is next to nothing in `posterior` is made nothing there.
-    """
-
-    def __init__(self, weight, posterior, n_drawn):
-        self.n_rows, n_classes = posterior.shape
-        self.left, self.right = np.triu_indices(n_classes, 1)
-        self.by_class = posterior.T
-        self.by_class[self.by_class <= SMALLEST_POSTERIOR] = 0
-        self.weight = weight.astype(posterior.dtype)
-        self.n_drawn = n_drawn
-        if n_drawn < self.n_rows:
-            self.luck = _luck(self.n_rows + APART * len(self.left)).astype(posterior.dtype)
-            some = slice(None, None, max(1, self.n_rows * len(self.left) // SEEN_SHARES))
-            shares = self.weight[some] * self.by_class[self.left, some] * self.by_class[self.right, some]
-            self.bar = _sure_share(shares, n_drawn / self.n_rows)
-
-    def draw(self, turn):
-        """Rows of a pair, and the share that each stands for; None is all rows."""
-        share = self.weight * self.by_class[self.left[turn]] * self.by_class[self.right[turn]]
-        if self.n_drawn >= self.n_rows:
-            drawn = np.flatnonzero(share > SMALLEST_SHARE * share.max())
-            return (None, share) if len(drawn) > MOST_PICKED * self.n_rows else (drawn, share[drawn])
-        some = share[:: max(1, self.n_rows // FEWEST_ROWS)]
-        bar = min(self.bar, _sure_share(some, RARE_SHARE * self.n_drawn / self.n_rows))
-        drawn = np.flatnonzero(share > self.luck[turn * APART :][: self.n_rows] * bar)
-        return drawn, np.maximum(share[drawn], bar)
-
-
-def _luck(size):
-    """Numbers between zero and one, the same every time."""
-    return np.random.RandomState(0).uniform(size=size)
-
-
-def _sure_share(shares, part):
-    """The share from which rows are drawn surely; with chances in proportion to it, a `part` is drawn in the mean."""
-    shares = np.sort(shares, axis=None)[::-1].astype(np.float64)
-    n_wanted = part * len(shares)
-    rest = np.cumsum(shares[::-1])[::-1]  # of those from here on, drawn by chance if this is the first that is not sure
-    n_sure = int(np.searchsorted(np.arange(len(shares)) + rest / np.maximum(shares, np.finfo(float).tiny), n_wanted))
-    return rest[n_sure] / (n_wanted - n_sure) if n_sure < n_wanted else 0.0
 
 
 class LearnedCurvature:
@@ -227,7 +49,7 @@ class LearnedCurvature:
         if self._factored is None or self._is_stale(self._factored[0], strength):
             self._factored = None  # gives its memory back before the next takes as much
             self._factored = strength, self._factor(strength)
-        balance, (factor, _) = self._factored[1]
+        balance, factor = self._factored[1]
         contrasts, leading = self.sample.contrasts, self.sample.leading
         pull = contrasts.by_differences(vectors[..., leading], self.reference).reshape(len(vectors), -1) * balance
         full = _solved(factor, pull.T.astype(self.sample.dtype)).T * balance
@@ -235,7 +57,7 @@ class LearnedCurvature:
 
     def improve_root(self, rooted, noise, strength):
         """As `improve`, with a root of the inverse instead: standard normal noise gets its covariance."""
-        balance, (factor, _) = self._factor(strength)
+        balance, factor = self._factor(strength)
         drawn = noise[:, : self.sample.contrasts.n_differences, self.sample.leading]
         flat = drawn.reshape(len(noise), -1).T.astype(self.sample.dtype)
         root = linalg.solve_triangular(factor, flat, trans=1, lower=True, check_finite=False).T * balance
@@ -261,15 +83,9 @@ class LearnedCurvature:
             penalty[-1] = 0
         diagonal = np.diag(self.hessian) + np.tile(penalty, len(square)) * square[0, 0]
         balance = 1 / np.sqrt(np.maximum(diagonal, np.finfo(float).tiny))
-        for ridge in RIDGES[self.sample.dtype]:
-            try:
-                with blas_threads(len(balance)):
-                    balanced = self._balanced(balance, penalty, 1 + ridge)
-                    factor = linalg.cho_factor(balanced, lower=True, overwrite_a=True, check_finite=False)
-                return balance / np.tile(spread, len(square)), factor
-            except linalg.LinAlgError:  # rounding has made it indefinite
-                continue
-        raise AssertionError("a matrix of positive curvatures with a whole ridge has a factor")
+        with blas_threads(len(balance)):
+            factor = _first_factor(partial(self._balanced, balance, penalty), self.sample.dtype)
+        return balance / np.tile(spread, len(square)), factor
 
     def _balanced(self, balance, penalty, diagonal):
         """The Hessian and its penalty between two `balance`, symmetric, in one copy that LAPACK can overwrite."""
@@ -284,6 +100,53 @@ class LearnedCurvature:
         return balanced.T
 
 
+class ClassCurvature:
+    """The blocks of single classes of the loss's Hessian, on leading coordinates; `improve` is that of
+    `LearnedCurvature`.
+    """
+
+    def __init__(self, sample: LeadingRows, posterior):
+        self.sample, self.blocks = sample, sample.class_blocks(posterior)
+        self._own = np.maximum(np.einsum("kii->ki", self.blocks), SMALLEST_CURVATURE)
+        self._flattest = (self._own * sample.spread**2).min()
+        self._strength = np.inf
+
+    def improve(self, solved, vectors, strength):
+        if not abs(strength - self._strength) <= STALE * (self._strength + self._flattest) < np.inf:
+            self._factor(strength)
+        leading = self.sample.leading
+        pull = (vectors[..., leading] * self._balance).astype(self.sample.dtype)
+        full = [_solved(factor, pull[:, own].T).T for own, factor in enumerate(self._factors)]
+        solved[..., leading] = np.stack(full, axis=1) * self._balance
+
+    def _factor(self, strength):
+        penalty = strength / self.sample.spread**2
+        if self.sample.fit_intercept:
+            penalty[-1] = 0
+        balance = (1 / np.sqrt(self._own + penalty)).astype(self.sample.dtype)
+        pairs = zip(self.blocks, balance, strict=True)
+        self._factors = [_first_factor(partial(_between, *pair), self.sample.dtype) for pair in pairs]
+        self._balance, self._strength = balance / self.sample.spread, strength
+
+
+def _between(block, balance, diagonal):
+    """A block between two `balance`, with another diagonal, in one copy that LAPACK can overwrite."""
+    balanced = block * balance
+    balanced *= balance[:, None]
+    np.fill_diagonal(balanced, diagonal)
+    return balanced.T
+
+
+def _first_factor(make, dtype):
+    """The lower factor of `make(diagonal)`, with the least ridge on its unit diagonal that rounding allows."""
+    for ridge in RIDGES[dtype]:
+        try:
+            return linalg.cho_factor(make(1 + ridge), lower=True, overwrite_a=True, check_finite=False)[0]
+        except linalg.LinAlgError:  # rounding has made it indefinite
+            continue
+    raise AssertionError("a matrix of positive curvatures with a whole ridge has a factor")
+
+
 def _solved(factor, vectors):
     """(L L')^-1 vectors, from the lower factor; one vector is much faster by itself than as a matrix of one column."""
     solve_one, solve_all = BY_FACTOR[factor.dtype.type]
@@ -291,19 +154,3 @@ def _solved(factor, vectors):
         return solve_all(factor, vectors, lower=1)[0]
     half = solve_one(factor, vectors[:, 0], lower=1)
     return solve_one(factor, half, lower=1, trans=1)[:, None]
-
-
-def _stratified(design, size):
-    """Row numbers, rare classes whole, and weights (summing to one) that stand for all rows of fit 0."""
-    generator = np.random.RandomState(0)
-    quota = size if size >= design.n_rows else -(-size // design.n_classes)
-    rows, weights = [], []
-    for label in range(design.n_classes):
-        own = np.flatnonzero(design.labels == label)
-        if not len(own):
-            continue
-        picked = generator.permutation(own)[:quota]
-        rows.append(picked)
-        weights.append(design.weight[picked, 0] * len(own) / len(picked))
-    weight = np.concatenate(weights)
-    return np.concatenate(rows), weight / max(weight.sum(), np.finfo(float).tiny)

@@ -25,7 +25,7 @@ from annealed.design import CsrDesign, DenseDesign
 from annealed.design.coordinates import SMALLEST_EIGENVALUE
 from annealed.objectives import gibbs
 from annealed.objectives.contrasts import Contrasts
-from annealed.objectives.curvature import SMALLEST_POSTERIOR
+from annealed.objectives.leading_rows import SMALLEST_POSTERIOR
 
 MOST_PRODUCTS = 5_000_000  # entries of z z' over all rows, up to which one half of them is kept
 MOST_OF_FITS = 20_000_000  # likewise over all fits, where each has its own coordinates

@@ -25,11 +25,11 @@ from annealed.design.coordinates import (
     diagonal_coordinates,
     principal_coordinates,
 )
-from annealed.objectives import gibbs
 from annealed.objectives.base import HOT_LOGIT, check_strength
 from annealed.objectives.contrasts import Contrasts
-from annealed.objectives.curvature import ALL_LEVELS, LeadingRows, LearnedCurvature
 from annealed.objectives.hessian import ExactHessian
+from annealed.objectives.leading_rows import ALL_LEVELS, LeadingRows
+from annealed.objectives.learning import CurvatureLearning
 from annealed.objectives.leave_one_out import MOST_EXACT_WORK, ExactBlocks, ProbedBlocks, leave_out
 from annealed.objectives.linear import (
     LinearProblem,
@@ -43,10 +43,6 @@ from annealed.objectives.metrics import METRICS, POWERS, WHITENING, MetricChoice
 FEWEST_COPIED_VALUES = 600_000  # entries of X times scores, no fewer than three, whose copy in single precision pays
 MOST_COPIED_BYTES = 1 << 32  # of X in single precision, up to which it is copied too
 UNHEARD_WEIGHT = 1e-6  # of a class whose rows all weigh nothing; with less its intercept would be out of reach
-SERVES_LONGER = 0.8  # of what a Hessian costs: the next temperatures have it too
-PASS_TIME, GROUP_TIME = 3e5, 2.4e5  # nanoseconds, about, of its calls: in all, and for each group of rows
-SCORE_TIME = 4.0  # the posterior of one score
-MULTIPLICATION_TIME = {True: 0.03, False: 0.1}  # both products with one number of a row
 MOST_SPANNED_ROWS, MOST_SPANNED_SHARE = 600, 0.2  # sparse rows, and dense ones per column, whose span gets a basis
 OF_TWO_CLASSES = 0.4  # of either: combinations of rows cost less where each has one score
 TESTED_SHARE = 0.2  # of the rows: so many coordinates and scores at most are asked whether they have more to tell
@@ -55,7 +51,7 @@ BARE_SHARE = 0.1  # of the last step's own share, in the span of the rows, or wh
 FEW_CURVING = 1.0  # a coordinate, counted by the variance of their class under the posterior
 
 
-class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
+class PenalizedLinearProblem(MetricChoices, CurvatureLearning, ExactHessian, LinearProblem):
     """The penalized free energy (17) of linear scores."""
 
     temperature_free = True
@@ -241,26 +237,6 @@ class PenalizedLinearProblem(MetricChoices, ExactHessian, LinearProblem):
     def _score_variance(self, class_variance, fits):
         """Mean curvature of the loss by each score, (n_fits, n_scores)."""
         return self.contrasts.variance(np.maximum(class_variance[fits] + self.missing[fits], 1e-12))
-
-    def learning_cost(self, level):
-        """The time of a Hessian and its factor against that of a pass of the whole stack."""
-        n_leading = LeadingRows.count_leading(self.coordinates, self.contrasts, self.fit_intercept, level)
-        if n_leading < min(8, self.coordinates.rank):
-            return np.inf
-        design, is_quick = self.design, self.has_quick_rows
-        hessian = LeadingRows.time(design.n_rows, n_leading + self.fit_intercept, self.contrasts, is_quick)
-        of_score = SCORE_TIME + MULTIPLICATION_TIME[is_quick] * design.n_features
-        calls = PASS_TIME + GROUP_TIME * (1 if self._quick is None else self._quick.n_groups)
-        return SERVES_LONGER * hessian / (calls + design.n_rows * self.n_fits * self.n_scores * of_score)
-
-    def learn_curvature(self, parameters, temperature, level):
-        n_leading = LeadingRows.count_leading(self.coordinates, self.contrasts, self.fit_intercept, level)
-        if self._sample is None or self._sample.n_leading != n_leading:
-            self._sample = LeadingRows(
-                self.design, self.coordinates.of_final, self.fit_intercept, n_leading, self.contrasts, self._quick
-            )
-        posterior = gibbs.posterior(self._logits_of(self._sample.rows, parameters[None], temperature, [0])[:, 0])
-        return LearnedCurvature(self._sample, posterior)
 
     def precondition(self, vectors, temperature, fits, learned=None):
         """A common shift of all classes moves no posterior: the penalty is all that it meets.

@@ -38,6 +38,8 @@ QUICK_ROUNDING = 1e-7  # as `ROUNDING`, in single precision
 CONFIRMED_TOGETHER = 4  # temperatures: more take memory, and no less time each
 STEPS_TOGETHER = 3  # of the final fit at several temperatures, before each goes on by itself
 LEAST_PATIENCE = 1.0  # passes of the whole stack before a better preconditioner is asked for
+KINDS = WHOLE, CLASSES = "whole", "classes"  # of what a family may learn of its Hessian
+CLASSES_PATIENCE = 0.5  # of that, and of what they cost, before blocks of classes are
 MUCH_HOTTER = 6.0  # than where a Hessian was learned: posteriors are so much softer there that it would mislead
 
 
@@ -122,7 +124,7 @@ class LBFGS(Solver):
                 solution.parameters[folds] += solution.parameters[0] - start[0]
                 memory.share()
             _Search(*state, folds, quick=problem.has_quick_rows).run(max_iter)
-        memory.n_passes -= min(1, memory.n_passes)  # one step a temperature is what a good preconditioner costs
+        memory.spend(-1)  # one step a temperature is what a good preconditioner costs
         if not final_only:
             memory.is_over = self.successor is not None and memory.n_learned > 1
             memory.n_learned = 0
@@ -181,14 +183,16 @@ class _Search:
         return self.problem.objective(points, self.temperature, fits, self.quick)
 
     def run(self, max_iter):
-        memory, delay = self.pairs, 1
+        memory, delays = self.pairs, dict.fromkeys(KINDS, 1)
         for _ in range(max_iter):
             if not len(self.active):
                 break
-            if memory.n_passes >= delay * memory.patience(self.problem):
-                self.learn_curvature()
-                delay *= 2  # at one temperature, each further look is worth less
-            memory.n_passes += self.price * len(self.active) / self.problem.n_fits
+            kind = memory.kind_due(self.problem, delays)
+            if kind is not None:
+                memory.learn(kind, self.problem, self.x[0], self.temperature)
+                self._new_directions(self.active)
+                delays[kind] *= 2  # at one temperature, each further look is worth less
+            memory.spend(self.price * len(self.active) / self.problem.n_fits)
             self.step()
         self.solution.note(self.problem, self.fits, self.gradient[self.fits], self.temperature, self.fits)
 
@@ -255,11 +259,6 @@ class _Search:
         """In single precision the change of gradient over a tiny step is mostly rounding."""
         return len(fits) and (-self.slope[fits] > SMALLEST_QUICK_PAIR * np.abs(self.value[fits])).all()
 
-    def learn_curvature(self):
-        """Steps have become many: let the family look at its Hessian."""
-        self.pairs.learn(self.problem, self.x[0], self.temperature)
-        self._new_directions(self.active)
-
     def _accept(self, fits, value, gradient):
         """Armijo's rule, or, where the value has no digits left to fall, a slope that did."""
         slope, old = self.slope[fits], self.value[fits]
@@ -311,22 +310,36 @@ class _Pairs:
 
     def clear(self):
         self.count = np.zeros(self.n_fits, dtype=int)
-        self.learned, self.level = None, -1  # what the family has said of its Hessian, and how much of it
+        self.learned, self.level = None, -1  # what the family has said of its Hessian, and how much of the whole
         self.learned_at = np.inf  # temperature
-        self.n_passes = 0.0  # spent on steps since
-        self.n_learned = 0  # Hessians, since the last node
+        self.n_passes = dict.fromkeys(KINDS, 0.0)  # spent on steps since each kind, or a better one, was learned
+        self.n_learned = 0  # whole Hessians, since the last node
         self.is_over = False  # from the next node on each fit needs its own, and a successor has them
 
-    def patience(self, problem):
-        """Passes to spend before learning again, and more: no fewer than that costs."""
-        return max(LEAST_PATIENCE, problem.learning_cost(self.level + 1))
+    def spend(self, n_passes):
+        self.n_passes = {kind: max(0.0, spent + n_passes) for kind, spent in self.n_passes.items()}
 
-    def learn(self, problem, parameters, temperature):
-        self.level += 1
+    def kind_due(self, problem, delays):
+        """What to learn now, if anything: when steps since the last have cost as much as it does, and no less than some
+        passes. Blocks of classes come first, and often; after a whole Hessian, another one.
+        """
+        if self.n_passes[WHOLE] < CLASSES_PATIENCE * LEAST_PATIENCE:  # not even for what comes first
+            return None
+        if self.n_passes[WHOLE] >= delays[WHOLE] * max(LEAST_PATIENCE, problem.learning_cost(self.level + 1)):
+            return WHOLE
+        patience = CLASSES_PATIENCE * max(LEAST_PATIENCE, problem.class_learning_cost())
+        return CLASSES if self.level < 0 and self.n_passes[CLASSES] >= delays[CLASSES] * patience else None
+
+    def learn(self, kind, problem, parameters, temperature):
         self.learned = None  # gives its memory back before the next takes more
-        self.learned, self.learned_at = problem.learn_curvature(parameters, temperature, self.level), temperature
-        self.n_learned += 1
-        self.n_passes = 0.0
+        if kind == CLASSES:
+            self.learned = problem.learn_classes(parameters, temperature)
+        else:
+            self.level += 1
+            self.learned = problem.learn_curvature(parameters, temperature, self.level)
+            self.n_learned += 1
+            self.n_passes[WHOLE] = 0.0
+        self.n_passes[CLASSES], self.learned_at = 0.0, temperature
 
     def share(self):
         """Give every fold the final fit's pairs: their Hessians are much alike."""

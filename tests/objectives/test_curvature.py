@@ -3,10 +3,10 @@
 import numpy as np
 import oracles
 import pytest
-from problems import fold_masks, gaussian, rare_class, stack_of
+from problems import fold_masks, gaussian, stack_of
 
 from annealed.datasets import make_gaussian_classes
-from annealed.objectives import InnerProduct, curvature, penalized_linear
+from annealed.objectives import InnerProduct, leading_rows, penalized_linear
 from annealed.solvers import LBFGS, lbfgs
 
 TEMPERATURE = 0.05
@@ -54,7 +54,7 @@ def test_preconditioning_solves_the_newton_system():
 
 
 def test_only_leading_coordinates_are_learned_where_there_are_too_many(monkeypatch):
-    monkeypatch.setattr(curvature, "FEWEST_PARAMETERS", 6)
+    monkeypatch.setattr(leading_rows, "FEWEST_PARAMETERS", 6)
     problem = InnerProduct().prepare(stack_of(gaussian()))
     point, learned = learned_at_some_point(problem)
     assert learned.hessian.shape == (6, 6)
@@ -68,73 +68,10 @@ def test_only_leading_coordinates_are_learned_where_there_are_too_many(monkeypat
     assert larger.hessian.shape == (10, 10)
 
 
-@pytest.fixture
-def few_are_drawn(monkeypatch):
-    for name, value in (("FEWEST_ROWS", 40), ("ROWS_PER_COORDINATE", 0), ("CHEAP_WORK", 0)):
-        monkeypatch.setattr(curvature, name, value)
-
-
-@pytest.mark.parametrize("n_classes", [2, 4])
-def test_drawn_rows_give_no_negative_curvature_and_all_of_it_in_the_mean(n_classes, few_are_drawn, monkeypatch):
-    table = make_gaussian_classes(400, 4, n_classes, separation=3.0, random_state=0)
-    problem = InnerProduct().prepare(stack_of(table, n_classes=n_classes))
-    draws = []
-    for seed in range(60):
-        uniform = np.random.RandomState(seed).uniform
-        with monkeypatch.context() as patched:
-            patched.setattr(curvature, "_luck", lambda size, uniform=uniform: uniform(size=size))
-            draws.append(learned_at_some_point(problem)[1].hessian)
-    monkeypatch.setattr(curvature, "FEWEST_ROWS", 400)
-    exact = learned_at_some_point(problem)[1].hessian
-    assert min(np.linalg.eigvalsh(own)[0] for own in draws) >= -1e-12
-    error = np.std(draws, axis=0, ddof=1) / np.sqrt(len(draws))
-    assert (error > 0).all() and np.mean(np.abs(np.mean(draws, axis=0) - exact) <= 2 * error) >= 0.8
-
-
-def lots_of(*other_classes, n_drawn):
-    """Draws for a first class whose posterior is one, so that a pair with it has the other's weights as shares."""
-    posterior = np.column_stack([np.ones(len(other_classes[0])), *other_classes])
-    return curvature._Lots(np.ones(len(posterior)), posterior, n_drawn)
-
-
-def test_about_as_many_rows_are_drawn_as_asked_for_and_those_of_much_curvature_surely():
-    share = np.random.RandomState(2).exponential(size=20_000) ** 4
-    for n_drawn in (20, 500, 5000):
-        drawn, stands_for = lots_of(share, n_drawn=n_drawn).draw(0)
-        assert abs(len(drawn) - n_drawn) <= 0.1 * n_drawn + 4 * np.sqrt(n_drawn)
-        np.testing.assert_array_equal(stands_for, np.maximum(share[drawn], stands_for.min()))
-        assert set(np.flatnonzero(share > 1.0001 * stands_for.min())) <= set(drawn)
-        assert abs(stands_for.sum() / share.sum() - 1) <= 4 / np.sqrt(n_drawn)
-
-
-def test_a_pair_of_rare_classes_draws_enough_rows_too():
-    generator = np.random.RandomState(0)
-    often, rarely = generator.uniform(size=20_000), generator.uniform(0, 1e-9, size=20_000)
-    drawn, stands_for = lots_of(often, rarely, n_drawn=1000).draw(1)
-    assert abs(len(drawn) - 250) <= 80 and stands_for.max() < 1e-6
-
-
-def test_rows_without_curvature_are_not_drawn():
-    share = np.where(np.arange(20_000) % 100 == 0, 1.0, 0.0)
-    drawn, stands_for = lots_of(share, n_drawn=1000).draw(0)
-    np.testing.assert_array_equal(drawn, np.arange(0, 20_000, 100))
-    np.testing.assert_array_equal(stands_for, 1.0)
-
-
-def test_where_all_rows_are_taken_those_of_next_to_no_curvature_are_not():
-    """Products of posteriors that are all but zero are slow: they have fewer digits than others."""
-    share = np.where(np.arange(1000) % 4 == 0, 0.3, 1e-25)
-    drawn, stands_for = lots_of(share, n_drawn=1000).draw(0)
-    np.testing.assert_array_equal(drawn, np.arange(0, 1000, 4))
-    np.testing.assert_array_equal(stands_for, 0.3)
-    drawn, stands_for = lots_of(np.linspace(0.1, 1, 1000), n_drawn=1000).draw(0)
-    assert drawn is None and len(stands_for) == 1000
-
-
 @pytest.mark.parametrize("unit", [1e-60, 1e60])
 def test_units_of_the_rows_change_no_curvature(unit, monkeypatch):
     """In single precision too, where squares of such numbers have no digits or are infinite."""
-    monkeypatch.setattr(curvature, "DOUBLE_PARAMETERS", 0)
+    monkeypatch.setattr(leading_rows, "DOUBLE_PARAMETERS", 0)
     hessians = []
     for factor in (1.0, unit):
         table = gaussian(n_samples=200, n_features=6)
@@ -162,24 +99,13 @@ def test_quick_rows_give_the_same_curvature_as_a_copy_of_their_own(monkeypatch):
 def test_quick_rows_of_equal_spread_give_the_curvature_of_the_coordinates_named(monkeypatch):
     """Whitened coordinates have no order: rounding would name any of them as leading."""
     monkeypatch.setattr(penalized_linear, "FEWEST_COPIED_VALUES", 1)
-    monkeypatch.setattr(curvature, "FEWEST_PARAMETERS", 8)
+    monkeypatch.setattr(leading_rows, "FEWEST_PARAMETERS", 8)
     table = gaussian(n_samples=300, n_features=7)
     problem = InnerProduct(metric="covariance").prepare(stack_of(table, fold_masks(300)))
     problem.quicken()
     _, learned = learned_at_some_point(problem)
     named = learned.sample.leading[: learned.sample.n_leading]
     np.testing.assert_array_equal(learned.sample._points, problem._quick.X[:, named])
-
-
-def test_a_sample_keeps_rare_classes_whole_and_stands_for_all_rows():
-    table = rare_class()
-    design = stack_of(table)
-    rows, weight = curvature._stratified(design, 30)
-    rarest = np.argmin(np.bincount(table.y))
-    assert set(np.flatnonzero(table.y == rarest)) <= set(rows)
-    assert len(rows) < len(table.y)
-    shares = np.bincount(table.y[rows], weight)
-    np.testing.assert_allclose(shares, np.bincount(table.y) / len(table.y), atol=1e-12)
 
 
 def test_learning_saves_iterations_and_gives_the_same_minimum(monkeypatch):
@@ -197,3 +123,69 @@ def test_learning_saves_iterations_and_gives_the_same_minimum(monkeypatch):
     assert learned.converged.all() and plain.converged.all()
     assert learned.n_iter[0] < 0.7 * plain.n_iter[0]
     np.testing.assert_allclose(learned.value[0], plain.value[0], rtol=1e-6)
+
+
+# --- classes by themselves --------------------------------------------------------------------------
+
+
+def test_blocks_of_classes_are_those_of_the_hessian(monkeypatch):
+    monkeypatch.setattr(leading_rows, "CLASS_ROWS_PER_COORDINATE", 1000)
+    problem = InnerProduct().prepare(stack_of(gaussian()))
+    point = problem.start(TEMPERATURE) + 0.3 * np.random.RandomState(0).standard_normal(problem.start(1.0).shape)
+    learned = problem.learn_classes(point[0], TEMPERATURE)
+    spread = learned.sample.spread
+    for own in range(3):
+        for step in np.random.RandomState(1).standard_normal((2, len(spread))):
+            way = np.zeros((1, 3, len(spread)))
+            way[0, own] = step
+            slopes = oracles.slope(
+                lambda move, way=way: problem.loss(point + move * way.reshape(1, -1), TEMPERATURE)[1], np.array(0.0)
+            )
+            expected = slopes.reshape(3, -1)[own]
+            np.testing.assert_allclose(spread * (learned.blocks[own] @ (spread * step)), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("n_vectors", [1, 3])
+def test_classes_by_themselves_are_preconditioned_by_their_blocks(n_vectors):
+    """And anew where the penalty has changed."""
+    problem = InnerProduct().prepare(stack_of(gaussian()))
+    point = problem.start(TEMPERATURE) + 0.3 * np.random.RandomState(0).standard_normal(problem.start(1.0).shape)
+    learned = problem.learn_classes(point[0], TEMPERATURE)
+    vectors = np.random.RandomState(1).standard_normal((n_vectors, 3, 5))
+    spread = learned.sample.spread
+    for strength in (0.05, 0.005):
+        solved = np.zeros_like(vectors)
+        learned.improve(solved, vectors, strength)
+        penalized = spread[:, None] * learned.blocks * spread + strength * np.diag([1, 1, 1, 1, 0])
+        expected = np.linalg.solve(penalized, vectors[..., None])[..., 0]
+        np.testing.assert_allclose(solved, expected, rtol=1e-6, atol=1e-8)
+
+
+def test_a_class_that_no_row_may_have_is_moved_no_further_than_others():
+    problem = InnerProduct().prepare(stack_of(gaussian()))
+    point = problem.start(TEMPERATURE)
+    problem._table(point)[0, 1, -1] = -300.0
+    learned = problem.learn_classes(point[0], TEMPERATURE)
+    solved, vectors = np.zeros((1, 3, 5)), np.zeros((1, 3, 5))
+    vectors[0, 1, -1] = 1e-30
+    learned.improve(solved, vectors, 0.05)
+    assert np.isfinite(solved).all() and np.abs(solved).max() < 1e-6
+
+
+def test_many_classes_take_fewer_steps_by_their_blocks(monkeypatch):
+    table = make_gaussian_classes(600, 20, 12, separation=3.0, random_state=0)
+    problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y)), n_classes=12))
+    settings = {"tol": 1e-4, "max_iter": 3000}
+
+    def cold():
+        solver = LBFGS()
+        memory = solver.new_memory(problem)
+        return memory, solver.minimize(problem, problem.start(1e-3), 1e-3, memory=memory, **settings)
+
+    memory, by_classes = cold()
+    assert type(memory.learned).__name__ == "ClassCurvature"
+    monkeypatch.setattr(type(problem), "class_learning_cost", lambda self: np.inf)
+    _, otherwise = cold()
+    assert by_classes.converged.all() and otherwise.converged.all()
+    assert by_classes.n_iter[0] < 0.8 * otherwise.n_iter[0]
+    np.testing.assert_allclose(by_classes.value[0], otherwise.value[0], rtol=1e-6)

@@ -6,7 +6,7 @@ from problems import badly_scaled, fold_masks, gaussian, rare_class, separable, 
 
 from annealed.objectives import InnerProduct
 from annealed.solvers import LBFGS, Newton, make_solver
-from annealed.solvers.lbfgs import _Pairs
+from annealed.solvers.lbfgs import WHOLE, _Pairs
 from annealed.solvers.newton import _factored
 
 CONVEX = [gaussian, badly_scaled, two_classes, rare_class, separable]
@@ -120,10 +120,10 @@ def test_where_hessians_were_learned_twice_a_successor_takes_over(successor, mon
     problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
     solver, options = LBFGS(successor=successor), {"tol": 1e-6, "max_iter": 200}
     memory = solver.new_memory(problem)
-    monkeypatch.setattr(_Pairs, "patience", lambda self, problem: np.inf)
+    monkeypatch.setattr(_Pairs, "kind_due", lambda self, problem, delays: None)
     first = solver.minimize(problem, problem.start(1.0), 1.0, memory=memory, **options)
     assert not memory.is_over
-    monkeypatch.setattr(_Pairs, "patience", lambda self, problem: 0.0)
+    monkeypatch.setattr(_Pairs, "kind_due", lambda self, problem, delays: WHOLE)
     second = solver.minimize(problem, first.parameters, 0.01, memory=memory, **options)
     assert second.tangent is None
     assert memory.is_over is (successor is not None)

@@ -19,7 +19,7 @@ from problems import (
 
 from annealed.objectives import Distance, InnerProduct, Quadratic
 from annealed.solvers import LBFGS, SOLVERS
-from annealed.solvers.lbfgs import STEPS_TOGETHER
+from annealed.solvers.lbfgs import STEPS_TOGETHER, WHOLE
 
 SMOOTH = [name for name in SOLVERS if name != "subspace"]  # solvers that ask a problem for its gradient
 CONVEX = [gaussian, badly_scaled, two_classes, rare_class, separable]
@@ -408,7 +408,7 @@ def test_what_was_learned_far_colder_serves_no_hotter_temperature():
     hot, cold, options = np.array([8.0, 5.0]), 0.005, {"tol": 1e-6, "max_iter": 500}
     starts, walked = np.repeat(problem.start(8.0)[:1], 2, axis=0), solver.new_memory(problem)
     point = solver.minimize(problem, problem.start(cold), cold, **options, memory=walked).parameters[0]
-    walked.learn(problem, point, cold)
+    walked.learn(WHOLE, problem, point, cold)
     n_pairs = walked.count.copy()
     found = solver.fill(problem, starts, hot, **options, memory=walked)
     assert found.converged.all()
