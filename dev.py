@@ -25,6 +25,8 @@ STAMP = ENVIRONMENT / "installed-extras.json"
 # pytest-xdist runs one worker a core: a BLAS that starts a thread a core in each would only get in the way.
 ONE_THREAD_EACH = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
+INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
+
 
 # --- the environment --------------------------------------------------------------------------------
 
@@ -81,7 +83,12 @@ def run(*command: str, **variables: str) -> int:
     """Run `python command` inside .venv; a variable set by the caller's shell wins over `variables`."""
     print("$ python", *command, flush=True)
     environ = {**variables, **os.environ}
-    return subprocess.run([str(python_of(ENVIRONMENT)), *command], cwd=ROOT, env=environ).returncode
+    process = subprocess.Popen([str(python_of(ENVIRONMENT)), *command], cwd=ROOT, env=environ)
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        process.wait()  # it was told too, and has results to show; `subprocess.run` would kill it
+        raise
 
 
 # --- the verbs --------------------------------------------------------------------------------------
@@ -182,6 +189,8 @@ def main(arguments: list[str]) -> int:
     except subprocess.CalledProcessError as error:
         print(f"dev.py could not install what `{name}` needs; pip's own words are above.", file=sys.stderr)
         return error.returncode
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 if __name__ == "__main__":

@@ -2,7 +2,11 @@
 
 import importlib.util
 import json
+import os
+import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -91,3 +95,36 @@ def test_reproduce_runs_the_experiments(dev, monkeypatch):
     assert dev.main(["reproduce", "melda-table2", "--resume"]) == 0
     assert commands == [("-m", "experiments", "melda-table2", "--resume")]
     assert dev.installed == [f"{dev.ROOT}[frames,plot]"]
+
+
+ENDS_IN_ITS_OWN_WAY = """
+import pathlib, time
+try:
+    pathlib.Path("began").touch()
+    time.sleep(30)
+except KeyboardInterrupt:
+    time.sleep(0.6)
+    pathlib.Path("ended").touch()
+"""
+
+INTERRUPTED_VERB = """
+import importlib.util, pathlib, sys
+specification = importlib.util.spec_from_file_location("dev", sys.argv[1])
+dev = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(dev)
+dev.ROOT, dev.prepare, dev.python_of = pathlib.Path.cwd(), lambda extras: None, lambda environment: sys.executable
+dev.VERBS["made-up"] = dev.Verb(lambda arguments: dev.run("-c", sys.argv[2]) or dev.run("-c", ""), frozenset(), "")
+sys.exit(dev.main(["made-up"]))
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C reaches a group of processes in another way there")
+def test_ctrl_c_waits_for_a_command_that_ends_in_its_own_way(tmp_path):
+    command = [sys.executable, "-c", INTERRUPTED_VERB, str(DEV), ENDS_IN_ITS_OWN_WAY]
+    process = subprocess.Popen(command, cwd=tmp_path, start_new_session=True, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "began").exists():
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    _, complaint = process.communicate(timeout=30)
+    assert (tmp_path / "ended").exists()
+    assert (process.returncode, complaint) == (130, "")
