@@ -109,7 +109,7 @@ def check(arguments: list[str]) -> int:
         run("-m", "ruff", "format", "--check", *(arguments or ["."])),
         run("-m", "mypy", *(arguments or ["annealed"])),
     ]
-    return max(codes)
+    return next((code for code in codes if code), 0)  # that of a command that was killed is below zero
 
 
 def build(arguments: list[str]) -> int:

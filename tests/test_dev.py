@@ -97,6 +97,14 @@ def test_reproduce_runs_the_experiments(dev, monkeypatch):
     assert dev.installed == [f"{dev.ROOT}[frames,plot]"]
 
 
+@pytest.mark.parametrize(("codes", "code"), [((0, 0, 0), 0), ((0, 1, 0), 1), ((0, 0, -9), -9), ((2, 0, -9), 2)])
+def test_check_runs_all_three_and_fails_by_any(dev, monkeypatch, codes, code):
+    left = list(codes)
+    monkeypatch.setattr(dev, "run", lambda *command, **variables: left.pop(0))
+    assert dev.main(["check"]) == code
+    assert left == []
+
+
 ENDS_IN_ITS_OWN_WAY = """
 import pathlib, time
 try:
