@@ -15,6 +15,7 @@ written as soon as it is measured; rows that are there are not run again.
 from __future__ import annotations
 
 import csv
+import os
 import time
 import warnings
 from functools import lru_cache
@@ -67,6 +68,7 @@ def run(options) -> None:
     if options.corpora:
         raise SystemExit(f"the suite has tables: give --tables {' '.join(options.corpora)} instead of --corpora.")
     rows_file = options.results / FILE
+    drop_torn_row(rows_file)
     if not options.summary:
         methods = chosen(options.methods, list(METHODS), "method")
         try:
@@ -76,6 +78,8 @@ def run(options) -> None:
             return
         done = set() if options.again else measured_tasks(rows_file)
         measure_all(planned(tables, methods, options.splits, done), options.jobs, rows_file)
+    if not rows_file.exists():
+        raise SystemExit(f"there is no {rows_file} yet: run the suite without --summary first.")
     suite_summary.report(rows_file, options.results)
 
 
@@ -237,6 +241,21 @@ def measured_tasks(path: Path) -> set[Task]:
         return set()
     with path.open(newline="") as file:
         return {Task(row["table"], int(row["split"]), row["method"]) for row in csv.DictReader(file)}
+
+
+def drop_torn_row(path: Path) -> None:
+    """Drop a last row that a kill or a full disk has cut off: the next would be joined to it. Refuse other columns."""
+    if not path.exists():
+        return
+    written = path.read_bytes()
+    whole = written[: written.rfind(b"\n") + 1]
+    if not whole:
+        path.unlink()
+        return
+    if whole.splitlines()[0].decode(errors="replace") != ",".join(COLUMNS):
+        raise SystemExit(f"{path} has other columns than suite.COLUMNS: move it away and run again.")
+    if whole != written:
+        os.truncate(path, len(whole))
 
 
 def append(path: Path, row: dict) -> None:

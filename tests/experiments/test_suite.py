@@ -59,6 +59,30 @@ def test_a_row_a_fit_and_none_twice(data_folder, capsys):
     assert "minutes left" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("n_lost", [1, 30, 10_000])
+def test_a_row_that_was_cut_off_is_measured_again(data_folder, n_lost):
+    results = data_folder / "results"
+    arguments = ["suite", "--results", str(results), "--tables", "sparse", "--methods", "LDA", "NB"]
+    assert main(arguments) == 0
+    first = rows_of(results)
+    written = (results / FILE).read_bytes()
+    (results / FILE).write_bytes(written[:-n_lost])
+    assert main(arguments) == 0
+    seconds = ("fit_seconds", "cpu_seconds")
+    assert [{**row, **dict.fromkeys(seconds)} for row in rows_of(results)] == [
+        {**row, **dict.fromkeys(seconds)} for row in first
+    ]
+
+
+def test_rows_of_other_columns_and_no_rows_are_said(data_folder):
+    with pytest.raises(SystemExit, match="run the suite without --summary"):
+        main(["suite", "--results", str(data_folder), "--summary"])
+    (data_folder / FILE).write_text("table,method\niris,LDA\n")
+    with pytest.raises(SystemExit, match="other columns"):
+        main(["suite", "--results", str(data_folder)])
+    assert (data_folder / FILE).read_text() == "table,method\niris,LDA\n"
+
+
 def test_rerunning_gives_the_same_numbers(data_folder):
     numbers = ("error", "log_loss", "brier", "calibration")
     one, other = (suite.measure(Task("dense", 1, "InnerProductADA")) for _ in range(2))
