@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from pathlib import Path
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -47,6 +48,7 @@ def append(row: dict, folder: Path = RESULTS) -> None:
         raise ValueError(f"rows.COLUMNS does not name {sorted(unknown)}.")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{row['problem']}.csv"
+    _drop_torn_row(path)
     is_new = not path.exists()
     if not is_new and _header(path) != list(COLUMNS):
         raise ValueError(f"{path.name} has other columns than rows.COLUMNS: move it away and run again.")
@@ -55,6 +57,18 @@ def append(row: dict, folder: Path = RESULTS) -> None:
         if is_new:
             writer.writeheader()
         writer.writerow(row)
+
+
+def _drop_torn_row(path: Path) -> None:
+    """Drop a last row that a kill or a full disk has cut off: the next would be joined to it."""
+    written = path.read_bytes() if path.exists() else b""
+    if written.endswith(b"\n"):
+        return
+    whole = written[: written.rfind(b"\n") + 1]
+    if whole:
+        os.truncate(path, len(whole))
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _header(path: Path) -> list[str]:

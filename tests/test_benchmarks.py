@@ -312,6 +312,16 @@ def test_rows_have_known_columns(tmp_path):
         rows.append(made_row("ours", 1.0), tmp_path)
 
 
+@pytest.mark.parametrize("n_lost", [1, 20, 10_000])
+def test_a_row_that_was_cut_off_is_dropped(tmp_path, n_lost):
+    for method in ("ours", "cut off"):
+        rows.append(made_row(method, 1.0), tmp_path)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:-n_lost])
+    rows.append(made_row("next", 1.0), tmp_path)
+    assert table.latest(tmp_path)["method"].tolist() == ["ours", "next"][n_lost > 1000 :]
+
+
 def test_no_results_yet(tmp_path):
     with pytest.raises(SystemExit, match="no results yet"):
         table.latest(tmp_path)
