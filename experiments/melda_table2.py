@@ -231,16 +231,18 @@ def read_cells(path: Path) -> Cells:
 
 
 def write_cells(cells: Cells, path: Path) -> None:
-    """The inverse of `read_cells`."""
+    """The inverse of `read_cells`; the file is there when it is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     corpora = [name for name in TABLE1 if any(place[2] == name for place in cells)]
-    with path.open("w", newline="") as file:
+    unfinished = path.with_suffix(".part")
+    with unfinished.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["reduction", "classifier", *corpora])
         for reduction in (*REDUCTIONS, ANNEALED):
             for classifier in CLASSIFIERS:
                 errors = [f"{cells[reduction, classifier, name]:.4f}" for name in corpora]
                 writer.writerow([reduction, classifier, *errors])
+    unfinished.replace(path)
 
 
 def draw_figure(measured: Cells, published: Cells, path: Path) -> Path:

@@ -175,9 +175,12 @@ def line(title: str, cells) -> str:
 
 
 def write_scores(scores: list[Score], path: Path) -> None:
+    """The file is there when it is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
+    unfinished = path.with_suffix(".part")
+    with unfinished.open("w", newline="") as file:
         csv.writer(file).writerows([["error", "log_loss"], *scores])
+    unfinished.replace(path)
 
 
 def read_scores(path: Path) -> list[Score]:

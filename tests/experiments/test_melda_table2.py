@@ -190,6 +190,14 @@ def test_cells_survive_their_file(tmp_path, equal_to_the_paper):
     assert read_cells(tmp_path / "new" / "cells.csv") == equal_to_the_paper
 
 
+def test_a_file_that_could_not_be_finished_is_not_there(tmp_path, equal_to_the_paper):
+    """Else `--resume` would take its part for the whole."""
+    file = tmp_path / "cells.csv"
+    with pytest.raises(ValueError, match="Unknown format code"):
+        melda_table2.write_cells({place: "no number" for place in equal_to_the_paper}, file)
+    assert not file.exists()
+
+
 def test_a_run_prints_stores_draws_and_resumes(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(melda_table2, "load_corpus", made_corpus)
     arguments = ["melda-table2", "--corpora", "MONK", "DNA", "--results", str(tmp_path)]

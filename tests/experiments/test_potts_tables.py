@@ -83,6 +83,18 @@ def test_a_suite_from_measurement_to_text(monkeypatch, tmp_path, capsys):
     assert "s a split" not in capsys.readouterr().out  # read, not measured again
 
 
+def test_scores_that_could_not_be_finished_are_not_there(tmp_path):
+    """Else `--resume` would take their part for the whole."""
+
+    def interrupted():
+        yield 1.0, 0.5
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        potts_suite.write_scores(interrupted(), tmp_path / "scores.csv")
+    assert not (tmp_path / "scores.csv").exists()
+
+
 def test_a_class_without_training_rows_costs_what_the_clip_says():
     class Sure:
         classes_ = np.array([0, 1])
