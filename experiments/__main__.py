@@ -20,7 +20,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--resume", action="store_true", help="keep what an earlier run has measured (the suite always does)"
     )
     parser.add_argument("--splits", type=int, help="how many random splits, where an experiment draws them")
-    parser.add_argument("--jobs", type=int, default=1, help="processes, each with one BLAS thread")
+    parser.add_argument("--jobs", type=int, default=1, help="processes, each with one BLAS thread; -1 is one a core")
     parser.add_argument(
         "--results", type=Path, default=Path(__file__).resolve().parent / "results", help="folder of tables and figures"
     )
@@ -30,6 +30,14 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.results.exists() and not options.results.is_dir():
         parser.error(f"--results must be a folder. Got the file {options.results}.")
+    if options.splits is not None and options.splits < 1:
+        parser.error(f"--splits must be at least 1. Got {options.splits}.")
+    if options.jobs == 0:
+        parser.error("--jobs must not be 0.")
+    heeded = EXPERIMENTS[options.name].OPTIONS
+    for option in sorted(set(vars(options)) - {"name", "results", *heeded}):
+        if getattr(options, option) != parser.get_default(option):
+            parser.error(f"{options.name} takes no --{option}. It takes {', '.join(f'--{own}' for own in heeded)}.")
     return options
 
 

@@ -15,6 +15,7 @@ from joblib import Parallel, delayed, parallel_config
 from experiments.ada_panels import PARTS, RATES, STARTS, Point, Range, measure
 from experiments.text_corpora import REPRESENTATIONS, Collection
 
+OPTIONS = ("resume", "splits", "jobs")
 PUBLISHED = Path(__file__).resolve().parent / "published" / "ada.csv"
 REPRESENTATION = "counts"  # which reproduces LDA and unpenalized logistic regression best, of both collections
 SPLITS = 5

@@ -7,6 +7,7 @@ from experiments.ada_panels import Range
 from experiments.text_corpora import load_newsgroups
 
 TITLE = "dADA and pADA on Newsgroups, figure 2 of Wang, Zhang and Lochovsky"
+OPTIONS = ada_figure.OPTIONS
 RANGE = Range(
     distance_hot=1e6,
     distance_cold=1e3,

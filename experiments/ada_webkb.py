@@ -6,6 +6,7 @@ from experiments import ada_figure
 from experiments.text_corpora import load_webkb
 
 TITLE = "dADA and pADA on WebKB, figure 1 of Wang, Zhang and Lochovsky"
+OPTIONS = ada_figure.OPTIONS
 FIGURE = ada_figure.Figure("ada_webkb", "WebKB", load_webkb, n_columns=500)
 
 

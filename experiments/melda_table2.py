@@ -31,6 +31,7 @@ from experiments.corpora import TABLE1, Corpus, load_corpus
 from experiments.wide_lda import after_lda
 
 TITLE = "error rates of LDA and MELDA, table 2 and figure 1 of Keysers and Ney"
+OPTIONS = ("corpora", "resume")
 PUBLISHED = Path(__file__).resolve().parent / "published" / "melda_table2.csv"
 FIGURE = "melda_figure1.png"
 

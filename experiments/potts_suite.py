@@ -28,6 +28,7 @@ from annealed import PottsDA
 from annealed.datasets import load_table, table_names
 
 TITLE = "PottsDA and its peers on real tables, errors and log-losses"
+OPTIONS = ("corpora", "resume")
 MOST_COLUMNS = 100
 N_SPLITS = 10
 EPSILON = np.finfo(float).eps  # where scikit-learn's log_loss clips

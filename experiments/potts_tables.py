@@ -34,6 +34,7 @@ from annealed.datasets import make_mixed_strips, make_spirals, make_xor_means
 from experiments.corpora import data_file
 
 TITLE = "error rates of RBF networks, a support vector machine and PottsDA, the tables of Wu's slides"
+OPTIONS = ("corpora",)
 PUBLISHED = Path(__file__).resolve().parent / "published" / "potts_tables.csv"
 N_SEEDS = 20
 N_TEST = 200  # of the Wisconsin rows

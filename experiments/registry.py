@@ -1,5 +1,5 @@
-"""One file an experiment: `TITLE`, `run(options)`, which prints ours beside the published numbers, and perhaps
-`add_options(parser)` for options of its own.
+"""One file an experiment: `TITLE`, `OPTIONS`, the names of those it heeds, `run(options)`, which prints ours beside the
+published numbers, and perhaps `add_options(parser)` for options of its own.
 """
 
 from experiments import ada_newsgroups, ada_webkb, keel, melda_table2, potts_suite, potts_tables, suite

@@ -227,7 +227,29 @@ def test_names_are_checked():
 
 
 def test_every_experiment_says_what_it_is():
-    assert all(module.TITLE and callable(module.run) for module in EXPERIMENTS.values())
+    assert all(module.TITLE and module.OPTIONS and callable(module.run) for module in EXPERIMENTS.values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["melda-table2", "--tables", "DNA"], "melda-table2 takes no --tables. It takes --corpora, --resume."),
+        (["potts-suite", "--jobs", "2"], "potts-suite takes no --jobs."),
+        (["suite", "--corpora", "iris"], "suite takes no --corpora."),
+        (["suite", "--wheel", "keel.whl"], "suite takes no --wheel."),
+        (["ada-webkb", "--splits", "0"], "--splits must be at least 1. Got 0."),
+        (["suite", "--jobs", "0"], "--jobs must not be 0."),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(arguments, complaint, capsys):
+    with pytest.raises(SystemExit):
+        parse(arguments)
+    assert complaint in capsys.readouterr().err
+
+
+def test_options_that_are_heeded_are_taken():
+    assert parse(["keel", "--tables", "iris", "--resume", "--jobs", "2", "--wheel", "keel.whl"]).jobs == 2
+    assert parse(["ada-newsgroups", "--splits", "2"]).splits == 2
 
 
 # --- cells that need no choice: real data, skipped without ------------------------------------------

@@ -244,8 +244,3 @@ def test_results_cannot_go_into_a_file(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["suite", "--results", str(tmp_path / "rows.csv")])
     assert "--results must be a folder. Got the file" in capsys.readouterr().err
-
-
-def test_corpora_are_not_ignored(tmp_path):
-    with pytest.raises(SystemExit, match="--tables iris wine instead of --corpora"):
-        main(["suite", "--corpora", "iris", "wine", "--results", str(tmp_path)])
