@@ -36,6 +36,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.results.exists() and not options.results.is_dir():
         parser.error(f"--results must be a folder. Got the file {options.results}.")
+    for name in ("repeats", "threads", "rows"):
+        if (number := getattr(options, name)) is not None and number < 1:
+            parser.error(f"--{name} must be at least 1. Got {number}.")
     return options
 
 

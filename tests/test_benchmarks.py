@@ -336,6 +336,14 @@ def test_the_page_has_a_place_for_what_is_measured():
         table.put_between_marks("no marks", "measured")
 
 
+@pytest.mark.parametrize("option", ["--repeats", "--threads", "--rows"])
+@pytest.mark.parametrize("number", ["0", "-2"])
+def test_numbers_of_nothing_are_refused(option, number, capsys):
+    with pytest.raises(SystemExit):
+        parse([option, number])
+    assert f"{option} must be at least 1. Got {number}." in capsys.readouterr().err
+
+
 def test_results_cannot_go_into_a_file(tmp_path, capsys):
     (tmp_path / "rows.csv").touch()
     with pytest.raises(SystemExit):
