@@ -50,6 +50,17 @@ class AnnealingPath:
         Bound on the relative suboptimality of the final fit's free energy, of families that have one (the inner-product
         and the quadratic). With rounded products on a device it and `gradient_norm` are of full precision at the chosen
         temperature, of rounded ones elsewhere.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from annealed import InnerProductADA
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = InnerProductADA(schedule=[10.0, 1.0, 0.1]).fit(X, y)
+    >>> model.path_.coef.shape, model.path_.validation_score.shape
+    ((3, 3, 4), (3, 5))
+    >>> bool(model.path_.temperatures[model.path_.best_index] == model.temperature_)
+    True
     """
 
     temperatures: np.ndarray

@@ -28,6 +28,15 @@ class PrototypePath:
         Prototypes that ended a round without rows, or in the place of another of the same label; they were removed.
     validation_loss : ndarray
         Held-out log-loss of each round of the search at its best penalty; empty where nothing was held out.
+
+    Examples
+    --------
+    >>> from annealed import PottsDA
+    >>> from annealed.datasets import make_mixed_strips
+    >>> X, y = make_mixed_strips(random_state=0)
+    >>> path = PottsDA(n_prototypes=4).fit(X, y).path_
+    >>> int(path.n_prototypes[-1]), bool(path.membership_saturation[-1] > 0.98)
+    (4, True)
     """
 
     temperatures: np.ndarray

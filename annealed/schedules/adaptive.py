@@ -37,6 +37,15 @@ class AdaptiveSchedule(Schedule):
         validation is not clearly better than at the hot end, cooling then goes on until Q / T no longer moves or is
         half of what it was, or the score has fallen by a quarter; and even then where Q / T has not moved at all, but
         rows clearly tell what it has not learned. The inner-product family's default does so.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from annealed import AdaptiveSchedule, InnerProductADA
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = InnerProductADA(schedule=AdaptiveSchedule(n_temperatures=5)).fit(X, y)
+    >>> len(model.path_)
+    5
     """
 
     fills_gaps = True

@@ -16,6 +16,15 @@ class ExponentialSchedule(Schedule):
         Ratio of one temperature to the one before.
     stop : float, default=1e-3
         No temperature below this one is visited.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from annealed import ExponentialSchedule, InnerProductADA
+    >>> X, y = load_iris(return_X_y=True)
+    >>> schedule = ExponentialSchedule(10.0, cooling_rate=0.1, stop=0.01)
+    >>> InnerProductADA(schedule=schedule).fit(X, y).path_.temperatures.round(3).tolist()
+    [10.0, 1.0, 0.1, 0.01]
     """
 
     def __init__(self, start=None, *, cooling_rate=0.9, stop=1e-3):

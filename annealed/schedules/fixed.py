@@ -16,6 +16,14 @@ class FixedSchedule(Schedule):
     ----------
     values : array-like of positive numbers
         Temperatures in any order.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from annealed import FixedSchedule, InnerProductADA
+    >>> X, y = load_iris(return_X_y=True)
+    >>> InnerProductADA(schedule=FixedSchedule([0.1, 10.0, 1.0])).fit(X, y).path_.temperatures.tolist()
+    [10.0, 1.0, 0.1]
     """
 
     def __init__(self, values):

@@ -16,6 +16,15 @@ class InverseTemperatureSchedule(Schedule):
         Ratio of one beta to the one before.
     stop : float, default=1000.0
         No beta above this one is visited.
+
+    Examples
+    --------
+    >>> from annealed import InverseTemperatureSchedule, PottsDA
+    >>> from annealed.datasets import make_mixed_strips
+    >>> X, y = make_mixed_strips(random_state=0)
+    >>> schedule = InverseTemperatureSchedule(0.5, growth=2.0, stop=4.0)
+    >>> PottsDA(n_prototypes=4, schedule=schedule).fit(X, y).path_.temperatures.tolist()
+    [2.0, 1.0, 0.5, 0.25]
     """
 
     def __init__(self, start=0.5, *, growth=1.2, stop=1000.0):
