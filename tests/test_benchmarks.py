@@ -349,3 +349,24 @@ def test_results_cannot_go_into_a_file(tmp_path, capsys):
     with pytest.raises(SystemExit):
         parse(["--results", str(tmp_path / "rows.csv")])
     assert "--results must be a folder. Got the file" in capsys.readouterr().err
+
+
+# --- on a GPU; here the same on a CPU ---------------------------------------------------------------
+
+
+def test_a_sweep_leaves_a_penalty_by_the_first_pass_that_meets_its_goal():
+    torch = pytest.importorskip("torch")
+    from benchmarks.gpu_sweep import Probe, sweep
+
+    made = make_gaussian_classes(200, 5, 3, random_state=0)
+    Z = torch.asarray(made.X, dtype=torch.float32)
+    probe, seen = Probe(Z, torch.asarray(made.y), 3), {0.1: [], 0.01: [], 0.001: []}
+    given = probe.closure
+    probe.closure = lambda strength: seen[strength].append(given(strength)) or seen[strength][-1]
+    goals = [0.9, 0.6, 0.0]
+    _, values = sweep(probe, list(seen), goals, 0.0, most=20)
+    for goal, value, passes in zip(goals, values, seen.values(), strict=True):
+        *before, last = (own.item() for own in passes)
+        assert value == last and all(own > goal for own in before)
+        assert value <= goal or len(passes) == 20
+    assert values[0] <= 0.9 and len(seen[0.001]) == 20
