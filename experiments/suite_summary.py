@@ -2,7 +2,7 @@
 
 Only whole tables count: those that every method of the file has been run on, on every split. A table's number is the
 mean over its splits; a method that failed on one of them shares the last rank of that table, and loses it to any that
-did not. A win is a log-loss lower by more than MARGIN, relatively.
+did not. A win is a log-loss lower by more than MARGIN, relatively, a loss one higher by more than that.
 """
 
 from __future__ import annotations
