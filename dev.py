@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import tomllib
 import venv
 import zipfile
 from collections.abc import Callable
@@ -147,6 +148,11 @@ def reproduce(arguments: list[str]) -> int:
 
 def install_extras(arguments: list[str]) -> int:
     """Extras beyond those that the verbs bring; tests of what is not installed are skipped by name."""
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    unknown = sorted(set(arguments) - set(known))
+    if unknown:  # of which pip only warns
+        print(f"there is no extra {', '.join(unknown)}. Choose among: {', '.join(known)}.", file=sys.stderr)
+        return 2
     prepare(frozenset({"test", *arguments}))
     return 0
 
@@ -160,7 +166,7 @@ class Verb(NamedTuple):
 VERBS = {
     "demo": Verb(demo, frozenset({"cli"}), "compare on the embedded default and write report.html"),
     "test": Verb(test, frozenset({"test"}), "run the tests; arguments go to pytest"),
-    "install": Verb(install_extras, frozenset({"test"}), "install more for the tests: install torch-tests"),
+    "install": Verb(install_extras, frozenset(), "install more for the tests: install torch-tests"),
     "check": Verb(check, frozenset({"check"}), "lint, formatting and types; arguments are paths"),
     "build": Verb(build, frozenset({"build"}), "build the wheel and try it alone in a fresh environment"),
     "bench": Verb(bench, frozenset({"bench"}), "time the library beside its peers; arguments are problems and options"),

@@ -49,7 +49,13 @@ def test_installs_once_and_keeps_earlier_extras(dev):
 
 def test_extras_asked_for_by_name_are_installed_beside_those_of_the_tests(dev):
     assert dev.main(["install", "gpu"]) == 0
-    assert dev.installed == [f"{dev.ROOT}[test]", f"{dev.ROOT}[gpu,test]"]
+    assert dev.installed == [f"{dev.ROOT}[gpu,test]"]
+
+
+def test_an_extra_that_there_is_not_is_said(dev, capsys):
+    assert dev.main(["install", "gpus"]) == 2
+    assert "there is no extra gpus. Choose among: plot, frames, cli" in capsys.readouterr().err
+    assert dev.installed == []
 
 
 def test_installs_again_when_the_declaration_changed(dev):
