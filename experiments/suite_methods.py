@@ -110,8 +110,6 @@ OURS = (
     Method("DistanceADA", annealed.DistanceADA, is_ours=True, is_linear=True, weight=10),
     Method("DistanceADA literal", _literal_distance, is_ours=True, is_linear=True, weight=20),
     Method("MELDA", annealed.MELDA, is_ours=True, is_linear=True, weight=25),
+    Method("PottsDA", annealed.PottsDA, is_ours=True, needs_dense=True, weight=60),
 )
-potts = getattr(annealed, "PottsDA", None)
-if potts is not None:
-    OURS += (Method("PottsDA", potts, is_ours=True, needs_dense=True, weight=60),)
 METHODS = {method.name: method for method in (*OURS, *PEERS)}
