@@ -57,6 +57,11 @@ def to_host(array) -> np.ndarray:
     return np.asarray(array.to_device(home))
 
 
+def detached(array):
+    """Apart from the graph of gradients that torch would else go on recording."""
+    return array.detach() if hasattr(array, "detach") else array
+
+
 def take_rows(array, rows):
     """Some rows, by their numbers in NumPy or on the array's device."""
     if not is_foreign(array):

@@ -15,7 +15,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from annealed.arrays import PRECISIONS, Place, is_foreign, namespace_of, on_named_device, to_host
+from annealed.arrays import PRECISIONS, Place, detached, is_foreign, namespace_of, on_named_device, to_host
 from annealed.design import ArrayDesign
 from annealed.estimators.weights import class_factors, counted_in_rows, heard_classes
 from annealed.objectives.array_gibbs import deviations, leads, scaled_losses, scaled_moments
@@ -54,8 +54,12 @@ def check_precision(precision, place: Place | None):
 
 
 def check_foreign(estimator, X, reset=True):
-    """X of a foreign namespace, checked by scikit-learn where it is."""
-    return validate_data(estimator, X, dtype=Place.of(X).float_dtypes, reset=reset)
+    """X of a foreign namespace, checked by scikit-learn where it is; neither fit nor predictions have gradients."""
+    if "sparse" in str(getattr(X, "layout", "")):
+        raise TypeError(f"Rows of torch must be dense. Got layout {X.layout}: take X.to_dense(), or a SciPy matrix.")
+    if namespace_of(X).isdtype(X.dtype, "complex floating"):
+        raise ValueError(f"Complex data not supported. Got X of {X.dtype}.")
+    return validate_data(estimator, detached(X), dtype=Place.of(X).float_dtypes, reset=reset)
 
 
 def check_same_library(X, fitted, estimator, method):
@@ -121,7 +125,7 @@ def check_device_weight(weight, n_rows, place: Place, name="sample_weight"):
         return xp.ones(n_rows, dtype=place.wide_dtype, device=place.device)
     if not is_foreign(weight) or (Place.of(weight).xp, Place.of(weight).device) != (xp, place.device):
         weight = np.asarray(to_host(weight), dtype=np.float64)
-    weight = place.wide(weight)
+    weight = detached(place.wide(weight))
     if weight.ndim == 0:
         weight = xp.broadcast_to(weight, (n_rows,))
     if weight.shape != (n_rows,):

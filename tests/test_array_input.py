@@ -1,0 +1,44 @@
+"""Rows of torch as users bring them: out of a network that is being trained, sparse, complex."""
+
+import copy
+
+import numpy as np
+import pytest
+from devices import table
+
+from annealed import MELDA, DistanceADA, InnerProductADA, PottsDA
+from annealed.arrays import to_host
+
+pytestmark = pytest.mark.usefixtures("dispatch")
+FEW = [1.0, 0.1]
+ESTIMATORS = pytest.mark.parametrize(
+    "model",
+    [
+        InnerProductADA(schedule=FEW),
+        DistanceADA(schedule=FEW),
+        MELDA(1, schedule=FEW),
+        PottsDA(n_prototypes=3, shrinkage=0.1),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+
+
+@ESTIMATORS
+@pytest.mark.parametrize("tracked", ["X", "sample_weight"])
+def test_a_fit_is_no_part_of_a_graph_of_gradients(model, tracked, move_torch):
+    X, y = table()
+    given = {"X": move_torch(X), "y": move_torch(y), "sample_weight": move_torch(np.ones(len(y)))}
+    given[tracked] = given[tracked].requires_grad_() * 1.0  # as a network's layer gives them
+    fitted = copy.deepcopy(model.fit(**given))  # torch copies no array that is part of a graph
+    inner = getattr(fitted, "reduced_classifier_", fitted)
+    assert not any(getattr(own, "requires_grad", False) for own in vars(inner).values())
+    np.testing.assert_allclose(to_host(fitted.predict_proba(given["X"])), model.fit(X, y).predict_proba(X), atol=2e-3)
+
+
+@ESTIMATORS
+def test_sparse_and_complex_rows_are_refused(model, move_torch):
+    X, y = table()
+    with pytest.raises(TypeError, match="must be dense. Got layout torch.sparse_coo"):
+        model.fit(move_torch(X).to_sparse(), move_torch(y))
+    with pytest.raises(ValueError, match="Complex data not supported. Got X of torch.complex128"):
+        model.fit(move_torch(X + 1j), move_torch(y))
