@@ -42,3 +42,13 @@ def test_sparse_and_complex_rows_are_refused(model, move_torch):
         model.fit(move_torch(X).to_sparse(), move_torch(y))
     with pytest.raises(ValueError, match="Complex data not supported. Got X of torch.complex128"):
         model.fit(move_torch(X + 1j), move_torch(y))
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "balanced_accuracy", "jaccard_macro", "neg_brier_score"])
+@pytest.mark.parametrize("given", ["X, y", "X"])
+def test_scorers_get_labels_of_the_library_of_predictions(scoring, given, move):
+    X, y = table()
+    model = InnerProductADA(schedule=FEW, scoring=scoring, tol=1e-8)
+    plain = model.fit(X, y).path_.validation_score
+    moved = model.fit(move(X), move(y) if given == "X, y" else y).path_.validation_score
+    np.testing.assert_allclose(moved, plain, atol=1e-5)

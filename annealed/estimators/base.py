@@ -25,7 +25,7 @@ from annealed.estimators.on_device import (
     coded_labels,
     device_rows,
 )
-from annealed.estimators.validation import DTYPES, Rows
+from annealed.estimators.validation import DTYPES, Rows, Shown
 from annealed.estimators.weights import check_weight, counted_in_rows, heard_classes, weighed_by_class
 from annealed.objectives import InnerProduct, Objective
 from annealed.objectives.leave_one_out import NotTrusted
@@ -206,7 +206,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
             classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y must hold at least two classes. Got only one class: {classes.tolist()[0]!r}.")
-        rows = self._rows(X, y, labels, classes, sample_weight)
+        rows = self._rows(X, Shown.of(given_X, given_y, X, y), labels, classes, sample_weight)
         check_precision(self.precision, rows.device.place if rows.device else None)
         validation_set = self._validation_set(X_val, y_val, sample_weight_val, rows)
         self.classes_ = classes_like(classes, given_y) if is_foreign(X) else classes
@@ -231,17 +231,17 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         watch.context.call_on_fit_task_end(estimator=self, **watch.data, reconstruction_attributes=dict)
         return self
 
-    def _rows(self, X, y, labels, classes, sample_weight) -> Rows:
+    def _rows(self, X, shown, labels, classes, sample_weight) -> Rows:
         if is_foreign(X) or self.device is not None:
             if not isinstance(X, np.ndarray) and not is_foreign(X):
                 raise ValueError(f"device={self.device!r} is for dense rows. Got sparse X.")
             place = device_rows(X, labels, sample_weight, classes, self.class_weight, self.device)
-            return Rows(X, y, labels, None, classes, place)
+            return Rows(X, shown, labels, None, classes, place)
         weight = check_weight(sample_weight, len(labels))
         weight, counts = weighed_by_class(weight, labels, classes, self.class_weight)
         weight = weight * heard_classes(counts)[labels]
         weight = counted_in_rows(weight, counts.sum(), np.count_nonzero(weight))
-        return self._without_idle(Rows(X, y, labels, weight, classes))
+        return self._without_idle(Rows(X, shown, labels, weight, classes))
 
     def _keep(self, steps, problem, judge, dtype):
         """Record the path and speak at its chosen temperature."""

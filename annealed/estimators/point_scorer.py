@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _check_method_params
 
-from annealed.arrays import take_rows
+from annealed.arrays import is_foreign, take_rows, to_host
 
 
 class Part(NamedTuple):
@@ -35,9 +37,10 @@ class PointScorer:
         reported = problem.report(parameters, temperature)
 
         def score(part: Part) -> float:
-            point = self.speak({name: array[part.fit] for name, array in reported.items()}, temperature, scale)
-            point.__dict__.pop("feature_names_in_", None)  # X has lost its own
-            params = {name: _taken(value, part.rows) for name, value in part.score_params.items()}
+            point = self.speak({name: array[part.fit, ...] for name, array in reported.items()}, temperature, scale)
+            if not hasattr(part.X, "columns"):
+                point.__dict__.pop("feature_names_in_", None)  # which X does not have
+            params = _check_method_params(part.X, part.score_params, part.rows)
             return _number(self._scored(point, _taken(part.X, part.rows), _taken(part.y, part.rows), params))
 
         scores = np.array([score(part) for part in self.held_out])
@@ -61,8 +64,8 @@ class PointScorer:
         """Leave out parts that have no score for want of a class, as a fold of one class has no ROC curve. Others may
         have one at colder temperatures, as precision has where a rare class is predicted; one without cannot be chosen.
         """
-        n_classes = len(np.unique(self.training.y))
-        lacks_class = [len(np.unique(_taken(part.y, part.rows))) < n_classes for part in self.held_out]
+        n_classes = _n_classes(self.training)
+        lacks_class = [_n_classes(part) < n_classes for part in self.held_out]
         is_kept = np.isfinite(scores) | ~np.array(lacks_class)
         if not is_kept.any():
             raise ValueError(
@@ -87,10 +90,12 @@ def _number(score) -> float:
         raise ValueError(f"scoring must give one number. Got {score!r}.") from error
 
 
+def _n_classes(part: Part) -> int:
+    return len(np.unique(to_host(_taken(part.y, part.rows))))
+
+
 def _taken(values, rows):
-    """Some rows by their position, or all where either is None."""
-    if values is None or rows is None:
+    """Some rows by their position, or all where `rows` is None."""
+    if rows is None:
         return values
-    if hasattr(values, "iloc"):
-        return values.iloc[rows]
-    return take_rows(values, rows) if hasattr(values, "shape") else np.asarray(values)[rows]
+    return take_rows(values, rows) if is_foreign(values) else _safe_indexing(values, rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -14,8 +14,15 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, get_routing_for_object, process_routing
 from sklearn.utils.validation import validate_data
 
-from annealed.arrays import is_dispatched, is_foreign, is_mapped, to_host
-from annealed.estimators.on_device import DeviceRows, check_foreign, check_labels, held_out, validated
+from annealed.arrays import Place, is_dispatched, is_foreign, is_mapped, to_host
+from annealed.estimators.on_device import (
+    DeviceRows,
+    check_foreign,
+    check_labels,
+    held_out,
+    named_classes,
+    validated,
+)
 from annealed.estimators.point_scorer import Part, PointScorer
 from annealed.estimators.weights import check_weight, counted_in_rows
 from annealed.schedules import check_temperature
@@ -37,15 +44,36 @@ DTYPES = (np.float64, np.float32)
 MOST_WEIGHTY = 0.5  # of all rows, that have weight and are copied to leave out the others
 
 
+class Shown(NamedTuple):
+    """Rows and labels as splitters and scorers see them, as in scikit-learn's `cross_validate`."""
+
+    X: Any
+    y: Any
+
+    @classmethod
+    def of(cls, given_X, given_y, X, y) -> Shown:
+        """Frames and series as they were given, all else as it was checked."""
+        is_frame = hasattr(given_X, "columns")
+        is_series = hasattr(given_y, "to_numpy") and len(getattr(given_y, "shape", ())) == 1 and not is_foreign(X)
+        return cls(given_X if is_frame else X, given_y if is_series else to_host(y))
+
+    def in_one_library(self) -> Shown:
+        """With the labels where predictions of the rows are."""
+        if not is_foreign(self.X):
+            return self
+        return Shown(self.X, named_classes(self.y, Place.of(self.X).whole(np.arange(len(self.y)))))
+
+
 @dataclass(frozen=True)
 class Rows:
-    """What is fitted: rows, labels as given and as codes, weights, and the classes.
+    """What is fitted: rows, labels as codes, weights, and the classes.
 
+    shown : what splitters and scorers see
     device : the same on a device, where the fit takes place on one
     """
 
     X: Any
-    y: np.ndarray
+    shown: Shown
     labels: np.ndarray
     weight: Any
     classes: np.ndarray
@@ -60,7 +88,7 @@ class ValidationSet(NamedTuple):
     """One that the user has brought; `weight` counts rows, and is as given where rows are on a device."""
 
     X: Any
-    y: np.ndarray
+    shown: Shown
     labels: np.ndarray
     weight: Any
     given_weight: Any
@@ -135,7 +163,7 @@ class ValidationMixin:
     def _validation_set(self, X_val, y_val, sample_weight_val, rows: Rows) -> ValidationSet | None:
         if X_val is None:
             return None
-        classes = rows.classes
+        classes, given_X, given_y = rows.classes, X_val, y_val
         if is_foreign(rows.X):
             X_val = check_foreign(self, X_val, reset=False)
             y_val = check_labels(y_val, X_val.shape[0])
@@ -151,7 +179,8 @@ class ValidationMixin:
         if rows.device is None:
             weight = check_weight(sample_weight_val, len(y_val), "sample_weight_val")
             weight = counted_in_rows(weight, weight.sum(), np.count_nonzero(weight))
-        return ValidationSet(X_val, y_val, np.searchsorted(classes, y_val), weight, sample_weight_val)
+        shown = Shown.of(given_X, given_y, X_val, y_val)
+        return ValidationSet(X_val, shown, np.searchsorted(classes, y_val), weight, sample_weight_val)
 
     def _without_idle(self, rows: Rows) -> Rows:
         """The rows that have weight, where many have none, and where nothing of the user's goes by their numbers."""
@@ -159,7 +188,7 @@ class ValidationMixin:
         is_free = is_number_of_folds(self.cv) and self._is_log_loss()
         if not is_free or len(weighty) > MOST_WEIGHTY * len(rows.weight) or is_mapped(rows.X):
             return rows
-        return Rows(rows.X[weighty], rows.y[weighty], rows.labels[weighty], rows.weight[weighty], rows.classes)
+        return replace(rows, X=rows.X[weighty], labels=rows.labels[weighty], weight=rows.weight[weighty])
 
     def _splits(self, rows: Rows, selection, split_params):
         if selection not in ("cv", "holdout"):
@@ -167,7 +196,7 @@ class ValidationMixin:
         weight = rows.host_weight
         if selection == "cv":
             y = rows.classes[rows.labels]
-            splits = make_splits(self.cv, rows.X, y, rows.labels, weight, self.random_state, split_params)
+            splits = make_splits(self.cv, rows.shown.X, y, rows.labels, weight, self.random_state, split_params)
         else:
             splits = stratified_splits(DEFAULT_FOLDS, rows.labels, self.random_state, weight)[:1]
         weighty = [split for split in splits if weight[split[1]].sum() > 0]  # the others have nothing to say
@@ -199,18 +228,21 @@ class ValidationMixin:
         judge.score_point = score_point
         return judge
 
-    def _point_scorer(self, rows: Rows, splits, validation_set, score_params) -> PointScorer | None:
+    def _point_scorer(
+        self, rows: Rows, splits, validation_set: ValidationSet | None, score_params
+    ) -> PointScorer | None:
         """The user's scorer on what is held out; None where log-losses are compared, which need none."""
         if self._is_log_loss():
             return None
-        scorer = check_scoring(self, scoring=self.scoring)
+        scorer, shown = check_scoring(self, scoring=self.scoring), rows.shown.in_one_library()
         if validation_set is None:
-            parts = [Part(fit, rows.X, rows.y, score_params, test) for fit, (_, test) in enumerate(splits, 1)]
+            tests = enumerate([test for _, test in splits], start=1)
+            parts = [Part(fit, *shown, score_params, test) for fit, test in tests]
         else:
             is_weighed = validation_set.given_weight is not None and _takes_weight(scorer)
             own = {"sample_weight": validation_set.given_weight} if is_weighed else {}
-            parts = [Part(0, validation_set.X, validation_set.y, own)]
-        return PointScorer(scorer, self._point, Part(0, rows.X, rows.y, score_params), parts)
+            parts = [Part(0, *validation_set.shown.in_one_library(), own)]
+        return PointScorer(scorer, self._point, Part(0, *shown, score_params), parts)
 
     def _judge_of_set(self, rows: Rows, X, labels, weight):
         """Who validates by an explicit validation set."""

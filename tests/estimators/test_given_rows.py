@@ -1,0 +1,96 @@
+"""Splitters and scorers see rows and labels as they were given, as in scikit-learn's `cross_validate`."""
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.datasets import load_iris
+from sklearn.metrics import accuracy_score, make_scorer
+from sklearn.model_selection import BaseCrossValidator
+
+from annealed import DistanceADA, InnerProductADA
+
+X, y = load_iris(return_X_y=True)
+FEW = [3.0, 1.0, 0.1]
+NAMES = list("abcd")
+ESTIMATORS = pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA])
+FRAMES = pytest.mark.parametrize("library", ["pandas", "polars"])
+
+
+class ByColumn(BaseCrossValidator):
+    """Rows whose column "a" is above its median, and the others."""
+
+    def get_n_splits(self, X=None, y=None, groups=None):
+        return 2
+
+    def _iter_test_masks(self, X, y=None, groups=None):
+        is_above = np.asarray(X["a"]) > 5.8
+        return iter([is_above, ~is_above])
+
+
+def accuracy_by_name(model, X, y):
+    """Weighted by a column that only a frame can name."""
+    return accuracy_score(y, model.predict(X), sample_weight=1.0 + np.asarray(X["a"]))
+
+
+def accuracy_by_position(model, X, y):
+    return accuracy_score(y, model.predict(X), sample_weight=1.0 + X[:, 0])
+
+
+@ESTIMATORS
+@FRAMES
+@pytest.mark.filterwarnings("ignore:. of the 2 folds of cv train without any row")
+def test_frames_reach_splitters_and_scorers(estimator, library):
+    frame = pytest.importorskip(library).DataFrame(dict(zip(NAMES, X.T, strict=True)))
+    is_above = X[:, 0] > 5.8
+    splits = [(np.flatnonzero(~own), np.flatnonzero(own)) for own in (is_above, ~is_above)]
+    named = estimator(schedule=FEW, cv=ByColumn(), scoring=accuracy_by_name).fit(frame, y)
+    plain = estimator(schedule=FEW, cv=splits, scoring=accuracy_by_position).fit(X, y)
+    np.testing.assert_array_equal(named.path_.validation_score, plain.path_.validation_score)
+    np.testing.assert_array_equal(named.path_.train_score, plain.path_.train_score)
+
+
+@ESTIMATORS
+def test_frames_of_a_validation_set_reach_the_scorer(estimator):
+    """Every warning is an error here, also that X has no names."""
+    model = estimator(schedule=FEW, selection="holdout", scoring=accuracy_by_name)
+    named = model.fit(pandas_frame(), y, X_val=pandas_frame()[::2], y_val=y[::2])
+    plain = estimator(schedule=FEW, selection="holdout", scoring=accuracy_by_position)
+    plain.fit(X, y, X_val=X[::2], y_val=y[::2])
+    np.testing.assert_array_equal(named.path_.validation_score, plain.path_.validation_score)
+
+
+def test_labels_reach_scorers_with_their_index():
+    pandas = pytest.importorskip("pandas")
+    series = pandas.Series(np.array(["se", "ve", "vi"])[y], index=np.arange(len(y))[::-1] + 1000, dtype="category")
+    seen = []
+
+    def scoring(model, X, y):
+        seen.append(y.index[0])
+        return accuracy_score(y, model.predict(X))
+
+    InnerProductADA(schedule=FEW, scoring=scoring).fit(X, series)
+    assert max(seen) == 1149 and min(seen) >= 1000
+
+
+@pytest.mark.parametrize("given", [y.tolist(), tuple(y), y[:, None]], ids=["list", "tuple", "column"])
+@pytest.mark.filterwarnings("ignore:A column-vector y was passed")
+def test_other_labels_reach_scorers_as_an_array(given):
+    scoring = make_scorer(lambda own, predicted: float(np.mean(own.reshape(-1) == predicted)))
+    own = InnerProductADA(schedule=FEW, scoring=scoring).fit(X, given)
+    plain = InnerProductADA(schedule=FEW, scoring="accuracy").fit(X, y)
+    np.testing.assert_allclose(own.path_.validation_score, plain.path_.validation_score)
+
+
+def test_what_a_scorer_asks_for_need_not_be_of_rows():
+    def power(own, predicted, exponent):
+        return np.mean(own == predicted) ** exponent
+
+    with sklearn.config_context(enable_metadata_routing=True):
+        scoring = make_scorer(power).set_score_request(exponent=True)
+        squared = InnerProductADA(schedule=FEW, scoring=scoring).fit(X, y, exponent=2)
+    plain = InnerProductADA(schedule=FEW, scoring="accuracy").fit(X, y)
+    np.testing.assert_allclose(squared.path_.validation_score, plain.path_.validation_score**2)
+
+
+def pandas_frame():
+    return pytest.importorskip("pandas").DataFrame(X, columns=NAMES)
