@@ -67,7 +67,11 @@ def take_rows(array, rows):
     if not is_foreign(array):
         return array[rows]
     place = Place.of(array)
-    return place.xp.take(array, place.whole(rows), axis=0)
+    xp, rows = place.xp, place.whole(rows)
+    if not xp.isdtype(array.dtype, "unsigned integer"):
+        return xp.take(array, rows, axis=0)
+    signed = xp.astype(array, xp.int64)  # torch takes no entries of most unsigned ones
+    return xp.astype(xp.take(signed, rows, axis=0), array.dtype)
 
 
 def is_mapped(array) -> bool:

@@ -52,3 +52,14 @@ def test_scorers_get_labels_of_the_library_of_predictions(scoring, given, move):
     plain = model.fit(X, y).path_.validation_score
     moved = model.fit(move(X), move(y) if given == "X, y" else y).path_.validation_score
     np.testing.assert_allclose(moved, plain, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "float16"])
+@pytest.mark.parametrize("given", ["X, y", "X"])
+def test_labels_of_any_type_come_back(dtype, given, move_torch):
+    X, y = table()
+    names = (y > 0 if dtype == "bool" else y).astype(dtype)
+    model = InnerProductADA(schedule=FEW, scoring="accuracy")
+    predicted = model.fit(move_torch(X), move_torch(names) if given == "X, y" else names).predict(move_torch(X))
+    assert predicted.dtype == move_torch(names).dtype
+    np.testing.assert_array_equal(to_host(predicted), model.fit(X, names).predict(X))

@@ -15,7 +15,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from annealed.arrays import PRECISIONS, Place, detached, is_foreign, namespace_of, on_named_device, to_host
+from annealed.arrays import PRECISIONS, Place, detached, is_foreign, namespace_of, on_named_device, take_rows, to_host
 from annealed.design import ArrayDesign
 from annealed.estimators.weights import class_factors, counted_in_rows, heard_classes
 from annealed.objectives.array_gibbs import deviations, leads, scaled_losses, scaled_moments
@@ -115,7 +115,7 @@ def named_classes(classes, best):
         if classes.dtype.kind not in "biuf":
             return classes[to_host(best)]
         classes = place.xp.asarray(classes, device=place.device)
-    return place.xp.take(classes, best)
+    return take_rows(classes, best)
 
 
 def check_device_weight(weight, n_rows, place: Place, name="sample_weight"):
