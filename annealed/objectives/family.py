@@ -49,7 +49,11 @@ class ScoreFamily(Objective):
 
     @abstractmethod
     def start(self, X, labels, weight, n_classes, random_state) -> np.ndarray:
-        """Parameters, an array of any shape, before annealing; labels are integers from 0, weights sum to one."""
+        """Parameters, an array of any shape, before annealing; labels are integers from 0, weights sum to one.
+
+        Every fold has a start of its own rows, of the same shape. Where weights of a class are zero, or folds are one's
+        own, these may have none of that class.
+        """
 
     @abstractmethod
     def scores(self, X, parameters) -> np.ndarray:
@@ -76,7 +80,7 @@ class FamilyForm(Form):
             X = X.toarray()  # the family was fitted on dense, standardized rows
         if not sparse.issparse(X):
             X = (np.asarray(X, dtype=np.float64) - self.center) / self.scale
-        return self.family.scores(X, arrays["parameters"]) / temperature
+        return np.asarray(self.family.scores(X, arrays["parameters"])) / temperature
 
 
 class FamilyProblem(SmoothProblem):
@@ -90,16 +94,16 @@ class FamilyProblem(SmoothProblem):
             self.scale = spread_of_columns(design, center)
         super().__init__(design.centered(center))
         self.form = FamilyForm(family, center, self.scale, not sparse.issparse(design.X))
-        self.start_parameters = np.stack([self._start(fit, random_state) for fit in range(self.n_fits)])
-        self.shape = self.start_parameters.shape[1:]
+        starts = [self._start(fit, random_state) for fit in range(self.n_fits)]
+        self.shape = starts[0].shape
+        self._check_starts(starts)
+        self.start_parameters = np.stack(starts)
         self._check_family()
 
     def _check_family(self):
         """An error near the mistake, where what a family gives on a few rows is not what it should be."""
         name, parameters = type(self.family).__name__, self.start_parameters[0]
         n_rows = min(CHECKED_ROWS, self.design.n_rows)
-        if not np.isfinite(self.start_parameters).all():
-            raise ValueError(f"{name}.start must give finite numbers. Got {parameters!r}.")
         X = self._features(np.arange(n_rows))
         scores = np.asarray(self.family.scores(X, parameters))
         if scores.shape != (n_rows, self.n_classes) or not np.isfinite(scores).all():
@@ -108,10 +112,29 @@ class FamilyProblem(SmoothProblem):
                 f"Got shape {scores.shape}: {scores[:2]!r}."
             )
         pulled = np.asarray(self.family.pullback(X, parameters, np.zeros(scores.shape)))
-        if pulled.shape != self.shape:
+        if pulled.shape != self.shape or not np.isfinite(pulled).all():
             raise ValueError(
-                f"{name}.pullback must give an array of the parameters' shape, {self.shape}. Got shape {pulled.shape}."
+                f"{name}.pullback must give finite numbers of the parameters' shape, {self.shape}. "
+                f"Got shape {pulled.shape}: {pulled!r}."
             )
+
+    def _check_starts(self, starts):
+        for fit, start in enumerate(starts):
+            if start.shape == self.shape and start.size and np.isfinite(start).all():
+                continue
+            weights = np.bincount(self.design.labels, self.design.weight[:, fit], self.n_classes)
+            lacking = np.flatnonzero(weights == 0).tolist()
+            raise ValueError(
+                f"{type(self.family).__name__}.start must give finite numbers, as many for every fold. Got {start!r}"
+                + (f" of rows that have none of classes {lacking}." if lacking else ".")
+            )
+
+    def hot_temperature(self):
+        temperature = super().hot_temperature()
+        if not np.isfinite(temperature):
+            name = type(self.family).__name__
+            raise ValueError(f"{name}.scores are no finite numbers one step of the gradient away from its start.")
+        return temperature
 
     def _start(self, fit, random_state):
         used = np.flatnonzero(self.design.weight[:, fit])

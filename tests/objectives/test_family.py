@@ -212,18 +212,66 @@ class WrongPullback(Radial):
         return super().pullback(X, parameters, residual)[:, :2]
 
 
+class StartOfRows(Radial):
+    def start(self, X, labels, weight, n_classes, random_state):
+        return np.zeros(len(X))
+
+
+class NoSlope(Radial):
+    def pullback(self, X, parameters, residual):
+        return np.nan * super().pullback(X, parameters, residual)
+
+
+class NoNumbersAway(Radial):
+    def scores(self, X, parameters):
+        self.first = getattr(self, "first", parameters)
+        is_away = not any(np.allclose(parameters, own) for own in (self.first, 0))
+        return super().scores(X, parameters) * (np.nan if is_away else 1)
+
+
 @pytest.mark.parametrize(
     ("family", "message"),
     [
-        (WrongStart(), "WrongStart.start must give finite numbers. Got array"),
+        (WrongStart(), "WrongStart.start must give finite numbers, .* Got array"),
+        (StartOfRows(), "StartOfRows.start must give finite numbers, as many for every fold. Got array"),
+        (NoSlope(), "NoSlope.pullback must give finite numbers .* nan"),
+        (NoNumbersAway(), "NoNumbersAway.scores are no finite numbers one step of the gradient away"),
         (WrongScores(), r"WrongScores.scores must give .* here \(10, 3\). Got shape \(10, 2\)"),
         (NoNumbers(), r"NoNumbers.scores must give finite numbers, .* nan"),
         (WrongPullback(), r"WrongPullback.pullback must give .* shape, \(3, \d\). Got shape \(3, 2\)"),
     ],
-    ids=["start", "scores", "numbers", "pullback"],
+    ids=["start", "start_shape", "slope", "away", "scores", "numbers", "pullback"],
 )
 @pytest.mark.filterwarnings("ignore:invalid value")
 def test_a_family_that_gives_something_else_is_told_so(family, message):
     table = gaussian()
     with pytest.raises(ValueError, match=message):
         AnnealedClassifier(family).fit(table.X, table.y)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_a_start_without_rows_of_a_class_is_told_so():
+    class Means(Radial):
+        def start(self, X, labels, weight, n_classes, random_state):
+            share = weight * (labels == np.arange(n_classes)[:, None])
+            return share @ X / share.sum(axis=1, keepdims=True)
+
+    table = gaussian()
+    with pytest.raises(ValueError, match=r"Means.start must (?s:.*)of rows that have none of classes \[1\]"):
+        AnnealedClassifier(Means(), class_weight={1: 0.0}).fit(table.X, table.y)
+
+
+def test_lists_are_arrays():
+    class Listed(Radial):
+        def start(self, *rows):
+            return super().start(*rows).tolist()
+
+        def scores(self, X, parameters):
+            return super().scores(X, parameters).tolist()
+
+        def pullback(self, X, parameters, residual):
+            return super().pullback(X, parameters, residual).tolist()
+
+    table = gaussian()
+    plain, listed = (AnnealedClassifier(own).fit(table.X, table.y) for own in (Radial(), Listed()))
+    np.testing.assert_array_equal(listed.predict_proba(table.X), plain.predict_proba(table.X))
