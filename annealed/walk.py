@@ -18,6 +18,7 @@ import numpy as np
 from annealed.arrays import combined, copied, stacked
 from annealed.interpolation import N_POINTS, WIDEST_STEP, between, hermite, lagrange, nearest_parabola
 from annealed.objectives import Inspection, Picks, Problem
+from annealed.schedules import falling
 from annealed.solvers import Solution, Solver
 
 COLDER_NODES = 2  # beyond a temperature, before it is filled
@@ -104,7 +105,7 @@ def anneal(
     problem.watch(judge.picks)
     fills_gaps = schedule.fills_gaps and problem.interpolates
     walk = _Walk(problem, solver, judge, fills_gaps, {"tol": tol, "max_iter": max_iter, "memory": memory})
-    ladder = schedule.temperatures(problem.hot_temperature)
+    ladder = falling(schedule.temperatures(problem.hot_temperature))
     is_sparse = problem.interpolates and not problem.visits_all
     for temperatures in walk.groups(_with_nodes(ladder, REACH if is_sparse else 0.0)):
         if watch is not None:

@@ -41,7 +41,7 @@ from annealed.prototypes import (
     distinct_rows,
     scores_of,
 )
-from annealed.schedules import InverseTemperatureSchedule, check_temperature, make_schedule
+from annealed.schedules import InverseTemperatureSchedule, check_temperature, falling, make_schedule
 
 INITS = ("kmeans++", "mean")
 DECISIONS = ("posterior", "nearest")
@@ -282,7 +282,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
 
     def _cooling(self) -> Cooling:
         schedule = InverseTemperatureSchedule(growth=BETA_GROWTH) if is_auto(self.schedule) else self.schedule
-        temperatures = make_schedule(schedule).temperatures(lambda: 2.0)
+        temperatures = falling(make_schedule(schedule).temperatures(lambda: 2.0))
         return Cooling(
             temperatures=tuple(temperatures),
             coupling=float(self.label_coupling),

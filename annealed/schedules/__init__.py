@@ -3,7 +3,7 @@
 import numpy as np
 
 from annealed.schedules.adaptive import AdaptiveSchedule
-from annealed.schedules.base import Schedule, check_temperature
+from annealed.schedules.base import Schedule, check_temperature, falling
 from annealed.schedules.exponential import ExponentialSchedule
 from annealed.schedules.fixed import FixedSchedule
 from annealed.schedules.inverse import InverseTemperatureSchedule
@@ -17,6 +17,7 @@ __all__ = [
     "Schedule",
     "UntilSchedule",
     "check_temperature",
+    "falling",
     "make_schedule",
 ]
 

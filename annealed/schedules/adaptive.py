@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import isnan, log, sqrt
+from numbers import Integral
 
 import numpy as np
 
@@ -59,8 +60,8 @@ class AdaptiveSchedule(Schedule):
         rate = check_temperature(self.cooling_rate, "cooling_rate")
         if rate >= 1:
             raise ValueError(f"cooling_rate must be below 1 so that the temperature falls. Got {rate!r}.")
-        if self.n_temperatures < 1:
-            raise ValueError(f"n_temperatures must be at least 1. Got {self.n_temperatures!r}.")
+        if not isinstance(self.n_temperatures, Integral) or self.n_temperatures < 1:
+            raise ValueError(f"n_temperatures must be a whole number of at least 1. Got {self.n_temperatures!r}.")
         start = hot()
         for step in range(self.n_temperatures):
             if rate**step < COLDEST:

@@ -31,6 +31,18 @@ class Schedule(BaseEstimator, ABC):
         return False
 
 
+def falling(temperatures: Iterator[float]) -> Iterator[float]:
+    """What a schedule gives, or an error where that is nothing, no temperature, or does not fall."""
+    last = np.inf
+    for temperature in temperatures:
+        if not check_temperature(temperature, "every temperature of the schedule") < last:
+            raise ValueError(f"Temperatures of a schedule must fall. Got {temperature!r} after {last!r}.")
+        last = temperature
+        yield temperature
+    if last == np.inf:
+        raise ValueError("schedule must give at least one temperature. Got none.")
+
+
 def check_temperature(value, name="temperature") -> float:
     """A positive finite number, or an error that shows what came instead."""
     is_number = isinstance(value, Real) and str(value) not in ("True", "False")

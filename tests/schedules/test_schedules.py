@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+from annealed import DistanceADA, InnerProductADA, PottsDA
 from annealed.schedules import (
     AdaptiveSchedule,
     ExponentialSchedule,
     FixedSchedule,
     InverseTemperatureSchedule,
+    Schedule,
     UntilSchedule,
     check_temperature,
     make_schedule,
@@ -314,3 +316,37 @@ def test_only_the_adaptive_schedule_stops_by_itself(schedule):
 def test_a_score_that_is_no_number_is_not_the_best():
     assert should_stop([*rising(10), *[np.nan] * 25])
     assert not should_stop([np.nan] * 8)
+
+
+# --- schedules of one's own -------------------------------------------------------------------------
+
+
+class Own(Schedule):
+    def __init__(self, values=()):
+        self.values = values
+
+    def temperatures(self, hot):
+        yield from self.values
+
+
+@pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA, PottsDA])
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ((), "schedule must give at least one temperature. Got none."),
+        ((1.0, -1.0), "every temperature of the schedule must be a positive number. Got -1.0."),
+        ((1.0, 2.0), "Temperatures of a schedule must fall. Got 2.0 after 1.0."),
+        ((1.0, 1.0), "Temperatures of a schedule must fall. Got 1.0 after 1.0."),
+    ],
+    ids=["none", "negative", "rising", "equal"],
+)
+def test_a_schedule_of_ones_own_is_told_what_is_wrong(estimator, values, message):
+    generator = np.random.RandomState(0)
+    with pytest.raises(ValueError, match=message):
+        estimator(schedule=Own(values)).fit(generator.normal(size=(30, 2)), np.arange(30) % 2)
+
+
+@pytest.mark.parametrize("number", [2.5, "many", None])
+def test_a_number_of_temperatures_is_whole(number):
+    with pytest.raises(ValueError, match=f"n_temperatures must be a whole number of at least 1. Got {number!r}."):
+        visited(AdaptiveSchedule(n_temperatures=number))
