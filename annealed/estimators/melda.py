@@ -183,10 +183,10 @@ class MELDA(
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=DTYPES)
         X_val = None if X_val is None else self._validated(X_val)
         params |= {"y_val": y_val, "sample_weight_val": sample_weight_val}
+        forget_last_fit(self)
         cv = list(self.cv) if isinstance(self.cv, Iterator) else self.cv  # its splits are had once and used twice
         classifier = hand_over(self, self._log_linear(cv)).fit(X, y, sample_weight, X_val=X_val, **params)
         take_back(classifier)
-        forget_last_fit(self)
         n_components = self._checked_components(classifier.classes_.shape[0], X.shape[1])
         coef, intercept = class_weights_of(classifier)
         moments = score_moments(X, y, sample_weight, coef, to_host(classifier.classes_), self.class_weight)

@@ -55,6 +55,7 @@ def test_a_refit_that_fails_leaves_no_old_prototypes_under_new_classes(columns):
         (InnerProductADA(), {"cv": []}),
         (MELDA(coordinates="paper"), {"reference_class": "nope"}),
         (MELDA(), {"n_components": 9}),
+        (MELDA(), {"cv": []}),
     ],
     ids=repr,
 )
