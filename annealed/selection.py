@@ -276,6 +276,8 @@ def _check_training_classes(parts, y, labels, weight):
 def _row_numbers(rows, every_row):
     """Of rows given by numbers, or by a flag for each."""
     rows = np.asarray(rows)
+    if rows.ndim > 1:
+        raise ValueError(f"cv must give rows by a list of numbers, or of a flag for each. Got shape {rows.shape}.")
     try:
         return every_row[rows if rows.size else rows.astype(int)]
     except IndexError as error:

@@ -118,6 +118,11 @@ def test_rows_that_there_are_not_cannot_be_folds(rows, reason, part):
         InnerProductADA(cv=cv, schedule=FEW).fit(X, y)
 
 
+def test_rows_of_a_fold_are_a_list():
+    with pytest.raises(ValueError, match=r"a list of numbers, .* Got shape \(300, 1\)"):
+        InnerProductADA(cv=[(np.arange(300)[:, None], np.arange(300, 500))], schedule=FEW).fit(X, y)
+
+
 def test_splits_that_can_be_had_once_are_left_to_the_fit():
     halves = np.arange(len(y)) % 2 == 0
     with sklearn.config_context(enable_metadata_routing=True):
