@@ -6,6 +6,7 @@ that one text serves every library. No library is imported here that the user ha
 
 from __future__ import annotations
 
+import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -233,4 +234,6 @@ def on_named_device(X, device):
         free = min(free, allowed)
         if X.nbytes > SHARE_OF_MEMORY * free:
             return X, place
-    return torch.asarray(X, device=device), place
+    with warnings.catch_warnings():  # no fit writes to its rows, so that frames and memory maps need no copy
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+        return torch.asarray(X, device=device), place

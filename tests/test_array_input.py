@@ -63,3 +63,16 @@ def test_labels_of_any_type_come_back(dtype, given, move_torch):
     predicted = model.fit(move_torch(X), move_torch(names) if given == "X, y" else names).predict(move_torch(X))
     assert predicted.dtype == move_torch(names).dtype
     np.testing.assert_array_equal(to_host(predicted), model.fit(X, names).predict(X))
+
+
+def test_rows_that_cannot_be_written_to_are_sent_to_a_device():
+    """As those of pandas are, and of workers. torch warns once in a process, unless told to warn always."""
+    torch = pytest.importorskip("torch")
+    X, y = table()
+    X.flags.writeable = False
+    before = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        InnerProductADA(schedule=FEW, device="cpu").fit(X, y)
+    finally:
+        torch.set_warn_always(before)
