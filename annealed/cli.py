@@ -52,6 +52,9 @@ MaybeData = Annotated[
 ]
 Target = Annotated[str, typer.Option("--target", "-t", help="Column with the classes.", show_default=False)]
 MaybeTarget = Annotated[str | None, typer.Option("--target", "-t", help="Column with the classes.")]
+Weights = Annotated[
+    str | None, typer.Option("--weights", "-w", help="Column that says how much each row counts; no feature.")
+]
 Separator = Annotated[str | None, typer.Option(help="Between the cells of a CSV; found from the file if not given.")]
 Encoding = Annotated[str | None, typer.Option(help="Of a CSV; found from the file if not given.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
@@ -121,6 +124,7 @@ def common(
 def compare_command(
     data: MaybeData = None,
     target: MaybeTarget = None,
+    weights: Weights = None,
     folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation.")] = 5,
     save: Annotated[Path | None, typer.Option(help="Fit the best model on all rows and write it.")] = None,
     as_json: AsJson = False,
@@ -130,7 +134,7 @@ def compare_command(
     """Cross-validate our estimators and their usual peers on a table, and name the best."""
     if save is not None:
         check_writable(save)
-    table = _labelled(data, target, separator, encoding)
+    table = _labelled(data, target, weights, separator, encoding)
     ranked = _ranked(table, folds)
     answer = _ranking(ranked)
     if not as_json:
@@ -148,6 +152,7 @@ def compare_command(
 def fit(
     data: Data,
     target: Target,
+    weights: Weights = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write.")] = Path("model.skops"),
     model: Annotated[
         str, typer.Option("--model", "-m", help=f"One of {', '.join(OURS)}.", autocompletion=lambda: list(OURS))
@@ -160,7 +165,7 @@ def fit(
     if model not in OURS:
         raise InputError(f"There is no model {model!r}. Choose one of {', '.join(OURS)}.")
     check_writable(output)
-    table = _labelled(data, target, separator, encoding)
+    table = _labelled(data, target, weights, separator, encoding)
     saved = _fit_and_save(table, model, output)
     if as_json:
         _print_json(saved)
@@ -243,10 +248,11 @@ def demo(
 # --- what they share ----------------------------------------------------------------------------------
 
 
-def _labelled(data, target, separator, encoding):
+def _labelled(data, target, weights, separator, encoding):
     if data is None:
-        if target is not None:
-            raise InputError("A target was given without a table: annealed compare TABLE --target COLUMN.")
+        for name, given in {"target": target, "weights": weights}.items():
+            if given is not None:
+                raise InputError(f"--{name} was given without a table: annealed compare TABLE --target COLUMN.")
         _say("No table given, so the embedded default is used: breast-cancer cells, 569 rows.")
         return default_table()
     frame = read_table(data, separator=separator, encoding=encoding)
@@ -254,7 +260,9 @@ def _labelled(data, target, separator, encoding):
         raise InputError(
             f"Say which column holds the classes: --target, one of {', '.join(map(repr, frame.columns[-5:]))} ..."
         )
-    table = label_table(frame, target)
+    table = label_table(frame, target, weights)
+    if len(table.labels) < len(frame):
+        _say(f"note: {len(frame) - len(table.labels)} of {len(frame)} rows weigh 0 and are left out.")
     for name, reason in table.columns.left_out.items():
         _say(f"note: column {name!r} is left out, {reason}.")
     for name in table.columns.categories:
@@ -340,6 +348,8 @@ def _print_comparison(ranked, table):
     best, ours = ranked[0].name, next((result.name for result in ranked if result.is_ours), None)
     of_ours = f"; of ours, [bold]{ours}[/]" if ours not in (best, None) else ""
     answers.print(f"Best by log-loss: [bold]{best}[/]{of_ours}. ± is one standard error over the folds.")
+    if table.weights is not None:
+        answers.print(f"Rows are weighted by {escape(repr(table.columns.weights))}, in fits and in scores.")
 
 
 def _say(text):

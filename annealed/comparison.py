@@ -20,9 +20,11 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits
 
 from annealed.estimators import MELDA, DistanceADA, InnerProductADA, PottsDA
+from annealed.estimators.weights import counted_in_rows
 from annealed.optional import require
 from annealed.selection import stratified_splits
 from annealed.tables import InputError, LabelledTable, TableModel, make_vectorizer, nearest
@@ -109,7 +111,7 @@ def fit_table(table: LabelledTable, name: str, callbacks=()) -> TableModel:
     rows = table.conformed()
     began = perf_counter()
     try:
-        pipeline.fit(rows, table.labels)
+        _fit(pipeline, rows, table.labels, table.weights)
     except UNFIT as error:
         raise InputError(f"{name!r} cannot be fitted on this table: {str(error).splitlines()[0]}") from error
     if hasattr(pipeline[-1], "set_callbacks"):
@@ -172,18 +174,30 @@ def _score_fold(table, rows, name, train, test, fold, follower):
     if follower is not None:
         follower.begin(name, fold)
     pipeline = _pipeline(table, name, follower.callbacks() if follower is not None else ())
-    began = perf_counter()
+    began, weights = perf_counter(), table.weights
     n_threads = 1 if rows.size < MANY_CELLS else None
     with warnings.catch_warnings(), threadpool_limits(n_threads):
         warnings.simplefilter("ignore")
-        pipeline.fit(rows.iloc[train], table.labels[train])
+        _fit(pipeline, rows.iloc[train], table.labels[train], None if weights is None else weights[train])
         seconds = perf_counter() - began
         posterior = pipeline.predict_proba(rows.iloc[test])
     if follower is not None:
         follower.end()
     truth = np.searchsorted(pipeline.classes_, table.labels[test])
     given = np.maximum(posterior[np.arange(len(test)), truth], SMALLEST_PROBABILITY)
-    return np.mean(posterior.argmax(axis=1) != truth), -np.log(given).mean(), seconds
+    counted = None if weights is None else weights[test]
+    error = np.average(posterior.argmax(axis=1) != truth, weights=counted)
+    return error, np.average(-np.log(given), weights=counted), seconds
+
+
+def _fit(pipeline, rows, labels, weights):
+    """Shares are counted in rows for the peers too: they set their penalties against the sum of the weights."""
+    if weights is None:
+        return pipeline.fit(rows, labels)
+    if not has_fit_parameter(pipeline[-1], "sample_weight"):
+        raise ValueError("it takes no weights")
+    counted = counted_in_rows(weights, weights.sum(), len(weights))
+    return pipeline.fit(rows, labels, model__sample_weight=counted)
 
 
 def _pipeline(table, name, callbacks):

@@ -18,7 +18,7 @@ from sklearn.datasets import load_iris
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("skops")
 pytest.importorskip("typer")
-from annealed import InnerProductADA  # noqa: E402
+from annealed import InnerProductADA, comparison  # noqa: E402
 from annealed.answers import path_table  # noqa: E402
 from annealed.cli import app  # noqa: E402 - it needs typer
 from annealed.comparison import fit_table  # noqa: E402
@@ -136,6 +136,22 @@ def test_compare_names_the_best_and_saves_it(folder):
     assert compared["saved"]["model"] == compared["best"] == "lda"
     assert run("predict", "best.skops", "flowers.csv", "-o", "by_lda.csv").exit_code == 0
     assert "needs a model with an annealing path" in refused("path", "best.skops")
+
+
+def test_weights_of_rows(folder, frame, monkeypatch):
+    frame.assign(trust=np.arange(150) % 5 / 2).to_csv("weighed.csv", index=False)
+    answer = run("fit", "weighed.csv", "-t", "species", "--weights", "trust")
+    assert answer.exit_code == 0 and "30 of 150 rows weigh 0 and are left out" in answer.stderr
+    by_name = [run("predict", "model.skops", name).stdout for name in ("weighed.csv", "flowers.csv")]
+    assert by_name[0] == by_name[1] != ""
+    assert run("report", "model.skops", "weighed.csv").exit_code == 0
+    assert "has no column 'trust', the weights" in refused("report", "model.skops", "flowers.csv")
+    assert "--weights was given without a table" in refused("compare", "--weights", "trust")
+    few = {name: comparison.CANDIDATES[name] for name in ("inner-product", "lda")}
+    for module in ("comparison", "cli"):
+        monkeypatch.setattr(f"annealed.{module}.CANDIDATES", few)
+    answer = run("compare", "weighed.csv", "-t", "species", "-w", "trust", "--folds", "2")
+    assert "it takes no weights" in answer.stdout and "Rows are weighted by 'trust'" in answer.stdout
 
 
 def test_compare_prints_a_readable_table(folder):

@@ -79,7 +79,8 @@ def _model(content):
     """Contents of another kind are found now, and not by what is asked of the model later."""
     columns = TableColumns(**content["columns"])
     model = TableModel(content["pipeline"], columns, content["target"], content["name"], content["facts"])
-    texts = [model.target, model.name, model.columns.commas, *columns.used]
+    texts = [model.target, model.name, columns.commas, *columns.used]
+    texts += [] if columns.weights is None else [columns.weights]
     kinds = [
         (model.pipeline, Pipeline),
         (model.facts, dict),

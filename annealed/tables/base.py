@@ -32,6 +32,7 @@ class TableColumns:
     """Columns by kind; `left_out` are those with nothing to learn from, each with the reason.
 
     commas : what they meant in the numbers of the file, "decimal" or "thousands"; "" where there were none
+    weights : the column that says how much each row counts, which is no feature; None where all count alike
     """
 
     numbers: list[str]
@@ -39,9 +40,10 @@ class TableColumns:
     categories: list[str]
     left_out: dict[str, str]
     commas: str = ""  # also of model files that do not say
+    weights: str | None = None  # likewise
 
     @classmethod
-    def of(cls, frame, labels=None) -> TableColumns:
+    def of(cls, frame, labels=None, weights=None) -> TableColumns:
         kinds: dict[str, list[str]] = {"number": [], "date": [], "category": []}
         left_out = {}
         for name in frame.columns:
@@ -54,7 +56,7 @@ class TableColumns:
             reasons = "; ".join(f"{name!r}: {reason}" for name, reason in list(left_out.items())[:SHOWN_NAMES])
             raise InputError(f"The table has no column to learn from besides the target. Left out are {reasons}.")
         commas = frame.attrs.get("commas", cls.commas)  # as `read_table` found them
-        return cls(kinds["number"], kinds["date"], kinds["category"], left_out, commas)
+        return cls(kinds["number"], kinds["date"], kinds["category"], left_out, commas, weights)
 
     @property
     def used(self) -> list[str]:
@@ -106,6 +108,24 @@ def label_texts(column) -> np.ndarray:
             "their rows."
         )
     return texts
+
+
+def weights_of(column) -> np.ndarray:
+    """How much each row counts; a cell that is no number of at least 0 is refused."""
+    pandas = require("pandas", extra="cli")
+    cells = column if pandas.api.types.is_numeric_dtype(column) else column.map(str, na_action="ignore")
+    weights = pandas.to_numeric(cells, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
+    is_weight = (weights >= 0) & (weights < LARGEST)
+    if not is_weight.all():
+        row = int(np.argmin(is_weight))
+        cell = "a missing cell" if column.isna().iloc[row] else str(cells.iloc[row])
+        raise InputError(
+            f"The weights {column.name!r} must be numbers of at least 0. Got {cell} in row {row + 1}: correct such "
+            "cells, or write 0 for rows that shall not count."
+        )
+    if not weights.any():
+        raise InputError(f"The weights {column.name!r} are 0 in every row: rows that shall count need a positive one.")
+    return weights
 
 
 def as_known(texts, known) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from annealed.optional import require
-from annealed.tables.base import InputError, TableColumns, as_known, as_texts, is_number, label_texts
+from annealed.tables.base import InputError, TableColumns, as_known, as_texts, is_number, label_texts, weights_of
 
 INDICATOR = "missingindicator_"  # as scikit-learn begins the names of marks for missing cells
 RARE = "infrequent_sklearn"  # and as it calls the categories that share a column
@@ -97,6 +97,18 @@ class TableModel:
                 f"Known: {', '.join(list(known)[:12])}."
             )
         return np.array([known[label] for label in labels])
+
+    def row_weights(self, frame) -> np.ndarray:
+        """How much each row counts: alike where the model was fitted on rows without weights."""
+        name = self.columns.weights
+        if name is None:
+            return np.ones(len(frame))
+        if name not in frame.columns:
+            raise InputError(
+                f"The table has no column {name!r}, the weights of the model's rows: add it, with 1 in every row "
+                "where all count alike."
+            )
+        return weights_of(frame[name])
 
 
 def _category_names(encoder):

@@ -86,10 +86,10 @@ def content_of(model, **change):
     return {"format": FORMAT, **own, "facts": model.facts, **change}
 
 
-def test_files_that_do_not_say_what_commas_meant(tmp_path, model):
+def test_files_that_do_not_say_what_commas_meant_or_who_weighs(tmp_path, model):
     """They were written before models kept it."""
     columns = asdict(model.columns)
-    del columns["commas"]
+    del columns["commas"], columns["weights"]
     skops.dump(content_of(model, columns=columns), tmp_path / "model.skops")
     assert load_model(tmp_path / "model.skops").columns == model.columns
 
@@ -109,6 +109,11 @@ def test_files_that_do_not_say_what_commas_meant(tmp_path, model):
 )
 def test_contents_of_another_kind(tmp_path, model, change):
     skops.dump(content_of(model, **change), tmp_path / "model.skops")
+    assert "is damaged: fit the model again" in refused(tmp_path / "model.skops")
+
+
+def test_weights_of_another_kind(tmp_path, model):
+    skops.dump(content_of(model, columns=asdict(model.columns) | {"weights": 3}), tmp_path / "model.skops")
     assert "is damaged: fit the model again" in refused(tmp_path / "model.skops")
 
 

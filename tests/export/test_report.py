@@ -238,6 +238,34 @@ def test_tables_that_do_not_fit_the_model(tmp_path, change, sentence):
     assert not list(tmp_path.iterdir())
 
 
+def test_rows_with_weights(tmp_path):
+    """They weigh in the fits of folds and in every score; those of weight 0 are not there."""
+    frame = flowers().assign(trust=np.arange(150) % 3)
+    model = fit_table(label_table(frame, "species", "trust"), "inner-product")
+    data = report_data(model, frame)
+    assert data.is_held_out.all()
+    assert data.weights.tolist() == [1, 2] * 50
+    given = data.posterior[data.chosen, np.arange(100), data.labels]
+    path = model.path
+    assert abs(np.average(-np.log(given), weights=data.weights) + path.validation_score[path.best_index].mean()) < 0.03
+    write_report(model, frame, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    error = np.average(data.predicted[data.chosen] != data.labels, weights=data.weights)
+    assert f"<dd>{error:.2%} (95 % interval" in page
+    assert "100 rows weighted by &#x27;trust&#x27;, each judged" in page
+    assert '["0","49","0"]' in page  # what the setosas weigh
+    with pytest.raises(InputError, match="no column 'trust', the weights of the model's rows: add it, with 1"):
+        report_data(model, frame.drop(columns="trust"))
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1.0, 1e90])
+def test_effective_rows_are_kishs(scale):
+    from annealed.export.report.base import effective_rows
+
+    assert effective_rows(scale * np.array([1.0, 1, 1])) == pytest.approx(3)
+    assert effective_rows(scale * np.array([3.0, 1])) == pytest.approx(1.6)
+
+
 @pytest.mark.parametrize(("n_right", "n_rows"), [(0, 1), (1, 1), (3, 7), (40, 40), (999, 1000)])
 def test_intervals_of_shares_are_wilsons(n_right, n_rows):
     from annealed.export.report.base import share_interval

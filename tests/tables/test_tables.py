@@ -193,6 +193,42 @@ def test_a_table_of_the_target_alone():
         label_table(FRAME[["kind"]], "kind")
 
 
+@pytest.mark.parametrize(
+    ("cells", "sentence"),
+    [
+        ([1, -0.5, 2, -3], "must be numbers of at least 0. Got -0.5 in row 2"),
+        ([1, 2, None, 1], "Got a missing cell in row 3: correct such cells, or write 0"),
+        ([1, "heavy", 2, 3], "Got heavy in row 2"),
+        ([1, 2, 3, np.inf], "Got inf in row 4"),
+        (pandas.to_datetime(["2024-05-31"] * 4), "Got 2024-05-31"),
+        ([0, 0, 0, 0], "are 0 in every row"),
+        ([1, 0, 2, 0.0], "Every class needs a row of positive weight. Got the weights 'trust' 0 in all rows of 'b'"),
+    ],
+)
+def test_weights_that_cannot_be_used(cells, sentence):
+    with pytest.raises(InputError, match=sentence):
+        label_table(FRAME.assign(trust=cells), "kind", "trust")
+
+
+def test_columns_that_cannot_be_weights():
+    with pytest.raises(InputError, match="must be another column than the target. Got 'kind' for both"):
+        label_table(FRAME, "kind", "kind")
+    with pytest.raises(InputError, match="has no column 'sizes'. Nearest: 'size'."):
+        label_table(FRAME, "kind", "sizes")
+    with pytest.raises(InputError, match="besides the target 'kind' and the weights 'trust'"):
+        label_table(FRAME[["kind"]].assign(trust=1), "kind", "trust")
+
+
+@pytest.mark.parametrize("dtype", [int, float, "Int64", bool, str])
+def test_weights_are_no_feature_and_leave_out_rows_of_none(dtype):
+    cells = [True, True, False, True] if dtype is bool else [1, 1, 0, 1]
+    table = label_table(FRAME.assign(trust=pandas.Series(cells, dtype=dtype)), "kind", "trust")
+    assert table.weights.tolist() == [1, 1, 1] and table.labels.tolist() == ["a", "b", "b"]
+    assert table.columns.weights == "trust"
+    assert "trust" not in [*table.columns.used, *table.columns.left_out]
+    assert len(table.conformed()) == 3
+
+
 def test_whole_numbers_stay_numbers_and_truth_values_become_text():
     assert label_table(FRAME.assign(kind=[0.0, 1.0, 1.0, 0.0]), "kind").labels.tolist() == [0, 1, 1, 0]
     assert label_table(FRAME, "ripe").labels.tolist() == ["True", "False", "True", "False"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from annealed.export.base import write_then_rename
-from annealed.export.report.card import card, judged_by, live_numbers
+from annealed.export.report.card import card, judged_by, live_numbers, weighted_by
 from annealed.export.report.figures import figures
 from annealed.export.report.page import page
 from annealed.export.report.points import report_data
@@ -22,16 +22,17 @@ def write_report(model: TableModel, frame, path: Path) -> None:
     model : TableModel
         One of our estimators, fitted; those that speak at every temperature get a slider.
     frame : pandas DataFrame
-        Rows with the model's columns and its target. Those that the model was fitted on are judged by folds,
-        where at least half of them are there.
+        Rows with the model's columns, its target and the column of weights that it was fitted with, if any. Those
+        that it was fitted on are judged by folds, where at least half of them are there.
     path : Path
         The HTML file, whole or not there at all.
     """
     data = report_data(model, frame)
     invitation = " Move the slider to cool the model." if len(data.shown) > 1 else ""
+    rows = f"{len(data.labels)} rows{weighted_by(model)}"
     text = page(
         title=f"{model.target}: {type(model.pipeline[-1]).__name__}",
-        subtitle=f"{len(data.labels)} rows, {judged_by(model, data)}; {len(data.classes)} classes.{invitation}",
+        subtitle=f"{rows}, {judged_by(model, data)}; {len(data.classes)} classes.{invitation}",
         figures=figures(data),
         card=card(model, data),
         numbers=live_numbers(data),

@@ -19,6 +19,12 @@ def share_interval(share, n_rows):
     return np.maximum(centre - half, 0), np.minimum(centre + half, 1)
 
 
+def effective_rows(weights):
+    """How many rows of equal weight tell a mean as well (Kish): all of them where they are equal."""
+    shares = weights / weights.max()
+    return shares.sum() ** 2 / np.sum(shares**2)
+
+
 @dataclass(frozen=True)
 class Plane:
     """Rows in two directions, and what the model says at places between them.
@@ -56,6 +62,7 @@ class ReportData:
     """The numbers of a report.
 
     shown : positions on the path of the temperatures that the slider visits
+    weights : how much each row counts, (n_rows,)
     posterior : of every row at those, (n_shown, n_rows, n_classes)
     was_seen : whether each row equals one that the model was fitted on, (n_rows,)
     is_held_out : whether each row was judged by a fold's fit that did not see it, (n_rows,)
@@ -67,6 +74,7 @@ class ReportData:
     shown: np.ndarray
     classes: list[str]
     labels: np.ndarray
+    weights: np.ndarray
     posterior: np.ndarray
     was_seen: np.ndarray
     is_held_out: np.ndarray
@@ -83,6 +91,11 @@ class ReportData:
     def chosen(self) -> int:
         """Position among the shown temperatures of the one that validation chose."""
         return int(np.flatnonzero(self.shown == self.path.best_index)[0])
+
+    @property
+    def unit(self) -> str:
+        """What sums of weights count."""
+        return "rows" if (self.weights == 1).all() else "in weights"
 
     @property
     def predicted(self) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from annealed.export.report.base import QUANTILE, ReportData, share_interval
+from annealed.export.report.base import QUANTILE, ReportData, effective_rows, share_interval
 from annealed.tables import TableModel
 
 LEAST = 1e-15  # probability, so that a certain mistake costs a finite loss
@@ -40,6 +40,10 @@ def judged_by(model: TableModel, data: ReportData) -> str:
     return "judged by the model, to which they are new"
 
 
+def weighted_by(model: TableModel) -> str:
+    return "" if model.columns.weights is None else f" weighted by {model.columns.weights!r}"
+
+
 def _chosen_with(data):
     return " (the temperature was chosen with all rows that the model was fitted on)" if data.is_held_out.any() else ""
 
@@ -53,7 +57,7 @@ def card(model: TableModel, data: ReportData) -> dict[str, list[tuple[str, str]]
     return {
         "Data": [
             ("target", model.target),
-            ("fitted on", f"{facts.get('rows')} rows"),
+            ("fitted on", f"{facts.get('rows')} rows{weighted_by(model)}"),
             (
                 "columns",
                 f"{len(columns.numbers)} numbers, {len(columns.categories)} categories, {len(columns.dates)} dates",
@@ -65,7 +69,7 @@ def card(model: TableModel, data: ReportData) -> dict[str, list[tuple[str, str]]
         "Scores at the chosen temperature": [
             ("error", _error_interval(data)),
             ("log-loss", _loss_interval(data)),
-            ("of", f"{len(data.labels)} rows, {judged_by(model, data)}{_chosen_with(data)}"),
+            ("of", f"{len(data.labels)} rows{weighted_by(model)}, {judged_by(model, data)}{_chosen_with(data)}"),
         ],
         "Model": [
             ("estimator", f"{type(model.pipeline[-1]).__name__} ({model.name})"),
@@ -94,19 +98,28 @@ def _losses(data, place):
 
 def _scores(data, place):
     return {
-        "error": f"{np.mean(data.predicted[place] != data.labels):.2%}",
-        "loss": f"{_losses(data, place).mean():.4f}",
-        "certainty": f"{data.posterior[place].max(axis=1).mean():.1%}",
+        "error": f"{_error(data, place):.2%}",
+        "loss": f"{_mean(data, _losses(data, place)):.4f}",
+        "certainty": f"{_mean(data, data.posterior[place].max(axis=1)):.1%}",
     }
 
 
+def _mean(data, values) -> float:
+    return float(np.average(values, weights=data.weights))
+
+
+def _error(data, place) -> float:
+    return _mean(data, data.predicted[place] != data.labels)
+
+
 def _error_interval(data) -> str:
-    error = float(np.mean(data.predicted[data.chosen] != data.labels))
-    low, high = share_interval(error, len(data.labels))
+    error = _error(data, data.chosen)
+    low, high = share_interval(error, effective_rows(data.weights))
     return f"{error:.2%} (95 % interval {low:.2%} to {high:.2%})"
 
 
 def _loss_interval(data) -> str:
     losses = _losses(data, data.chosen)
-    half = QUANTILE * losses.std() / np.sqrt(len(losses))
-    return f"{losses.mean():.4f} (95 % interval {max(losses.mean() - half, 0):.4f} to {losses.mean() + half:.4f})"
+    mean = _mean(data, losses)
+    half = QUANTILE * np.sqrt(_mean(data, (losses - mean) ** 2) / effective_rows(data.weights))
+    return f"{mean:.4f} (95 % interval {max(mean - half, 0):.4f} to {mean + half:.4f})"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from annealed.displays.projection import CLASS_COLOURS
-from annealed.export.report.base import ReportData, share_interval
+from annealed.export.report.base import ReportData, effective_rows, share_interval
 from annealed.optional import require
 
 VALIDATION, TRAIN, CHOSEN = "#0072B2", "#E69F00", "#D55E00"  # of Okabe and Ito, as in the displays
@@ -25,6 +25,7 @@ MOST_DRAWN = 2_000  # rows in the plane
 LONGEST = 18  # characters of a name beside an axis
 LONGEST_IN_LEGEND = 30
 SIGNIFICANT = 4  # digits that a picture needs
+MOST_DIGITS = 6  # of a cell in the confusion matrix
 
 
 def figures(data: ReportData) -> dict[str, Any]:
@@ -119,14 +120,18 @@ def _confusion(data):
     objects = require("plotly.graph_objects", extra="cli")
     names = _names(data.classes)
     n_classes = len(names)
-    hover = "true: %{customdata[0]}<br>predicted: %{customdata[1]}<br>%{text} rows, %{z:.1%} of the true class"
+    hover = (
+        f"true: %{{customdata[0]}}<br>predicted: %{{customdata[1]}}<br>%{{text}} {data.unit}, "
+        "%{z:.1%} of the true class"
+    )
     pairs = [[(true, predicted) for predicted in names] for true in names]
 
     def matrix(predicted):
-        counts = np.zeros((n_classes, n_classes), dtype=int)
-        np.add.at(counts, (data.labels, predicted), 1)
-        share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-        return objects.Heatmap(z=_rounded(share), text=counts)
+        counts = np.zeros((n_classes, n_classes))
+        np.add.at(counts, (data.labels, predicted), data.weights)
+        of_class = counts.sum(axis=1, keepdims=True)
+        share = counts / np.where(of_class > 0, of_class, 1)
+        return objects.Heatmap(z=_rounded(share), text=[[_written(count) for count in row] for row in counts])
 
     first = matrix(data.predicted[data.chosen]).update(
         customdata=pairs,
@@ -155,11 +160,12 @@ def _reliability(data):
         certainty = posterior.max(axis=1)
         bins = np.minimum((certainty * N_BINS).astype(int), N_BINS - 1)
         counts = np.bincount(bins, minlength=N_BINS)
-        kept = counts > 0
-        said = np.bincount(bins, certainty, N_BINS)[kept] / counts[kept]
-        true = np.bincount(bins, predicted == data.labels, N_BINS)[kept] / counts[kept]
-        size = 8 + 22 * np.sqrt(counts[kept] / counts.sum())
-        low, high = share_interval(true, counts[kept])
+        kept = np.flatnonzero(counts)
+        weights = np.bincount(bins, data.weights, N_BINS)[kept]
+        said = np.bincount(bins, data.weights * certainty, N_BINS)[kept] / weights
+        true = np.bincount(bins, data.weights * (predicted == data.labels), N_BINS)[kept] / weights
+        size = 8 + 22 * np.sqrt(weights / weights.sum())
+        low, high = share_interval(true, np.array([effective_rows(data.weights[bins == own]) for own in kept]))
         bars = {"array": _rounded(high - true), "arrayminus": _rounded(true - low)}
         return objects.Scatter(
             x=_rounded(said), y=_rounded(true), customdata=counts[kept], marker={"size": size}, error_y=bars
@@ -308,6 +314,11 @@ def _short(texts, longest=LONGEST):
 def _ticks(classes):
     places = list(range(len(classes)))
     return {"tickmode": "array", "tickvals": places, "ticktext": _short(classes), "showgrid": False}
+
+
+def _written(count):
+    """A sum of weights in few digits, a number of rows in all of its own."""
+    return np.format_float_positional(count, precision=MOST_DIGITS, fractional=False, trim="-")
 
 
 def _rounded(values):

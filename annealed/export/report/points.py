@@ -33,17 +33,20 @@ def report_data(model: TableModel, frame) -> ReportData:
     classifier, path = model.classifier, model.path
     if not _speaks_anywhere(classifier):
         path = OneTemperature(np.array([classifier.temperature_]))
-    if len(frame) < 2:
-        raise InputError("A report needs at least two rows. Got 1.")
     labels = model.label_codes(frame)
     rows = model.columns.conform(model.recognised(frame))
+    weights = model.row_weights(frame)
+    rows, labels, weights = rows[weights > 0], labels[weights > 0], weights[weights > 0]
+    if len(labels) < 2:
+        raise InputError("A report needs at least two rows. Got 1.")
     was_seen = _was_seen(model, rows, labels)
     is_held_out = was_seen & _stand_for(model, labels[was_seen])
     _warn_of_flattery(model, was_seen & ~is_held_out)
     kept = _sampled(2 * labels + was_seen)
-    rows, labels, was_seen, is_held_out = rows.iloc[kept], labels[kept], was_seen[kept], is_held_out[kept]
+    rows = rows.iloc[kept]
+    labels, weights, was_seen, is_held_out = (own[kept] for own in (labels, weights, was_seen, is_held_out))
     shown = _shown(len(path.temperatures), path.best_index)
-    posterior = _judged(model, rows, labels, is_held_out, path, shown)
+    posterior = _judged(model, rows, labels, weights, is_held_out, path, shown)
     known = np.isfinite(posterior[0, :, 0])
     labels, posterior = labels[known], posterior[:, known]
     matrix = np.asarray(model.pipeline[0].transform(rows[known]), dtype=float)
@@ -52,6 +55,7 @@ def report_data(model: TableModel, frame) -> ReportData:
         shown=shown,
         classes=[str(label) for label in model.classes],
         labels=labels,
+        weights=weights[known],
         posterior=posterior,
         was_seen=was_seen[known],
         is_held_out=is_held_out[known],
@@ -126,18 +130,19 @@ def _posterior(classifier, matrix, path, shown):
     return np.stack(parts)
 
 
-def _judged(model, rows, labels, is_held_out, path, shown):
+def _judged(model, rows, labels, weights, is_held_out, path, shown):
     """The posterior, of the rows to be held out by fits of folds, of the others by the model."""
     posterior = np.empty((len(shown), len(labels), len(model.classes)))
     if is_held_out.any():
-        posterior[:, is_held_out] = _held_out(model, rows[is_held_out], labels[is_held_out], path, shown)
+        own = labels[is_held_out], weights[is_held_out]
+        posterior[:, is_held_out] = _held_out(model, rows[is_held_out], *own, path, shown)
     if not is_held_out.all():
         others = model.pipeline[0].transform(rows[~is_held_out])
         posterior[:, ~is_held_out] = _posterior(model.classifier, others, path, shown)
     return posterior
 
 
-def _held_out(model, rows, labels, path, shown):
+def _held_out(model, rows, labels, weights, path, shown):
     """The posterior of every row that some fold left out, of the others nan."""
     posterior = np.full((len(shown), len(labels), len(model.classes)), np.nan)
     for train, test in table_splits(labels, N_FOLDS):
@@ -145,7 +150,7 @@ def _held_out(model, rows, labels, path, shown):
         classifier = _same_path(model.classifier)
         with warnings.catch_warnings():  # what a fold has to say was said by the fit itself
             warnings.simplefilter("ignore")
-            classifier.fit(vectorizer.transform(rows.iloc[train]), labels[train])
+            classifier.fit(vectorizer.transform(rows.iloc[train]), labels[train], weights[train])
         posterior[:, test] = _posterior(classifier, vectorizer.transform(rows.iloc[test]), path, shown)
     return posterior
 
