@@ -90,13 +90,17 @@ def _moments_on_device(X, y, sample_weight, coef, classes, class_weight) -> Mome
     return Moments(mean, covariance / total, counts, class_sums / np.where(counts > 0, counts, 1)[:, None])
 
 
-def directions_of(moments: Moments) -> Directions:
-    """Whiten the scores in total, turn to the axes of their within-class covariance, whiten that."""
+def directions_of(moments: Moments, most: int | None = None) -> Directions:
+    """Whiten the scores in total, turn to the axes of their within-class covariance, whiten that.
+
+    most : how many directions the scores can have; of rows far from zero, more would be rounding
+    """
     mean, class_means = moments.mean, moments.class_means
     counts = moments.counts / moments.counts.sum()
     n_classes = len(mean)
     spread, axes = linalg.eigh(moments.covariance)
     keep = spread > SMALLEST_SPREAD * max(spread[-1], np.finfo(float).tiny)
+    keep[: n_classes - (most or n_classes)] = False
     if not spread[-1] > 0:  # no score moves: one direction of nothing keeps the shapes
         zeros = np.zeros((1, n_classes))
         return Directions(zeros, zeros.T, mean, np.zeros(1))

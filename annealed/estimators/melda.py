@@ -190,7 +190,7 @@ class MELDA(
         n_components = self._checked_components(classifier.classes_.shape[0], X.shape[1])
         coef, intercept = class_weights_of(classifier)
         moments = score_moments(X, y, sample_weight, coef, to_host(classifier.classes_), self.class_weight)
-        directions = directions_of(moments)
+        directions = directions_of(moments, min(coef.shape[0] - 1, coef.shape[1]))
         counts = moments.counts
         total = counts.sum()
         self._log_share = np.log(np.maximum(counts / total, 0.5 / max(total, X.shape[0])))

@@ -411,6 +411,16 @@ def test_constant_and_duplicated_columns(coordinates):
         np.testing.assert_allclose(model.scalings_[5], model.scalings_[0], rtol=1e-6, atol=1e-12)
 
 
+@ORDERED
+@pytest.mark.parametrize("table", [FIVE, classes(5, n_features=2)], ids=["as columns", "fewer columns"])
+def test_rows_far_from_zero_gain_no_direction_by_rounding(coordinates, table):
+    far_rows = table.X + 1e11
+    plain = fit(table, coordinates=coordinates)
+    far = fit(Table("far", far_rows, table.y), coordinates=coordinates)
+    np.testing.assert_allclose(far.explained_information_, plain.explained_information_, atol=1e-3)
+    np.testing.assert_allclose(far.predict_proba(far_rows), plain.predict_proba(table.X), atol=1e-3)
+
+
 @COORDINATES
 def test_nothing_but_constant_columns_leaves_the_prior(coordinates):
     X, y = np.ones((10, 3)), np.repeat([0, 1, 2], [5, 3, 2])
