@@ -120,6 +120,18 @@ def directions_of(moments: Moments, most: int | None = None) -> Directions:
     )
 
 
+def inverse_of(scalings):
+    """Pseudo-inverse of independent directions, (n_components, n_features), right also where units are very unlike.
+
+    From the largest rows to the smallest, with pivots, rounding is relative to each row; a singular value is not.
+    """
+    order = np.argsort(-np.abs(scalings).max(axis=1), kind="stable")
+    basis, triangle, pivots = linalg.qr(scalings[order], mode="economic", pivoting=True)
+    inverse = np.empty(scalings.T.shape)
+    inverse[np.ix_(pivots, order)] = linalg.solve_triangular(triangle, basis.T)
+    return inverse
+
+
 def _settled(turn, is_nothing, spread):
     """Axes along which nothing varies within classes are rounding alone: by their spread, the largest first."""
     if is_nothing.sum() < 2:

@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from annealed.arrays import Place, is_dispatched, is_foreign, to_host
 from annealed.callbacks import CallbackSupportMixin, hand_over, take_back
 from annealed.estimators.base import AnnealedClassifier
-from annealed.estimators.discriminant_axes import Directions, directions_of, score_moments
+from annealed.estimators.discriminant_axes import Directions, directions_of, inverse_of, score_moments
 from annealed.estimators.mixins import PathDiagramMixin, forget_last_fit
 from annealed.estimators.on_device import check_foreign, check_same_library
 from annealed.estimators.validation import DTYPES, with_splitter
@@ -330,7 +330,9 @@ class MELDA(
         X = check_array(X, dtype=Place.of(X).float_dtypes if is_dispatched(X) else DTYPES)
         if X.shape[1] != self._n_features_out:
             raise ValueError(f"X must have {self._n_features_out} columns, one a component. Got {X.shape[1]}.")
-        back = np.linalg.pinv(to_host(self.scalings_))
+        scalings = to_host(self.scalings_)
+        is_independent = hasattr(self, "explained_information_") and scalings.any()  # the paper's may not be
+        back = inverse_of(scalings) if is_independent else np.linalg.pinv(scalings)
         if is_foreign(X):
             place = Place.of(X)
             return (place.wide(X) + self.offset_) @ place.wide(back)

@@ -199,6 +199,17 @@ def test_inverse_transform_is_the_shortest_row_of_that_projection(coordinates):
     np.testing.assert_allclose(rows, shortest, atol=1e-9)
 
 
+@ORDERED
+@pytest.mark.parametrize("step", [1e8, 1e25])
+def test_inverse_transform_in_very_unlike_units(coordinates, step):
+    X = FIVE.X * step ** np.arange(-3.0, 3)
+    model = fit(Table("unlike", X, FIVE.y), coordinates=coordinates)
+    reduced = model.transform(X)
+    np.testing.assert_allclose(
+        model.transform(model.inverse_transform(reduced)), reduced, atol=1e-9 * np.abs(reduced).max()
+    )
+
+
 # --- the posterior ----------------------------------------------------------------------------------
 
 
