@@ -84,7 +84,8 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
         X = host_rows(self, X, reset=False)
         if sparse.issparse(X):
             return self._sparse_products(X)
-        return X[:, self.pairs_[:, 0]] * X[:, self.pairs_[:, 1]]
+        first, second = self.pairs_.T
+        return np.take(X, first, axis=1) * np.take(X, second, axis=1)  # row by row, as X[:, first] would not lie
 
     def _sparse_products(self, X):
         """Row by row, pairs of stored entries alone."""

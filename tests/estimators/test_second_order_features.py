@@ -37,6 +37,12 @@ def test_all_products_in_order():
     np.testing.assert_array_equal(SecondOrderFeatures().fit_transform(X), all_products(X))
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_products_lie_row_by_row(order):
+    X = np.asarray(np.random.default_rng(0).normal(size=(7, 4)), order=order)
+    assert SecondOrderFeatures().fit_transform(X).flags.c_contiguous
+
+
 @pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array])
 @pytest.mark.parametrize("neighborhood", [None, 1])
 def test_sparse_rows_stay_as_they_are_stored_and_equal_dense(kind, neighborhood):
