@@ -5,6 +5,7 @@ from scipy import sparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import validate_data
 
+from annealed.arrays import is_foreign, to_host
 from annealed.displays.base import as_written
 from annealed.optional import require
 
@@ -97,11 +98,12 @@ class CoefficientPathDisplay:
                 "CoefficientPathDisplay needs a fitted annealed classifier of a linear family, whose path_ has coef. "
                 f"Got {estimator!r}.{advice}"
             )
-        coef = path.posterior_scale[:, None, None] * (path.coef - path.coef.mean(axis=1, keepdims=True))
+        coef = to_host(path.coef)
+        coef = path.posterior_scale[:, None, None] * (coef - coef.mean(axis=1, keepdims=True))
         coef_name = "coefficient"
         if X is not None:
             coef, coef_name = coef * _spreads(estimator, X, coef.shape[2]), "coefficient times standard deviation"
-        curves, whose = _of_class(coef, classifier.classes_, label)
+        curves, whose = _of_class(coef, to_host(classifier.classes_), label)
         names = getattr(estimator, "feature_names_in_", None) if feature_names is None else feature_names
         display = cls(
             temperatures=path.temperatures,
@@ -180,15 +182,16 @@ def _of_class(coef, classes, label):
         return np.linalg.norm(coef, axis=1), "length over classes"
     if len(classes) == 2:  # only their difference says anything
         coef, label = coef - coef[:, ::-1], classes[1] if label is None else label
-    found = np.flatnonzero(np.asarray(classes) == label)
+    found = np.flatnonzero(classes == label)
     if not len(found):
-        known = np.asarray(classes)[:20].tolist()
+        known = classes[:20].tolist()
         raise ValueError(f"label must be a class of the model. Got {label!r}, known: {known}.")
     return coef[:, found[0]], f"for {as_written(label)}"
 
 
 def _spreads(estimator, X, n_coefficients):
     """Standard deviation of each column, of a frame, an array or a sparse matrix."""
+    X = to_host(X) if is_foreign(X) else X
     if np.shape(X)[1:] != (n_coefficients,):
         raise ValueError(
             f"X must have {n_coefficients} columns, one for each coefficient of a class. "

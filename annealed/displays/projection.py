@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from annealed.arrays import to_host
 from annealed.displays.base import as_written, axis_places, checked_labels, draw_regions
 from annealed.optional import require
 
@@ -85,8 +86,8 @@ class ProjectionDisplay:
         """
         if not hasattr(estimator, "transform"):
             raise TypeError(f"ProjectionDisplay needs an estimator with a transform. Got {estimator!r}.")
-        projected = np.asarray(estimator.transform(X))
-        classes = np.asarray(getattr(estimator, "classes_", np.unique(y)))
+        projected, y = to_host(estimator.transform(X)), to_host(y)
+        classes = to_host(getattr(estimator, "classes_", np.unique(y)))
         y = checked_labels(y, len(projected), classes)
         grid, regions = _regions(estimator, projected, grid_resolution)
         names = _component_names(estimator, projected.shape[1])
@@ -190,7 +191,7 @@ def _component_names(estimator, n_components):
     shares = getattr(estimator, "explained_information_ratio_", None)
     if shares is None:
         return names
-    return [f"{name} ({share:.0%} of the information)" for name, share in zip(names, shares, strict=True)]
+    return [f"{name} ({share:.0%} of the information)" for name, share in zip(names, to_host(shares), strict=True)]
 
 
 def _regions(estimator, projected, grid_resolution):

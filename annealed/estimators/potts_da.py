@@ -326,7 +326,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
 
     @property
     def _n_features_out(self):
-        return len(self.prototypes_)
+        return self.prototypes_.shape[0]
 
     def _read(self, X, reader, method):
         """`reader(scores)` of blocks of rows: minus half the squared distances over the temperature, (n_rows, K)."""
