@@ -10,11 +10,14 @@ import pytest
 from scipy.stats import binomtest
 from sklearn.datasets import load_iris
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.pipeline import Pipeline
 
+from annealed import AnnealedClassifier
 from annealed.comparison import OURS, fit_table
 from annealed.export import load_model, save_model, write_report
 from annealed.export.report.points import report_data
-from annealed.tables import InputError, label_table
+from annealed.objectives import Quadratic
+from annealed.tables import InputError, TableModel, label_table, make_vectorizer
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("plotly")
@@ -193,6 +196,17 @@ def test_every_estimator_has_a_report(tmp_path, name, n_classes):
     assert 'id="plane"' in text
     assert ('id="prototypes"' in text) == (name == "potts")
     assert ('id="path"' in text) == (name != "potts")
+
+
+def test_a_quadratic_family_has_no_strength_of_features(tmp_path):
+    frame = flowers()
+    table = label_table(frame, "species")
+    steps = [("table", make_vectorizer(table.columns)), ("model", AnnealedClassifier(Quadratic()))]
+    model = TableModel(Pipeline(steps).fit(table.conformed(), table.labels), table.columns, table.target, "quadratic")
+    with pytest.warns(UserWarning, match="does not say what rows"):
+        write_report(model, frame, tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert 'id="plane"' in text and 'id="features"' not in text
 
 
 def test_held_out_posterior_is_that_of_fresh_fits():

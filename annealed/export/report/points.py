@@ -182,8 +182,10 @@ def _plane(classifier, matrix, labels, temperatures) -> Plane:
 
 def _directions(classifier, centred, labels):
     """(n_features, 2): discriminants of the model's own scores where they are linear, completed by main directions."""
-    is_linear = hasattr(classifier, "coef_")
-    of_features = class_weights_of(classifier)[0].T if is_linear else np.linalg.qr(centred.T)[0]  # a basis of the rows
+    if _is_linear(classifier):
+        of_features = class_weights_of(classifier)[0].T
+    else:
+        of_features = np.linalg.qr(centred.T)[0]  # a basis of the rows
     found = (of_features @ _discriminants(centred @ of_features, labels))[:, :2]
     while found.shape[1] < 2:
         points = centred @ found
@@ -213,9 +215,14 @@ def _axis(column):
 
 def _strength(classifier, matrix):
     """How far a standard deviation of each feature moves each class's logit."""
-    if not hasattr(classifier, "coef_"):
+    if not _is_linear(classifier):
         return None
     return class_weights_of(classifier)[0] * matrix.std(axis=0)
+
+
+def _is_linear(classifier):
+    """In its columns; coefficients of a quadratic family are of products too."""
+    return hasattr(classifier, "coef_") and classifier.coef_.shape[1] == classifier.n_features_in_
 
 
 def _prototypes(classifier, matrix):
