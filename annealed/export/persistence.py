@@ -21,7 +21,9 @@ TRUSTED = [
     "annealed.estimators.distance_ada.DistanceADA",
     "annealed.estimators.inner_product_ada.InnerProductADA",
     "annealed.estimators.melda.MELDA",
+    "annealed.estimators.pooled_gaussian.PooledGaussian",
     "annealed.estimators.potts_da.PottsDA",
+    "annealed.estimators.second_order_features.SecondOrderFeatures",
     "annealed.objectives.distance.Distance",
     "annealed.objectives.inner_product.InnerProduct",
     "annealed.objectives.linear.LinearForm",
@@ -36,6 +38,10 @@ TRUSTED = [
     "annealed.schedules.fixed.FixedSchedule",
     "annealed.schedules.inverse.InverseTemperatureSchedule",
     "annealed.schedules.until.UntilSchedule",
+    "annealed.solvers.lbfgs.LBFGS",
+    "annealed.solvers.newton.Newton",
+    "annealed.solvers.scaled_conjugate_gradient.ScaledConjugateGradient",
+    "annealed.solvers.subspace.Subspace",
     "numpy.dtype",
 ]
 

@@ -9,10 +9,10 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from annealed import AnnealedClassifier, InnerProductADA
+from annealed import MELDA, AnnealedClassifier, InnerProductADA, PooledGaussian, SecondOrderFeatures
 from annealed.comparison import OURS, fit_table
 from annealed.export import check_writable, load_model, save_model, write_then_rename
 from annealed.export.persistence import FORMAT
@@ -24,6 +24,7 @@ from annealed.schedules import (
     InverseTemperatureSchedule,
     UntilSchedule,
 )
+from annealed.solvers import LBFGS, Newton, ScaledConjugateGradient
 from annealed.tables import InputError, TableModel, default_table, label_table, make_vectorizer
 
 pytest.importorskip("pandas")
@@ -57,6 +58,10 @@ def test_every_estimator_of_ours_comes_back(tmp_path, name):
         InnerProductADA(schedule=UntilSchedule(InverseTemperatureSchedule(), 0.1)),
         AnnealedClassifier(Quadratic()),
         AnnealedClassifier(Distance()),
+        AnnealedClassifier(solver=LBFGS(memory_size=5, successor=Newton())),
+        AnnealedClassifier(solver=ScaledConjugateGradient()),
+        PooledGaussian(),
+        make_pipeline(SecondOrderFeatures(), MELDA()),
     ],
     ids=str,
 )
