@@ -272,6 +272,16 @@ def test_rows_with_weights(tmp_path):
         report_data(model, frame.drop(columns="trust"))
 
 
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0.0, "0"), (20000.0, "20000"), (12.0625, "12.0625"), (1 / 3, "0.333333"), (1.5e9, "1500000000"), (2e90, "2e+90")],
+)
+def test_sums_of_weights_are_short(count, text):
+    from annealed.export.report.figures import _written
+
+    assert _written(count) == text
+
+
 @pytest.mark.parametrize("scale", [1e-300, 1.0, 1e90])
 def test_effective_rows_are_kishs(scale):
     from annealed.export.report.base import effective_rows

@@ -318,7 +318,8 @@ def _ticks(classes):
 
 def _written(count):
     """A sum of weights in few digits, a number of rows in all of its own."""
-    return np.format_float_positional(count, precision=MOST_DIGITS, fractional=False, trim="-")
+    text = np.format_float_positional(count, precision=MOST_DIGITS, fractional=False, trim="-")
+    return text if len(text) <= LONGEST else f"{count:.3g}"
 
 
 def _rounded(values):
