@@ -99,7 +99,7 @@ def labels_of(column) -> np.ndarray:
 
 def label_texts(column) -> np.ndarray:
     """Labels of a target as texts; missing cells are refused."""
-    texts = np.array([str(label).strip() for label in column], dtype=str)
+    texts = np.array([str(label).strip() for label in column.tolist()], dtype=str)
     missing = column.isna().to_numpy() | (texts == "")
     if missing.any():
         raise InputError(
@@ -187,7 +187,7 @@ def _kind(column):
 def _holds_iso_dates(column, types):
     if types.is_numeric_dtype(column):
         return False
-    cells = column.dropna()
+    cells = column.dropna().tolist()
     return len(cells) > 0 and all(ISO_DATE.fullmatch(str(cell)) for cell in cells)
 
 
@@ -207,9 +207,10 @@ def _reason_to_leave_out(column, labels):
 
 def _reason_to_call_identifier(column, count, n_values):
     """Why a column only tells rows apart: of a table sorted by class it would give the class away."""
-    if _kind(column) == "category" and n_values == count:
+    kind = _kind(column)
+    if kind == "category" and n_values == count:
         return "every text is different"
-    if _kind(column) == "number" and column.iloc[0] in (0, 1) and bool((column.diff().iloc[1:] == 1).all()):
+    if kind == "number" and column.iloc[0] in (0, 1) and bool((column.diff().iloc[1:] == 1).all()):
         return "it numbers the rows"
     if IDENTIFIER.search(str(column.name)) and 2 * n_values > count:
         return "by its name it tells rows apart"
