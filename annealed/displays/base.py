@@ -5,6 +5,7 @@ import numpy as np
 from annealed.optional import require
 
 MARGIN = 0.05  # of the rows' range, left free on each side
+LEGEND_COLUMN = 13  # entries in one column of the legend
 
 
 def as_written(name):
@@ -42,6 +43,11 @@ def draw_regions(ax, grid, codes, colours, opacity):
     palette = require("matplotlib.colors", extra="plot").ListedColormap(colours)
     limits = {"vmin": -0.5, "vmax": len(colours) - 0.5}
     return ax.pcolorfast(*map(_edges, grid), codes, cmap=palette, alpha=opacity, zorder=0, **limits)
+
+
+def draw_legend(ax, classes):
+    """As many columns as keep it inside the picture."""
+    ax.legend(title="class", edgecolor="none", framealpha=0.9, ncols=-(-len(classes) // LEGEND_COLUMN))
 
 
 def _edges(places):

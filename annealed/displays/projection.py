@@ -3,7 +3,7 @@
 import numpy as np
 
 from annealed.arrays import to_host
-from annealed.displays.base import as_written, axis_places, checked_labels, draw_regions
+from annealed.displays.base import as_written, axis_places, checked_labels, draw_legend, draw_regions
 from annealed.optional import require
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; beyond them the markers change.
@@ -11,7 +11,6 @@ CLASS_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 STRIP_WIDTH = 0.3  # how far jitter moves a point of a strip, half a strip being 0.5
 REGION_OPACITY = 0.15
-LEGEND_COLUMN = 13  # entries in one column of the legend
 
 
 class ProjectionDisplay:
@@ -169,8 +168,7 @@ class ProjectionDisplay:
             ax.set_ylim(-0.5, len(self.classes) - 0.5)
         else:
             ax.set_ylabel(names[1])
-            n_columns = -(-len(self.classes) // LEGEND_COLUMN)
-            ax.legend(title="class", edgecolor="none", framealpha=0.9, ncols=n_columns)
+            draw_legend(ax, self.classes)
         if self.grid is not None:
             ax.set_xlim(self.grid[0][0], self.grid[0][-1])
             if not self._is_strip:

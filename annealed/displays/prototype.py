@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from annealed.arrays import is_foreign, to_host
-from annealed.displays.base import as_written, axis_places, checked_labels, draw_regions
+from annealed.displays.base import as_written, axis_places, checked_labels, draw_legend, draw_regions
 from annealed.optional import require
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
@@ -150,7 +150,7 @@ class PrototypeDisplay:
         ax.set(xlabel=self.axis_names[0], ylabel=self.axis_names[1])
         ax.set_xlim(self.grid[0][0], self.grid[0][-1])
         ax.set_ylim(self.grid[1][0], self.grid[1][-1])
-        ax.legend(title="class", edgecolor="none", framealpha=0.9)
+        draw_legend(ax, self.classes)
         ax.spines[["top", "right"]].set_visible(False)
         return self
 

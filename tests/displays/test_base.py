@@ -53,3 +53,24 @@ def test_regions_are_an_image_whose_cells_lie_about_their_places(rows, draw):
     left, right, _, _ = image.get_extent()
     half = (display.grid[0][1] - display.grid[0][0]) / 2
     np.testing.assert_allclose([left, right], [display.grid[0][0] - half, display.grid[0][-1] + half])
+
+
+def test_legends_of_many_classes_stay_inside_the_picture():
+    classes = np.arange(40)
+    places = np.random.default_rng(0).normal(size=(40, 2))
+    grid = (np.linspace(-3, 3, 5), np.linspace(-3, 3, 5))
+    cells = np.zeros((5, 5), dtype=int)
+    of_prototypes = PrototypeDisplay(
+        rows=places,
+        y=classes,
+        prototypes=places,
+        prototype_labels=np.eye(40),
+        classes=classes,
+        ellipse=places,
+        grid=grid,
+        cells=cells,
+    )
+    for display in (ProjectionDisplay(projected=places, y=classes, classes=classes), of_prototypes):
+        figure = display.plot().figure_
+        figure.canvas.draw()
+        assert display.ax_.get_legend().get_window_extent().height < figure.bbox.height
