@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import check_is_fitted
 
 from annealed.estimators.mixins import LogitsMixin
@@ -72,12 +73,8 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
         prior = self._checked_prior(counts, classes)
         membership = sparse.csr_array((share, (labels, np.arange(len(labels)))), shape=(len(counts), len(labels)))
         with np.errstate(over="ignore", invalid="ignore"):
-            center = np.zeros(X.shape[1]) if sparse.issparse(X) else np.asarray(share @ X, dtype=np.float64)
-            rows = X.astype(np.float64, copy=False) if sparse.issparse(X) else X - center
-            sums = membership @ rows
-            sums = np.asarray(sums.toarray() if sparse.issparse(sums) else sums, dtype=np.float64)
+            center, sums, squares = _moments(X, share, membership)
             means = sums / np.where(counts > 0, counts, 1)[:, None]
-            squares = np.asarray(share @ (rows.multiply(rows) if sparse.issparse(rows) else rows**2)).ravel()
             variance = np.maximum(squares - counts @ means**2, 0)
             about_all = np.maximum(squares - (counts @ means) ** 2, 0)
         check_spread(np.sqrt(about_all), counts @ means + center)
@@ -121,10 +118,23 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
         coef = means / self.variance_
         with np.errstate(divide="ignore"):
             bias = np.log(self.class_prior_) - 0.5 * np.sum(coef * means, axis=1)
-        rows = X if sparse.issparse(X) else X - self._center  # about the middle, where nothing cancels
-        return np.asarray(rows @ coef.T) + bias
+        if sparse.issparse(X):
+            return np.asarray(X @ coef.T) + (bias - coef @ self._center)
+        return np.asarray((X - self._center) @ coef.T) + bias  # about the middle, where nothing cancels
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _moments(X, share, membership):
+    """Mean of the rows, sums of the classes' rows and mean squares of all, both about that mean."""
+    if not sparse.issparse(X):
+        center = np.asarray(share @ X, dtype=np.float64)
+        rows = X - center
+        return center, np.asarray(membership @ rows, dtype=np.float64), share @ rows**2
+    rows = X.astype(np.float64)
+    rows.sum_duplicates()
+    center, squares = mean_variance_axis(rows, axis=0, weights=share)
+    return center, (membership @ rows).toarray() - membership.sum(axis=1)[:, None] * center, squares

@@ -110,6 +110,24 @@ def test_sparse_rows_in_single_precision_far_from_zero():
     np.testing.assert_allclose(model.variance_, dense.variance_, rtol=1e-5)
 
 
+@pytest.mark.parametrize("weight", [None, uneven_weights(len(TABLE.y), 1).ravel()], ids=["plain", "weighted"])
+def test_sparse_rows_far_from_zero(weight):
+    X = np.column_stack([TABLE.X + 1e8, np.maximum(TABLE.X, 0)])  # columns without a zero, and with many
+    dense = PooledGaussian().fit(X, TABLE.y, weight).predict_proba(X)
+    stored = sparse.csr_array(X)
+    np.testing.assert_allclose(PooledGaussian().fit(stored, TABLE.y, weight).predict_proba(stored), dense, atol=1e-5)
+
+
+def test_sparse_entries_stored_twice_are_added_first():
+    X, y = np.array([[1.0, 2.0], [3.0, 0.0], [0.0, 5.0], [7.0, 1.0]]), [0, 0, 1, 1]
+    plain = sparse.csr_array(X)
+    halves = sparse.csr_array(
+        (np.repeat(plain.data / 2, 2), np.repeat(plain.indices, 2), 2 * plain.indptr), shape=plain.shape
+    )
+    assert not halves.has_canonical_format
+    np.testing.assert_allclose(PooledGaussian().fit(halves, y).variance_, PooledGaussian().fit(X, y).variance_)
+
+
 @pytest.mark.parametrize("value", [0.0, 0.1, 1000.0])
 def test_constant_column_changes_nothing(value):
     X = np.column_stack([TABLE.X, np.full(len(TABLE.y), value)])
