@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from scipy import sparse
 
@@ -30,11 +32,16 @@ class CsrBlock(Block):
     def rows_as_array(self):
         return self.values.toarray() - self.center
 
+    @cached_property
+    def _near(self):
+        return _near_zero(self.values, self.center)
+
     def gram(self, weight):
-        weighted = sparse.diags_array(weight) @ self.values
-        mean_part = np.outer(self.values.T @ weight, self.center)
-        moment = (self.values.T @ weighted).toarray()
-        return moment - mean_part - mean_part.T + weight.sum() * np.outer(self.center, self.center)
+        values, center = self._near
+        weighted = sparse.diags_array(weight) @ values
+        mean_part = np.outer(values.T @ weight, center)
+        moment = (values.T @ weighted).toarray()
+        return moment - mean_part - mean_part.T + weight.sum() * np.outer(center, center)
 
     def moments(self, weight):
         flat = weight.reshape(len(weight), -1)
@@ -57,9 +64,10 @@ class CsrBlock(Block):
         return stored + has_zeros * (weight.sum() - stored_weight) * self.center**2
 
     def row_squares(self, scale):
-        scaled_center = self.center * scale**2
-        squares = self.values.multiply(self.values) @ scale**2
-        return squares - 2 * (self.values @ scaled_center) + self.center @ scaled_center
+        values, center = self._near
+        scaled_center = center * scale**2
+        squares = values.multiply(values) @ scale**2
+        return squares - 2 * (values @ scaled_center) + center @ scaled_center
 
     def features(self, scale):
         return self.values
@@ -76,8 +84,21 @@ class CsrDesign(Design):
         return CsrBlock(values, self.center, rows, labels, weight)
 
     def row_gram(self, scale):
-        scaled = self.X @ sparse.diags_array(scale)
+        values, center = _near_zero(self.X, self.center)
+        scaled, center = values @ sparse.diags_array(scale), center * scale
         gram = (scaled @ scaled.T).toarray().astype(np.float64)
-        center = self.center * scale
         cross = scaled @ center
         return gram - cross[:, None] - cross[None, :] + center @ center
+
+
+def _near_zero(values, center):
+    """The same centred rows, where columns without a zero are centred as they lie: of one far from zero, squares that
+    are centred afterwards have no digit left.
+    """
+    n_rows, n_columns = values.shape
+    is_moved = (np.bincount(values.indices, minlength=n_columns) == n_rows) & (center != 0)
+    if not is_moved.any():
+        return values, center
+    entries = values.data - np.where(is_moved, center, 0.0)[values.indices]
+    moved = sparse.csr_array((entries, values.indices, values.indptr), shape=values.shape)
+    return moved, np.where(is_moved, 0.0, center)

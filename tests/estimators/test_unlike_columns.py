@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from annealed import InnerProductADA
+from annealed import DistanceADA, InnerProductADA
 
 SCHEDULE = [1.0, 0.1, 0.01]
 
@@ -67,3 +68,20 @@ def test_columns_too_unlike_for_one_eigenbasis_have_other_metrics_too():
     model = InnerProductADA(metric="validated", fit_intercept=False, schedule=SCHEDULE).fit(X, y)
     same = InnerProductADA(metric=model.metric_, fit_intercept=False, schedule=SCHEDULE).fit(X, y)
     np.testing.assert_allclose(model.coef_, same.coef_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_columns", [4, 400])
+@pytest.mark.parametrize(
+    "model", [InnerProductADA(metric="diagonal"), DistanceADA()], ids=lambda model: type(model).__name__
+)
+def test_sparse_columns_far_from_zero_are_as_dense_ones(model, n_columns):
+    """Their squares have no digit of the spread, unless they are centred first."""
+    generator = np.random.default_rng(0)
+    y = generator.integers(0, 3, 150)
+    X = generator.normal(size=(150, n_columns))
+    X[:, :3] += 2 * np.eye(3)[y]
+    X[:, 3:] *= generator.uniform(size=X[:, 3:].shape) < 0.5
+    X[:, [0, 2]] += 1e8
+    dense, rows = clone(model).fit(X, y), sparse.csr_array(X)
+    posterior = clone(model).fit(rows, y).predict_proba(rows)
+    np.testing.assert_allclose(posterior, dense.predict_proba(X), atol=2e-3)
