@@ -22,11 +22,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
+from scipy.linalg import lapack
 
 from annealed.design.threads import map_in_order
 from annealed.objectives import gibbs
@@ -42,15 +42,6 @@ class Block(NamedTuple):
 
     rows: slice
     runs: list[tuple[slice, int]]
-
-
-def _runs(ends, first, last):
-    """Classes between two rows, from the ends of the classes."""
-    return [
-        (slice(max(begin, first) - first, min(end, last) - first), label)
-        for label, (begin, end) in enumerate(pairwise(ends))
-        if begin < last and end > first and begin < end
-    ]
 
 
 class LabelledRows:
@@ -96,11 +87,21 @@ class LabelledRows:
     def blocks(self, n_prototypes) -> list[Block]:
         """Blocks of rows whose memberships stay in cache."""
         step = max(64, BLOCK_NUMBERS // n_prototypes)
-        ends = np.searchsorted(self.labels, np.arange(self.n_classes + 1)).tolist()
+        return [Block(rows, self._runs(rows.start, rows.stop)) for rows in self._slices(step)]
+
+    def _runs(self, first, last):
+        """Classes between two rows."""
+        starts, labels = self._class_starts, self.labels[first:last]
         return [
-            Block(slice(first, first + step), _runs(ends, first, min(first + step, len(self.X))))
-            for first in range(0, len(self.X), step)
+            (slice(max(starts[label], first) - first, min(starts[label + 1], last) - first), label)
+            for label in range(labels[0], labels[-1] + 1)
+            if starts[label] < starts[label + 1]
         ]
+
+    @cached_property
+    def _class_starts(self) -> list[int]:
+        """The first row of each class, and the number of rows."""
+        return np.searchsorted(self.labels, np.arange(self.n_classes + 1)).tolist()
 
     @cached_property
     def smallest_variance(self) -> float:
@@ -231,21 +232,25 @@ def metric_of(scatter, prior: MetricPrior, smallest):
         return (1 / (1 + prior.strength) * scatter.with_diagonal(prior.strength * prior.target)).inverse()
     shrunk = (dense(scatter) + prior.strength * np.diag(prior.target)) / (1 + prior.strength)
     shrunk = (shrunk + shrunk.T) / 2
-    if is_above and (log_det := _log_det(shrunk, smallest)) is not None:
-        return np.linalg.inv(shrunk), -log_det
+    if is_above and (found := _inverse(shrunk, smallest)) is not None:
+        return found
     values, vectors = symmetric_eigen(shrunk)
     values = np.maximum(values, smallest)
     return (vectors / values) @ vectors.T, -float(np.log(values).sum())
 
 
-def _log_det(matrix, smallest):
-    """Of a symmetric matrix, by its root; None where an eigenvalue is below the smallest after all, by rounding."""
-    try:
-        np.linalg.cholesky(matrix - smallest * np.eye(len(matrix)))
-        root = np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
+def _inverse(matrix, smallest):
+    """The inverse and its log det, by a root; None where an eigenvalue may be below the smallest, by rounding: none is
+    below one over the trace of the inverse.
+    """
+    root, failure = lapack.dpotrf(matrix, lower=1)
+    if failure:
         return None
-    return 2 * float(np.log(np.diag(root)).sum())
+    inverse_root, _ = lapack.dtrtri(root, lower=1)
+    inverse = inverse_root.T @ inverse_root
+    if smallest * np.trace(inverse) > 1:
+        return None
+    return inverse, -2 * float(np.log(np.diag(root)).sum())
 
 
 def symmetric_eigen(matrix):
