@@ -10,7 +10,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -206,7 +205,7 @@ class Fitted(NamedTuple):
 
 @dataclass
 class _Reader:
-    """A watch that is given, of the cold end at a temperature, a function that makes what would be fitted."""
+    """A watch that is given, of what makes the cold end at a temperature, what makes that which would be fitted."""
 
     watch: Watch
     fitted_at: Callable[[Cooled], Fitted]
@@ -219,7 +218,7 @@ class _Reader:
         self.watch.begin(temperature)
 
     def end(self, nodes=None):
-        self.watch.end(partial(self.fitted_at, nodes))
+        self.watch.end(lambda: self.fitted_at(nodes()))
 
 
 def fit_prototypes(rows: LabelledRows, plan: Plan, choice: Choice, watch: Watch = NOBODY) -> Fitted:

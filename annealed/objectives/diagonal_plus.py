@@ -56,7 +56,7 @@ class DiagonalPlus:
 
     def dense_diagonal(self):
         """The entries on the diagonal."""
-        return self.diagonal + np.einsum("rn,rs,sn->n", self.factors, self.core, self.factors, optimize=True)
+        return self.diagonal + (self.factors * (self.core @ self.factors)).sum(axis=0)
 
     def inner(self, other: DiagonalPlus) -> float:
         """Sum of the products of entries, the trace of the product."""
@@ -78,7 +78,7 @@ def inner(first, second) -> float:
     """Sum of the products of entries of two symmetric matrices of any form."""
     if isinstance(first, DiagonalPlus) and isinstance(second, DiagonalPlus):
         return first.inner(second)
-    return float(np.sum(dense(first) * dense(second)))
+    return float(np.vdot(dense(first), dense(second)))
 
 
 def dense(matrix):
@@ -86,4 +86,4 @@ def dense(matrix):
 
 
 def diagonal(matrix):
-    return matrix.dense_diagonal() if isinstance(matrix, DiagonalPlus) else np.diag(matrix)
+    return matrix.dense_diagonal() if isinstance(matrix, DiagonalPlus) else matrix.diagonal()

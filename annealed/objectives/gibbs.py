@@ -80,6 +80,15 @@ def loss_and_residual(logits, labels):
     return loss.T, by_class.transpose(2, 0, 1)
 
 
+def exponentials(scores):
+    """exp(score - the largest) over the first axis, in place; the largest of every column, and what they add up to."""
+    top = scores.max(axis=0)
+    scores -= top
+    cut_off(scores)
+    np.exp(scores, out=scores)
+    return top, scores.sum(axis=0)
+
+
 def cut_off(exponents):
     """Raise the smallest, in place, where some rows, the last axis, have such. Exponentials too small for a number's
     usual digits make sums take up to thirty times as long.

@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 from scipy.linalg import lapack
+from scipy.special import entr
 
 from annealed.design.threads import map_in_order
 from annealed.objectives import gibbs
@@ -38,10 +39,20 @@ SMALLEST_COUNT = 1e-8  # rows; a prototype that holds less keeps its place
 
 
 class Block(NamedTuple):
-    """Rows of a block, and for each class in it: (its rows within the block, its number)."""
+    """Rows of a block; of each class in it the number, the first row within the block, and how many there are."""
 
     rows: slice
-    runs: list[tuple[slice, int]]
+    labels: np.ndarray
+    starts: np.ndarray
+    sizes: np.ndarray
+
+    def spread(self, values):
+        """To each row what its class has, (K, n_rows), of values (K, n_classes)."""
+        return np.repeat(values[:, self.labels], self.sizes, axis=1)
+
+    def class_sums(self, values):
+        """Sums over the rows of each class in the block, of values (K, n_rows)."""
+        return np.add.reduceat(values, self.starts, axis=1)
 
 
 class LabelledRows:
@@ -87,21 +98,25 @@ class LabelledRows:
     def blocks(self, n_prototypes) -> list[Block]:
         """Blocks of rows whose memberships stay in cache."""
         step = max(64, BLOCK_NUMBERS // n_prototypes)
-        return [Block(rows, self._runs(rows.start, rows.stop)) for rows in self._slices(step)]
-
-    def _runs(self, first, last):
-        """Classes between two rows."""
-        starts, labels = self._class_starts, self.labels[first:last]
-        return [
-            (slice(max(starts[label], first) - first, min(starts[label + 1], last) - first), label)
-            for label in range(labels[0], labels[-1] + 1)
-            if starts[label] < starts[label + 1]
-        ]
+        if step >= len(self.X):
+            return [self.whole]
+        return [self._block(first, first + step) for first in range(0, len(self.X), step)]
 
     @cached_property
-    def _class_starts(self) -> list[int]:
+    def whole(self) -> Block:
+        """All rows in one block."""
+        return self._block(0, len(self.X))
+
+    def _block(self, first, last) -> Block:
+        starts = np.minimum(np.maximum(self._class_starts, first), last) - first
+        sizes = np.diff(starts)
+        labels = np.flatnonzero(sizes)
+        return Block(slice(first, last), labels, starts[labels], sizes[labels])
+
+    @cached_property
+    def _class_starts(self) -> np.ndarray:
         """The first row of each class, and the number of rows."""
-        return np.searchsorted(self.labels, np.arange(self.n_classes + 1)).tolist()
+        return np.searchsorted(self.labels, np.arange(self.n_classes + 1))
 
     @cached_property
     def smallest_variance(self) -> float:
@@ -157,30 +172,26 @@ class Sums(NamedTuple):
 def sum_over_rows(rows: LabelledRows, state: PottsState, beta: float, coupling: float) -> Sums:
     """The membership block: one product a block of rows gives D, a second adds it up."""
     directions = beta * (state.prototypes @ state.metric)
-    level = -0.5 * np.sum(directions * state.prototypes, axis=1)[:, None]
+    level = -0.5 * (directions * state.prototypes).sum(axis=1)[:, None]
     level = level + (beta * coupling) * label_leads(state.labels)
     directions, level = directions.astype(rows.X.dtype), level.astype(rows.X.dtype)
 
     def block_sums(block):
         X, weight = rows.X[block.rows], rows.weight[block.rows]
         scores = directions @ X.T  # (K, n_rows): reductions run along rows
-        for own, label in block.runs:
-            scores[:, own] += level[:, label, None]
-        top = scores.max(axis=0)
-        scores -= top
-        gibbs.cut_off(scores)
-        np.exp(scores, out=scores)
-        total = scores.sum(axis=0)
+        scores += block.spread(level)
+        top, total = gibbs.exponentials(scores)
         scores *= 1 / total
         squares = np.einsum("kn,kn->n", scores, scores) @ weight
         if not rows.is_unweighted:
             scores *= weight.astype(scores.dtype)
-        return class_sums(scores, block.runs, rows.n_classes), scores @ X, squares, (np.log(total) + top) @ weight
+        return block.class_sums(scores), scores @ X, squares, (np.log(total) + top) @ weight
 
     counts, sums = np.zeros((len(state), rows.n_classes)), np.zeros(state.prototypes.shape)
     squares = log_partition = 0.0
-    for part in map_in_order(block_sums, rows.blocks(len(state))):
-        counts += part[0]
+    blocks = rows.blocks(len(state))
+    for block, part in zip(blocks, map_in_order(block_sums, blocks), strict=True):
+        counts[:, block.labels] += part[0]
         sums += part[1]
         squares += float(part[2])
         log_partition += float(part[3])
@@ -190,14 +201,6 @@ def sum_over_rows(rows: LabelledRows, state: PottsState, beta: float, coupling: 
 def label_leads(labels):
     """Xi_km less the largest of any prototype: D is the same, and a strong coupling leaves distances their digits."""
     return labels - labels.max(axis=0)
-
-
-def class_sums(values, runs, n_classes):
-    """Sums over the rows of each class, (K, n_classes), of values (K, n_rows) of a block."""
-    sums = np.zeros((len(values), n_classes))
-    for own, label in runs:
-        sums[:, label] = values[:, own].sum(axis=1, dtype=np.float64)
-    return sums
 
 
 def updated_labels(class_counts, beta, coupling):
@@ -248,9 +251,9 @@ def _inverse(matrix, smallest):
         return None
     inverse_root, _ = lapack.dtrtri(root, lower=1)
     inverse = inverse_root.T @ inverse_root
-    if smallest * np.trace(inverse) > 1:
+    if smallest * inverse.trace() > 1:
         return None
-    return inverse, -2 * float(np.log(np.diag(root)).sum())
+    return inverse, -2 * float(np.log(root.diagonal()).sum())
 
 
 def symmetric_eigen(matrix):
@@ -289,8 +292,7 @@ def quadratic_error(rows: LabelledRows, memberships, labels) -> float:
 
 def entropy(spins, weight=1.0) -> float:
     """Entropy of rows of spins, each counted by its weight."""
-    logs = np.log(np.where(spins > 0, spins, 1.0))
-    return -float(np.sum(np.sum(spins * logs, axis=1) * weight))
+    return float((entr(spins).sum(axis=1) * weight).sum())
 
 
 def free_energy(rows, state: PottsState, memberships, temperature, coupling, prior, error=multilinear_error) -> float:
@@ -333,14 +335,14 @@ class Multilinear:
         sums = rows.sums(state, 1 / temperature, self.coupling)
         value = least_free_energy(rows, state, sums, temperature, self.coupling, prior)
         labels = updated_labels(sums.class_counts, 1 / temperature, self.coupling)
-        new = moved(rows, state, sums, prior)
+        new = moved(rows, state, labels, sums, prior)
         counts = sums.class_counts.sum(axis=1)
-        return Swept(replace(new, labels=labels), value, sums.squares / rows.total, counts)
+        return Swept(new, value, sums.squares / rows.total, counts)
 
 
-def moved(rows: LabelledRows, state: PottsState, sums: Sums, prior: MetricPrior) -> PottsState:
-    """Prototypes and metric at their minima."""
+def moved(rows: LabelledRows, state: PottsState, labels, sums: Sums, prior: MetricPrior) -> PottsState:
+    """Prototypes and metric at their minima, with new labels."""
     prototypes = updated_prototypes(state.prototypes, sums)
     scatter = within_scatter(rows, prototypes, sums.class_counts.sum(axis=1), sums.rows)
     metric, log_det = metric_of(scatter, prior, rows.smallest_variance)
-    return replace(state, prototypes=prototypes, metric=metric, log_det=log_det, scatter=scatter)
+    return PottsState(prototypes, labels, metric, log_det, scatter)

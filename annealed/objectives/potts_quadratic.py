@@ -53,7 +53,7 @@ class Quadratic:
         weighted = self.memberships * rows.weight[:, None]
         squares = float(rows.weight @ np.sum(self.memberships**2, axis=1))
         sums = Sums(weighted.T @ self.targets, weighted.T @ rows.X, squares, np.nan)
-        new = replace(moved(rows, state, sums, prior), labels=labels)
+        new = moved(rows, state, labels, sums, prior)
         reached = free_energy(rows, new, self.memberships, temperature, self.coupling, prior, quadratic_error)
         return Swept(new, reached, squares / rows.total, weighted.sum(axis=0))
 

@@ -60,17 +60,26 @@ class PrototypePosterior(NamedTuple):
 
 
 def log_posterior(X, prototypes, metric, label_logits):
-    """Logarithm of the posterior of rows, (n_rows, n_classes)."""
+    """Logarithm of the posterior of rows, (n_rows, n_classes), of their type."""
+    labels = gibbs.posterior(label_logits).astype(X.dtype)
+    return np.log(np.maximum(memberships(X, prototypes, metric).T @ labels, np.finfo(X.dtype).tiny))
+
+
+def memberships(X, prototypes, metric):
+    """Of rows in prototypes, the softmax of s, (K, n_rows), of the rows' type."""
     directions = prototypes @ metric
-    levels = 0.5 * np.sum(directions * prototypes, axis=1)
-    memberships = gibbs.posterior(X @ directions.T - levels)
-    return np.log(np.maximum(memberships @ gibbs.posterior(label_logits), np.finfo(np.float64).tiny))
+    levels = 0.5 * (directions * prototypes).sum(axis=1)
+    shares = directions.astype(X.dtype) @ X.T
+    shares -= levels.astype(X.dtype)[:, None]
+    _, total = gibbs.exponentials(shares)
+    shares *= 1 / total
+    return shares
 
 
 def loss_and_gradient(rows: LabelledRows, point: PrototypePosterior) -> tuple[float, PrototypePosterior]:
     """Mean log-loss of the rows and its derivatives, by blocks of rows."""
     directions = point.through(point.prototypes)
-    levels = 0.5 * np.sum(directions * point.prototypes, axis=1)
+    levels = 0.5 * (directions * point.prototypes).sum(axis=1)
     labels = gibbs.posterior(point.label_logits)
     cast, level, narrow_labels = (part.astype(rows.X.dtype) for part in (directions, levels, labels))
 
@@ -80,29 +89,27 @@ def loss_and_gradient(rows: LabelledRows, point: PrototypePosterior) -> tuple[fl
 
     def terms(block):
         X, weight = rows.X[block.rows], rows.weight[block.rows] / rows.total
-        scores = cast @ X.T - level[:, None]
-        scores -= scores.max(axis=0)
-        gibbs.cut_off(scores)
-        np.exp(scores, out=scores)
-        total, agreed = scores.sum(axis=0), np.empty(len(X), dtype=scores.dtype)
-        for own, label in block.runs:
-            agreed[own] = narrow_labels[:, label] @ scores[:, own]
-        np.maximum(agreed, np.finfo(scores.dtype).tiny, out=agreed)
+        prior = cast @ X.T
+        prior -= level[:, None]
+        _, total = gibbs.exponentials(prior)
+        posterior = block.spread(narrow_labels)
+        posterior *= prior
+        agreed = np.maximum(posterior.sum(axis=0), np.finfo(X.dtype).tiny)
         loss = (np.log(total) - np.log(agreed)) @ weight
-        by_total, by_agreed = (weight / total).astype(scores.dtype), (weight / agreed).astype(scores.dtype)
-        prior, posterior = scores @ by_total, np.zeros(labels.shape)
-        for own, label in block.runs:
-            posterior[:, label] = labels[:, label] * (scores[:, own] @ by_agreed[own])
-            scores[:, own] *= by_total[own] - narrow_labels[:, label, None] * by_agreed[own]
-        return loss, scores @ X, prior, posterior
+        prior *= (weight / total).astype(X.dtype)
+        posterior *= (weight / agreed).astype(X.dtype)
+        by_level = prior.sum(axis=1)
+        prior -= posterior
+        return loss, prior @ X, by_level, block.class_sums(posterior)
 
     loss, by_direction = 0.0, np.zeros(directions.shape)
     prior, posterior = np.zeros(len(directions)), np.zeros(labels.shape)
-    for part in map_in_order(block_terms, rows.blocks(len(point.prototypes))):
+    blocks = rows.blocks(len(directions))
+    for block, part in zip(blocks, map_in_order(block_terms, blocks), strict=True):
         loss += float(part[0])
         by_direction += part[1]
         prior += part[2]
-        posterior += part[3]
+        posterior[:, block.labels] += part[3]
     agreed = posterior.sum(axis=1)
     by_logits = agreed[:, None] * labels - posterior
     return loss, _chained(point, directions, by_direction, agreed - prior, by_logits)

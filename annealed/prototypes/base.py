@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -62,7 +63,7 @@ class Cooled(NamedTuple):
 
 
 class Watch(Protocol):
-    """Is told of every temperature, with the cold end as if it came there, and may stop the walk."""
+    """Is told of every temperature, with what makes the cold end as if it came there, and may stop the walk."""
 
     @property
     def is_stopped(self) -> bool: ...
@@ -95,7 +96,7 @@ def cool(rows: LabelledRows, state: PottsState, cooling: Cooling, watch: Watch =
         prior = metric_prior(rows, state, cooling.shrinkage)
         state, counts, step = _settle(sweeper, state, temperature, prior, cooling.max_sweeps)
         steps.append(step)
-        watch.end(_pruned(state, counts, list(steps)))
+        watch.end(partial(_pruned, state, counts, list(steps)))
         if watch.is_stopped or min(step.membership_saturation, step.label_saturation) > cooling.saturation:
             break
     return _pruned(state, counts, steps)
@@ -119,7 +120,7 @@ def _settle(sweeper, state, temperature, prior, max_sweeps):
         if value - swept.free_energy <= SMALLEST_CHANGE * total:
             break
         value = swept.free_energy
-    label_saturation = float(np.mean(np.sum(state.labels**2, axis=1)))
+    label_saturation = float(np.vdot(state.labels, state.labels)) / len(state)
     saturation = swept.membership_saturation
     step = Step(temperature, swept.free_energy, saturation, label_saturation, len(state), n_sweeps)
     return state, swept.counts, step

@@ -19,11 +19,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy import optimize
 
-from annealed.objectives import gibbs
 from annealed.objectives.diagonal_plus import DiagonalPlus, Symmetric, dense
 from annealed.objectives.potts import LabelledRows, PottsState
-from annealed.objectives.prototype_posterior import PrototypePosterior, log_posterior, loss_and_gradient
-from annealed.prototypes.base import scores_of
+from annealed.objectives.prototype_posterior import (
+    PrototypePosterior,
+    log_posterior,
+    loss_and_gradient,
+    memberships,
+)
 from annealed.prototypes.whitening import orthonormal, whitening
 
 SMOOTHING = 0.5  # rows of every class that each prototype is granted
@@ -50,11 +53,14 @@ def spoken(rows: LabelledRows, state: PottsState, sharpness: float) -> Spoken:
 
     Labels are the shares of the classes among a prototype's rows, smoothed.
     """
-    memberships = gibbs.posterior(sharpness * scores_of(rows.X, state.prototypes, state.metric))
-    counts = memberships.T @ (np.eye(rows.n_classes)[rows.labels] * rows.weight[:, None])
+    metric = sharpness * state.metric
+    shares = memberships(rows.X, state.prototypes, metric)
+    shares *= rows.weight.astype(shares.dtype)
+    counts = np.zeros(state.labels.shape)
+    counts[:, rows.whole.labels] = rows.whole.class_sums(shares)
     smoothed = counts + SMOOTHING * rows.n_classes * rows.class_weight / rows.total
     labels = np.maximum(smoothed / smoothed.sum(axis=1, keepdims=True), SMALLEST_LABEL)
-    return Spoken(state.prototypes, sharpness * state.metric, np.log(labels))
+    return Spoken(state.prototypes, metric, np.log(labels))
 
 
 def refinements(rows: LabelledRows, start: Spoken, penalties) -> Iterator[Spoken]:
