@@ -44,6 +44,7 @@ SHARED_IN_A_FOLDER = {
     "contrasts",
     "coordinates",
     "curvature",
+    "descent",
     "device_rows",
     "diagonal_plus",
     "discriminant_axes",

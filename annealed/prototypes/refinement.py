@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize
 
 from annealed.objectives.diagonal_plus import DiagonalPlus, Symmetric, dense
 from annealed.objectives.potts import LabelledRows, PottsState
@@ -27,11 +26,11 @@ from annealed.objectives.prototype_posterior import (
     loss_and_gradient,
     memberships,
 )
+from annealed.prototypes.descent import PulledDescent
 from annealed.prototypes.whitening import orthonormal, whitening
 
 SMOOTHING = 0.5  # rows of every class that each prototype is granted
 SMALLEST_LABEL = 1e-12
-L_BFGS = {"maxiter": 20, "ftol": 1e-5}  # at each penalty: validation looks at the path, not at the minimum
 
 
 class Spoken(NamedTuple):
@@ -68,17 +67,14 @@ def refinements(rows: LabelledRows, start: Spoken, penalties) -> Iterator[Spoken
     turn = whitening(start.metric)
     white = LabelledRows(turn.white(rows.X), rows.labels, rows.weight, rows.n_classes)
     anchor = _anchor(white, turn, start)
-    origin = anchor.flat()
-    point = origin
+
+    def loss(flat):
+        value, slope = loss_and_gradient(white, anchor.like(flat))
+        return value, slope.flat()
+
+    descent = PulledDescent(loss, anchor.flat())
     for penalty in penalties:
-
-        def value(flat, penalty=penalty):
-            loss, gradient = loss_and_gradient(white, anchor.like(flat))
-            pull = flat - origin
-            return loss + 0.5 * penalty * (pull @ pull), gradient.flat() + penalty * pull
-
-        point = optimize.minimize(value, point, jac=True, method="L-BFGS-B", options=L_BFGS).x
-        found = anchor.like(point)
+        found = anchor.like(descent.minimize(penalty))
         yield Spoken(turn.back(found.prototypes), turn.metric(found), found.label_logits)
 
 
