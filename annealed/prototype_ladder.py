@@ -102,7 +102,7 @@ def _cold_value(rows, state, temperature, coupling, share) -> float:
 
 def along_axes(rows: LabelledRows) -> LabelledRows:
     """The rows along their principal axes where columns are many, which is the same and faster."""
-    return PrincipalRows(rows) if has_many_columns(rows) else rows
+    return PrincipalRows(rows) if has_many_columns(rows) and not isinstance(rows, PrincipalRows) else rows
 
 
 def subsample(rows: LabelledRows, most, seed) -> LabelledRows:

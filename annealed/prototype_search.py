@@ -258,6 +258,11 @@ def _posterior(rows, state: PottsState, plan: Plan, choice: Choice) -> Spoken:
 # --- rows ---------------------------------------------------------------------------------------------------
 
 
+def few_along_axes(rows: LabelledRows) -> LabelledRows:
+    """Rows that all climb the last ladder, along their axes: their folds then have no more columns than rows."""
+    return along_axes(rows) if rows.n_rows <= FIT_ROWS else rows
+
+
 def make_folds(rows: LabelledRows, seed) -> list[tuple[np.ndarray, np.ndarray]]:
     """Five folds of few rows, three of more, one held-out quarter of many."""
     n_rows = len(rows.X)

@@ -30,7 +30,7 @@ from annealed.estimators.weights import check_weight, counted_in_rows
 from annealed.objectives import gibbs
 from annealed.objectives.array_potts import ArrayLabelledRows
 from annealed.objectives.potts import LabelledRows
-from annealed.prototype_search import FIT_ROWS, STRENGTHS, Fitted, Plan, fit_prototypes, search
+from annealed.prototype_search import FIT_ROWS, STRENGTHS, Fitted, Plan, few_along_axes, fit_prototypes, search
 from annealed.prototypes import (
     NOBODY,
     RELAXATIONS,
@@ -222,7 +222,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         distinct, labels, weight = distinct_rows(to_host(X), labels, weight)
         weight = counted_in_rows(weight, weight.sum(), len(weight))
         self._columns = Columns.of_rows(distinct, weight)
-        return LabelledRows(self._columns.rows(distinct), labels, weight, len(self.classes_))
+        return few_along_axes(LabelledRows(self._columns.rows(distinct), labels, weight, len(self.classes_)))
 
     def _device_rows(self, X, labels, weight) -> ArrayLabelledRows:
         if self.relaxation != "multilinear" or self.shrinkage == "ledoit_wolf":

@@ -23,8 +23,8 @@ class PrincipalRows(LabelledRows):
     """The rows of another table along the principal axes of its second moment; `axes` (n_features, n_axes)."""
 
     def __init__(self, rows: LabelledRows):
-        self.axes, self.variances = principal_axes(rows)
-        super().__init__(self.along(rows.X), rows.labels, rows.weight, rows.n_classes)
+        self.axes, self.variances, X = principal_axes(rows)
+        super().__init__(X, rows.labels, rows.weight, rows.n_classes)
 
     def along(self, X):
         """Other rows along the same axes."""
@@ -36,15 +36,19 @@ class PrincipalRows(LabelledRows):
 
 
 def principal_axes(rows: LabelledRows):
-    """(axes, variances) of the second moment, from the smaller of its two Gram matrices."""
-    scaled = rows.X * np.sqrt(rows.weight / rows.total)[:, None]
+    """Axes and variances of the second moment, from the smaller of its two Gram matrices, and the rows along them."""
+    share = np.sqrt(rows.weight / rows.total)[:, None]
+    scaled = rows.X * share
     is_wide = scaled.shape[1] > scaled.shape[0]
     variances, vectors = symmetric_eigen(scaled @ scaled.T if is_wide else scaled.T @ scaled)
     kept = variances > SMALLEST_SHARE * variances[-1]
     if not kept.any():  # every row is the same
-        return np.eye(scaled.shape[1])[:, :1], np.zeros(1)
+        return np.eye(scaled.shape[1])[:, :1], np.zeros(1), rows.X[:, :1]
     variances, vectors = variances[kept], vectors[:, kept]
-    return (scaled.T @ (vectors / np.sqrt(variances)) if is_wide else vectors), variances
+    if not is_wide:
+        return vectors, variances, rows.X @ vectors.astype(rows.X.dtype)
+    sizes = np.sqrt(variances)
+    return scaled.T @ (vectors / sizes), variances, (vectors * sizes / share).astype(rows.X.dtype)
 
 
 def has_many_columns(rows: LabelledRows) -> bool:
