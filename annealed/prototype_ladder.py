@@ -18,7 +18,7 @@ from annealed.prototypes import (
     grown,
     mean_start,
     metric_prior,
-    plus_plus_start,
+    plus_plus_starts,
     shrinkage_share,
 )
 
@@ -79,17 +79,18 @@ def _best_start(rows, n_per_class, plan, cooling, generator, watch: Watch) -> Co
     win by itself.
     """
     runs: list[Cooled] = []
+    starts = _starts(rows, n_per_class, plan, cooling, generator)
     while len(runs) < plan.n_init and not watch.is_stopped:
-        runs.append(cool(rows, _start(rows, n_per_class, plan, cooling, generator), cooling, watch))
+        runs.append(cool(rows, next(starts), cooling, watch))
     coldest = min(run.steps[-1].temperature for run in runs)
     share = float(np.median([shrinkage_share(rows, run.state, cooling.shrinkage) for run in runs]))
     return min(runs, key=lambda run: _cold_value(rows, run.state, coldest, cooling.coupling, share))
 
 
-def _start(rows, n_per_class, plan, cooling, generator) -> PottsState:
-    if n_per_class is None:
-        return mean_start(rows, plan.n_total, cooling.shrinkage, generator)
-    return plus_plus_start(rows, n_per_class, cooling.shrinkage, generator)
+def _starts(rows, n_per_class, plan, cooling, generator) -> Iterator[PottsState]:
+    if n_per_class is not None:
+        return plus_plus_starts(rows, n_per_class, cooling.shrinkage, generator)
+    return (mean_start(rows, plan.n_total, cooling.shrinkage, generator) for _ in range(plan.n_init))
 
 
 def _cold_value(rows, state, temperature, coupling, share) -> float:

@@ -17,7 +17,7 @@ from annealed.prototypes.columns import Columns, distinct_rows
 from annealed.prototypes.growth import grown
 from annealed.prototypes.record import PrototypePath
 from annealed.prototypes.refinement import Spoken, refinements, spoken
-from annealed.prototypes.start import mean_start, plus_plus_start
+from annealed.prototypes.start import mean_start, plus_plus_starts
 
 __all__ = [
     "Columns",
@@ -35,7 +35,7 @@ __all__ = [
     "mean_start",
     "metric_prior",
     "nearest",
-    "plus_plus_start",
+    "plus_plus_starts",
     "refinements",
     "scores_of",
     "shrinkage_share",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from annealed.objectives.diagonal_plus import DiagonalPlus, diagonal
@@ -15,26 +17,28 @@ NEAR = 0.01  # how far about the mean the slides' start scatters, in spreads of 
 
 def within_class_scatter(rows: LabelledRows):
     """Scatter of the rows about their class means."""
-    targets = np.eye(rows.n_classes)[rows.labels] * rows.weight[:, None]
-    sums = targets.T @ rows.X
+    sums = np.zeros((rows.n_classes, rows.X.shape[1]))
+    sums[rows.whole.labels] = rows.whole.class_sums(rows.X.T * rows.weight).T
     means = sums / np.maximum(rows.class_weight, 1e-300)[:, None]
     if isinstance(rows.second_moment, DiagonalPlus):
         return rows.second_moment.plus(means, np.diag(-rows.class_weight / rows.total))
     return rows.second_moment - means.T @ sums / rows.total
 
 
-def plus_plus_start(rows: LabelledRows, n_per_class, shrinkage, generator) -> PottsState:
-    """Prototypes by k-means++ in each class, in the metric of the scatter within classes; labels hard."""
+def plus_plus_starts(rows: LabelledRows, n_per_class, shrinkage, generator) -> Iterator[PottsState]:
+    """Prototypes by k-means++ in each class, in the metric of the scatter within classes; labels hard. Without end."""
     scatter = within_class_scatter(rows)
     white = _white(rows, scatter)
-    places = [
-        plus_plus(white, np.flatnonzero(rows.labels == label), rows.weight, wanted, generator)
-        for label, wanted in enumerate(n_per_class)
-    ]
-    owners = np.repeat(np.arange(rows.n_classes), [len(place) for place in places])
-    prototypes = rows.X[np.concatenate(places)].astype(np.float64)
-    prototypes = _single_ones_to_means(rows, prototypes, owners)
-    return start_state(rows, prototypes, np.eye(rows.n_classes)[owners], scatter, shrinkage)
+    classes = np.split(np.arange(rows.n_rows), np.cumsum(np.bincount(rows.labels, minlength=rows.n_classes))[:-1])
+    while True:
+        places = [
+            plus_plus(white, own, rows.weight, wanted, generator)
+            for own, wanted in zip(classes, n_per_class, strict=True)
+        ]
+        owners = np.repeat(np.arange(rows.n_classes), [len(place) for place in places])
+        prototypes = rows.X[np.concatenate(places)].astype(np.float64)
+        prototypes = _single_ones_to_means(rows, prototypes, owners)
+        yield start_state(rows, prototypes, np.eye(rows.n_classes)[owners], scatter, shrinkage)
 
 
 def _white(rows: LabelledRows, scatter):

@@ -12,7 +12,7 @@ from annealed.objectives.potts import LabelledRows, MetricPrior, Multilinear, fr
 from annealed.objectives.potts_quadratic import Quadratic
 from annealed.objectives.principal_rows import PrincipalRows, has_many_columns
 from annealed.objectives.prototype_posterior import PrototypePosterior, loss_and_gradient
-from annealed.prototypes import Cooling, cool, plus_plus_start, refinements, spoken
+from annealed.prototypes import Cooling, cool, plus_plus_starts, refinements, spoken
 from annealed.prototypes.base import start_state
 from annealed.prototypes.start import within_class_scatter
 from annealed.prototypes.whitening import whitening
@@ -113,7 +113,7 @@ def test_a_whole_basis_refines_as_without_one():
     """With as many prototypes as columns nothing is left out, and both forms minimize the same."""
     rows = made_rows(60, 4)
     principal = PrincipalRows(rows)
-    state = cool(rows, plus_plus_start(rows, [3, 3], 0.3, np.random.RandomState(0)), COOLING).state
+    state = cool(rows, next(plus_plus_starts(rows, [3, 3], 0.3, np.random.RandomState(0))), COOLING).state
     turned = replace(state, prototypes=principal.along(state.prototypes), scatter=None)
     metric = DiagonalPlus(np.ones(4), np.eye(4), principal.axes.T @ state.metric @ principal.axes - np.eye(4))
     (one,) = refinements(rows, spoken(rows, state, 1.0), [0.02])

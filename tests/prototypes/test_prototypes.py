@@ -22,13 +22,17 @@ from annealed.prototypes import (
     mean_start,
     metric_prior,
     nearest,
-    plus_plus_start,
+    plus_plus_starts,
     refinements,
     shrinkage_share,
     spoken,
 )
 
 COOLING = Cooling(tuple(2 / 1.5**step for step in range(20)), coupling=8.0, shrinkage="oas")
+
+
+def plus_plus_start(*arguments):
+    return next(plus_plus_starts(*arguments))
 
 
 def rows_of(X, y):
