@@ -94,13 +94,13 @@ def loss_and_gradient(rows: LabelledRows, point: PrototypePosterior) -> tuple[fl
         _, total = gibbs.exponentials(prior)
         posterior = block.spread(narrow_labels)
         posterior *= prior
-        agreed = np.maximum(posterior.sum(axis=0), np.finfo(X.dtype).tiny)
-        loss = (np.log(total) - np.log(agreed)) @ weight
-        prior *= (weight / total).astype(X.dtype)
-        posterior *= (weight / agreed).astype(X.dtype)
+        agreed = np.maximum(posterior.sum(axis=0) / total, np.finfo(X.dtype).tiny)
+        share = weight.astype(X.dtype) / total
+        prior *= share
+        posterior *= share / agreed
         by_level = prior.sum(axis=1)
         prior -= posterior
-        return loss, prior @ X, by_level, block.class_sums(posterior)
+        return -(np.log(agreed) @ weight), prior @ X, by_level, block.class_sums(posterior)
 
     loss, by_direction = 0.0, np.zeros(directions.shape)
     prior, posterior = np.zeros(len(directions)), np.zeros(labels.shape)
