@@ -30,12 +30,13 @@ SEARCH_STARTS = 2  # of the several starts that the last fit tries
 PATIENCE = 3  # rounds without gain before growth stops
 LONG_PATIENCE = 6  # while hardly anything is learnt: spirals and the like need many prototypes before any helps
 HARDLY_LEARNT = 0.8  # of the loss of who knows the classes' shares alone
-PENALTY_PATIENCE = 2  # penalties without gain before refinement stops
+PENALTY_PATIENCE = 2  # penalties that are tried in any case
+HOPELESS = 1.15  # times the loss of the best round at the same penalty, the third or later: refinement stops
 SEARCH_ROWS = 3000  # rows that the search looks at
 MANY_NUMBERS = 60_000  # of X, beyond which a single part is held out
 FIT_ROWS = 50_000  # rows that climb the ladder of the last fit
 STRENGTHS = (300.0, 50.0, 8.0, 1.2, 0.2, 0.03)  # penalties, in rows: strength / number of rows
-SHARPNESS = tuple(2.0 ** np.arange(-3.0, 3.5, 0.5))  # factors on the metric, tried for the posterior
+SHARPER = tuple(2.0 ** np.arange(0.5, 3.5, 0.5))  # factors on the metric, and their inverses, tried one after another
 
 
 class Choice(NamedTuple):
@@ -82,13 +83,14 @@ class _Fold:
 
 
 class _Found(NamedTuple):
-    """A round and a penalty, with what the held-out rows said."""
+    """A round and its best penalty, with what the held-out rows said; `walk` is the loss before and at each penalty."""
 
     loss: float
     number: int
     sharpness: float
     strength: float | None
     log_scale: float
+    walk: tuple[float, ...] = ()
 
 
 def search(rows: LabelledRows, plan: Plan, watch: Watch = NOBODY) -> Choice:
@@ -102,13 +104,16 @@ def search(rows: LabelledRows, plan: Plan, watch: Watch = NOBODY) -> Choice:
     ladders = [[_Fold(*part, plan, shrinkage) for part in parts] for shrinkage in plan.shrinkages]
     n_trials = TRIAL_ROUNDS if len(ladders) > 1 else 0
     chance = float(entr(rows.class_weight / rows.class_weight.sum()).sum())
-    rounds = [_extended(ladder, [], n_trials, plan, chance, watch) for ladder in ladders]
+    rounds: list[list[_Found]] = []
+    rivals: list[_Found] = []
+    for ladder in ladders:
+        rounds.append(_extended(ladder, [], n_trials, plan, chance, watch, rivals))
+        rivals = rivals + rounds[-1]
     best = min(range(len(ladders)), key=lambda own: min((found.loss for found in rounds[own]), default=np.inf))
-    found = _extended(ladders[best], rounds[best], MOST_ROUNDS, plan, chance, watch)
+    found = _extended(ladders[best], rounds[best], MOST_ROUNDS, plan, chance, watch, rivals)
     chosen = min(found, key=lambda own: own.loss)
     losses = np.array([own.loss for own in found])
-    _, number, sharpness, strength, log_scale = chosen
-    return Choice(plan.shrinkages[best], number + 1, sharpness, strength, log_scale, losses)
+    return Choice(plan.shrinkages[best], chosen.number + 1, chosen.sharpness, chosen.strength, chosen.log_scale, losses)
 
 
 def _parts(rows, train, test) -> tuple[LabelledRows, LabelledRows]:
@@ -119,10 +124,10 @@ def _parts(rows, train, test) -> tuple[LabelledRows, LabelledRows]:
     return own, held_out
 
 
-def _extended(ladder, found, n_rounds, plan, chance, watch: Watch) -> list[_Found]:
-    """The best of more rounds, until they no longer help; a fold whose ladder ended keeps its last.
+def _extended(ladder, found, n_rounds, plan, chance, watch: Watch, rivals) -> list[_Found]:
+    """More rounds, until they no longer help; a fold whose ladder ended keeps its last.
 
-    `chance` is the loss of who knows the classes' shares alone.
+    `chance` is the loss of who knows the classes' shares alone; `rivals` are rounds of all ladders.
     """
     found = list(found)
     while len(found) < n_rounds and not watch.is_stopped and not _is_past_best(found, _patience(found, chance)):
@@ -132,8 +137,7 @@ def _extended(ladder, found, n_rounds, plan, chance, watch: Watch) -> list[_Foun
             watch.end()
             break
         reached = [rung or fold.rungs[-1] for rung, fold in zip(rungs, ladder, strict=True)]
-        walk = _refined(ladder, reached, len(found), plan.strengths)
-        found.append(min(walk, key=lambda own: own.loss))
+        found.append(_refined(ladder, reached, len(found), plan.strengths, [*rivals, *found]))
         watch.end()
     return found
 
@@ -143,28 +147,51 @@ def _patience(found: list[_Found], chance) -> int:
     return PATIENCE if is_learnt else LONG_PATIENCE
 
 
-def _refined(ladder, states, number, strengths) -> list[_Found]:
+def _refined(ladder, states, number, strengths, rivals) -> _Found:
     """What the held-out rows say of a round, annealed and at every penalty until they no longer gain."""
     sharpness, start = _sharpened(ladder, states)
     loss, log_scale = _held_out(ladder, start)
-    found = [_Found(loss, number, sharpness, None, log_scale)]
+    best = _Found(loss, number, sharpness, None, log_scale)
+    walk, best_walk = [loss], min(rivals, key=lambda own: own.loss).walk if rivals else (np.inf,)
     walks = [_refinements(fold.train, state, strengths) for fold, state in zip(ladder, states, strict=True)]
     for strength in strengths:
         loss, log_scale = _held_out(ladder, [next(walk) for walk in walks])
-        found.append(_Found(loss, number, sharpness, strength, log_scale))
-        if _is_past_best(found, PENALTY_PATIENCE):
+        walk.append(loss)
+        if loss < best.loss:
+            best = _Found(loss, number, sharpness, strength, log_scale)
+        if _is_over(walk, best_walk):
             break
-    return found
+    return best._replace(walk=tuple(walk))
+
+
+def _is_over(walk, best_walk) -> bool:
+    """Whether weaker penalties will not help: the last is worse than the one before, or none of two is better than no
+    refinement, or the round is far behind the best.
+    """
+    n_penalties = len(walk) - 1
+    if n_penalties < PENALTY_PATIENCE:
+        return False
+    if walk[-1] > walk[-2] or min(walk) == walk[0]:
+        return True
+    return n_penalties > PENALTY_PATIENCE and walk[-1] > HOPELESS * best_walk[min(n_penalties, len(best_walk) - 1)]
 
 
 def _sharpened(ladder, states) -> tuple[float, list[Spoken]]:
     """The sharpness at which held-out rows find the annealed prototypes best, and their posteriors."""
-    tried = []
-    for sharpness in SHARPNESS:
+
+    def tried(sharpness):
         start = [spoken(fold.train, state, sharpness) for fold, state in zip(ladder, states, strict=True)]
-        losses = [_loss(own, fold.test) for own, fold in zip(start, ladder, strict=True)]
-        tried.append((sum(losses), sharpness, start))
-    return min(tried, key=lambda own: own[0])[1:]
+        return sum(_loss(own, fold.test) for own, fold in zip(start, ladder, strict=True)), sharpness, start
+
+    best = tried(1.0)
+    for factors in (SHARPER, [1 / factor for factor in SHARPER]):
+        for found in map(tried, factors):
+            if found[0] >= best[0]:
+                break
+            best = found
+        if best[1] != 1.0:
+            break
+    return best[1:]
 
 
 def _loss(posterior: Spoken, rows: LabelledRows) -> float:

@@ -1,0 +1,52 @@
+"""The search: when the walk of penalties is over, and how sharp annealed prototypes speak."""
+
+import numpy as np
+import pytest
+
+from annealed.datasets import make_mixed_strips
+from annealed.objectives.potts import LabelledRows
+from annealed.prototype_search import SHARPER, _is_over, _loss, _sharpened
+from annealed.prototypes import plus_plus_starts, spoken
+
+FAR = (np.inf,)
+
+
+@pytest.mark.parametrize(
+    "walk, best_walk, is_over",
+    [
+        ((0.5, 0.6), FAR, False),  # one penalty says little
+        ((0.5, 0.6, 0.55), FAR, True),  # neither is better than no refinement
+        ((0.5, 0.4, 0.45), FAR, True),  # worse than the one before
+        ((0.5, 0.6, 0.45), FAR, False),
+        ((0.5, 0.49, 0.48), (0.3, 0.2, 0.1), False),  # far behind, but too early to tell
+        ((0.5, 0.49, 0.48, 0.47), (0.5, 0.45, 0.42, 0.38), True),
+        ((0.5, 0.49, 0.48, 0.47), (0.5, 0.45, 0.42, 0.42), False),
+        ((0.5, 0.49, 0.48, 0.47), (0.5, 0.3), True),  # the best ended before
+    ],
+)
+def test_a_walk_of_penalties_is_over(walk, best_walk, is_over):
+    assert _is_over(walk, best_walk) is is_over
+
+
+class Fold:
+    def __init__(self, seed):
+        X, y = make_mixed_strips(300, random_state=seed)
+        rows = LabelledRows((X - X.mean(axis=0)) / X.std(axis=0), y, np.ones(len(y)), 2)
+        self.train, self.test = rows.take(np.arange(0, 300, 2)), rows.take(np.arange(1, 300, 2))
+
+
+@pytest.mark.parametrize("n_each", [1, 2, 6])
+def test_the_sharpness_is_the_best_of_all(n_each):
+    ladder = [Fold(0), Fold(1)]
+    numbers = np.full(2, n_each)
+    states = [next(plus_plus_starts(fold.train, numbers, 0.3, np.random.RandomState(0))) for fold in ladder]
+
+    def total(sharpness):
+        return sum(
+            _loss(spoken(fold.train, state, sharpness), fold.test) for fold, state in zip(ladder, states, strict=True)
+        )
+
+    best = min([1.0, *SHARPER, *(1 / factor for factor in SHARPER)], key=total)
+    sharpness, posteriors = _sharpened(ladder, states)
+    assert sharpness == best
+    assert sum(_loss(own, fold.test) for own, fold in zip(posteriors, ladder, strict=True)) == total(best)
