@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import linalg
 
 Symmetric = Any  # an array (n, n), or DiagonalPlus
 
@@ -45,7 +44,10 @@ class DiagonalPlus:
 
     def plus(self, factors, core) -> DiagonalPlus:
         """More factors."""
-        return replace(self, factors=np.vstack([self.factors, factors]), core=linalg.block_diag(self.core, core))
+        n_own, n_all = len(self.core), len(self.core) + len(core)
+        whole = np.zeros((n_all, n_all))
+        whole[:n_own, :n_own], whole[n_own:, n_own:] = self.core, core
+        return replace(self, factors=np.vstack([self.factors, factors]), core=whole)
 
     def with_diagonal(self, more) -> DiagonalPlus:
         """The matrix plus diag(more)."""

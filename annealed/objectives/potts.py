@@ -219,9 +219,10 @@ def updated_prototypes(prototypes, sums: Sums):
 def within_scatter(rows: LabelledRows, prototypes, counts, sums_of_rows):
     """W about any prototypes: S less what the prototypes explain, in columns that are centred."""
     if isinstance(rows.second_moment, DiagonalPlus):
-        twice = -np.eye(len(counts))
-        core = np.block([[np.diag(counts), twice], [twice, np.zeros_like(twice)]])
-        return rows.second_moment.plus(np.vstack([prototypes, sums_of_rows]), core / rows.total)
+        core, own = np.zeros((2 * len(counts), 2 * len(counts))), np.arange(len(counts))
+        core[own, own] = counts / rows.total
+        core[own, own + len(counts)] = core[own + len(counts), own] = -1 / rows.total
+        return rows.second_moment.plus(np.vstack([prototypes, sums_of_rows]), core)
     crossed = prototypes.T @ sums_of_rows
     scatter = (prototypes.T * counts) @ prototypes - crossed - crossed.T
     return rows.second_moment + scatter / rows.total
