@@ -199,6 +199,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         rows = self._rows(X, labels, sample_weight)
         watch = self._watch(given_X, given_y, sample_weight)
         with threads_over_blocks() if len(rows.labels) >= MANY_ROWS else one_thread():
+            rows = few_along_axes(rows)
             plan = self._plan(rows)
             self.classes_ = classes_like(self.classes_, given_y) if is_foreign(X) else self.classes_
             choice = search(rows, plan, watch)
@@ -222,7 +223,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         distinct, labels, weight = distinct_rows(to_host(X), labels, weight)
         weight = counted_in_rows(weight, weight.sum(), len(weight))
         self._columns = Columns.of_rows(distinct, weight)
-        return few_along_axes(LabelledRows(self._columns.rows(distinct), labels, weight, len(self.classes_)))
+        return LabelledRows(self._columns.rows(distinct), labels, weight, len(self.classes_))
 
     def _device_rows(self, X, labels, weight) -> ArrayLabelledRows:
         if self.relaxation != "multilinear" or self.shrinkage == "ledoit_wolf":

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
+from threadpoolctl import threadpool_limits
 
 from annealed import PottsDA
 from annealed.objectives.diagonal_plus import DiagonalPlus, dense
@@ -157,3 +158,13 @@ def test_a_part_of_very_many_rows_climbs_along_its_own_axes(monkeypatch):
     X = generator.normal(size=(400, 130)) + y[:, None] * (np.arange(130) < 30)
     model = PottsDA(n_prototypes=2, n_init=1, shrinkage=0.3).fit(X, y)
     assert model.score(X, y) > 0.9 and model.path_.round[-1] == 1
+
+
+def test_a_fit_does_not_depend_on_the_number_of_threads():
+    generator = np.random.default_rng(0)
+    X, y = generator.normal(size=(400, 700)), np.arange(400) % 3
+    fits = []
+    for n_threads in (1, 2):
+        with threadpool_limits(n_threads):
+            fits.append(PottsDA(3, n_init=1, shrinkage=0.3).fit(X + y[:, None], y).prototypes_)
+    np.testing.assert_array_equal(*fits)
