@@ -112,7 +112,8 @@ def test_check_runs_all_three_and_fails_by_any(dev, monkeypatch, codes, code):
 
 
 ENDS_IN_ITS_OWN_WAY = """
-import pathlib, time
+import pathlib, signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is born deaf to it
 try:
     pathlib.Path("began").touch()
     time.sleep(30)
@@ -122,7 +123,8 @@ except KeyboardInterrupt:
 """
 
 INTERRUPTED_VERB = """
-import importlib.util, pathlib, sys
+import importlib.util, pathlib, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 specification = importlib.util.spec_from_file_location("dev", sys.argv[1])
 dev = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(dev)
