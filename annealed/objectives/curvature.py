@@ -68,24 +68,21 @@ class LearnedCurvature:
         return contrasts.from_differences(flat.reshape(len(flat), contrasts.n_differences, -1), self.reference)
 
     def _is_stale(self, old, new):
-        """Whether the penalty has changed by more than a share of the flattest direction's curvature."""
+        """Whether the penalty asks for a new factor."""
         limit, size = STALE, len(self.hessian)
         n_passes = size**2 / (12 * len(self.sample.rows))  # size^3 / 6 multiplications, by two products of rows each
         if size >= LARGE_FACTOR and n_passes >= DEAR_FACTOR:
             limit = WARMER_STALE if new > old else COLDER_STALE
-        return abs(new - old) > limit * (old + self._flattest)
+        return _has_moved(old, new, self._flattest, limit)
 
     def _factor(self, strength):
         """Factors of the sum with the penalty, balanced to a unit diagonal, and what balances."""
-        spread, square = self.sample.spread, self.sample.contrasts.square
-        penalty = strength / spread**2
-        if self.sample.fit_intercept:
-            penalty[-1] = 0
+        square, penalty = self.sample.contrasts.square, self.sample.penalty(strength)
         diagonal = np.diag(self.hessian) + np.tile(penalty, len(square)) * square[0, 0]
         balance = 1 / np.sqrt(np.maximum(diagonal, np.finfo(float).tiny))
         with blas_threads(len(balance)):
             factor = _first_factor(partial(self._balanced, balance, penalty), self.sample.dtype)
-        return balance / np.tile(spread, len(square)), factor
+        return balance / np.tile(self.sample.spread, len(square)), factor
 
     def _balanced(self, balance, penalty, diagonal):
         """The Hessian and its penalty between two `balance`, symmetric, in one copy that LAPACK can overwrite."""
@@ -109,10 +106,10 @@ class ClassCurvature:
         self.sample, self.blocks = sample, sample.class_blocks(posterior)
         self._own = np.maximum(np.einsum("kii->ki", self.blocks), SMALLEST_CURVATURE)
         self._flattest = (self._own * sample.spread**2).min()
-        self._strength = np.inf
+        self._factored_at: float | None = None  # strength
 
     def improve(self, solved, vectors, strength):
-        if not abs(strength - self._strength) <= STALE * (self._strength + self._flattest) < np.inf:
+        if self._factored_at is None or _has_moved(self._factored_at, strength, self._flattest, STALE):
             self._factor(strength)
         leading = self.sample.leading
         pull = (vectors[..., leading] * self._balance).astype(self.sample.dtype)
@@ -120,13 +117,15 @@ class ClassCurvature:
         solved[..., leading] = np.stack(full, axis=1) * self._balance
 
     def _factor(self, strength):
-        penalty = strength / self.sample.spread**2
-        if self.sample.fit_intercept:
-            penalty[-1] = 0
-        balance = (1 / np.sqrt(self._own + penalty)).astype(self.sample.dtype)
+        balance = (1 / np.sqrt(self._own + self.sample.penalty(strength))).astype(self.sample.dtype)
         pairs = zip(self.blocks, balance, strict=True)
         self._factors = [_first_factor(partial(_between, *pair), self.sample.dtype) for pair in pairs]
-        self._balance, self._strength = balance / self.sample.spread, strength
+        self._balance, self._factored_at = balance / self.sample.spread, strength
+
+
+def _has_moved(old, new, flattest, limit):
+    """Whether the penalty has changed by more than a share of the flattest direction's curvature."""
+    return abs(new - old) > limit * (old + flattest)
 
 
 def _between(block, balance, diagonal):

@@ -169,6 +169,13 @@ class LeadingRows:
             hessian[low, :, high] = hessian[high, :, low] = -square
         return hessian.reshape(size * width, -1)
 
+    def penalty(self, strength):
+        """On the square of each of `leading`, in units of its spread; an intercept has none."""
+        penalty = strength / self.spread**2
+        if self.fit_intercept:
+            penalty[-1] = 0
+        return penalty
+
     def _in_units(self, points):
         """Divided by the widest spread, so that single precision holds their squares."""
         return (points / self._widest).astype(self.dtype)
