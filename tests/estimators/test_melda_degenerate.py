@@ -1,0 +1,94 @@
+"""MELDA where LDA breaks: more columns than rows, nothing that varies, classes of one row or apart altogether."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from problems import gaussian, rare_class, separable, text, wide
+from sklearn.pipeline import make_pipeline
+
+from annealed import MELDA, SecondOrderFeatures
+
+COORDINATES = pytest.mark.parametrize("coordinates", ["whitened", "paper", "orthonormal"])
+
+
+def assert_finite(model, X):
+    for array in (model.scalings_, model.offset_, model.transform(X), model.inverse_transform(model.transform(X))):
+        assert np.isfinite(array).all()
+    for array in model.gaussian_model():
+        assert np.isfinite(array).all()
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1, atol=1e-12)
+
+
+@COORDINATES
+def test_more_columns_than_rows(coordinates):
+    table = wide()
+    model = MELDA(coordinates=coordinates).fit(table.X, table.y)
+    assert model.transform(table.X).shape == (24, 2)
+    assert_finite(model, table.X)
+    assert model.score(table.X, table.y) > 0.9
+
+
+def test_products_of_sparse_columns_far_outnumbering_the_rows():
+    table = text(n_samples=40, n_words=60)
+    model = make_pipeline(SecondOrderFeatures(), MELDA()).fit(table.X, table.y)
+    assert model[-1].scalings_.shape == (60 * 61 // 2, 2)
+    assert model.score(table.X, table.y) > 0.9
+
+
+def test_no_square_of_the_columns_is_ever_held():
+    """The shape of DNA's products: thousands of sparse columns, of which a square would take gigabytes."""
+    table = text(n_samples=120, n_words=170)
+    X = SecondOrderFeatures().fit_transform(table.X)
+    tracemalloc.start()
+    model = MELDA().fit(X, table.y)
+    model.transform(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * X.shape[1] ** 2 / 10
+
+
+@COORDINATES
+def test_constant_and_duplicated_columns(coordinates):
+    table = gaussian()
+    X = np.column_stack([table.X, np.full(len(table.y), 3.0), table.X[:, 0], np.zeros(len(table.y))])
+    model = MELDA(coordinates=coordinates).fit(X, table.y)
+    assert model.transform(X).shape == (len(table.y), 2)
+    assert_finite(model, X)
+    if coordinates != "orthonormal":  # a turn of raw columns mixes everything, by rounding
+        np.testing.assert_allclose(model.scalings_[[4, 6]], 0, atol=1e-10)
+        np.testing.assert_allclose(model.scalings_[5], model.scalings_[0], rtol=1e-6, atol=1e-12)
+
+
+@COORDINATES
+def test_nothing_but_constant_columns_leaves_the_prior(coordinates):
+    X, y = np.ones((10, 3)), np.repeat([0, 1, 2], [5, 3, 2])
+    model = MELDA(coordinates=coordinates, temperature=0.05).fit(X, y)
+    assert_finite(model, X)
+    np.testing.assert_allclose(model.predict_proba(X), np.tile([0.5, 0.3, 0.2], (10, 1)), atol=1e-3)
+
+
+@COORDINATES
+def test_class_of_one_row(coordinates):
+    table = rare_class()
+    keep = np.concatenate([np.flatnonzero(table.y < 2), np.flatnonzero(table.y == 2)[:1]])
+    model = MELDA(coordinates=coordinates).fit(table.X[keep], table.y[keep])
+    assert model.transform(table.X).shape == (len(table.y), 2)
+    assert_finite(model, table.X)
+
+
+@COORDINATES
+@pytest.mark.parametrize("settings", [{}, {"temperature": 1e-6}], ids=["chosen", "cold"])
+def test_perfect_separation(coordinates, settings):
+    table = separable()
+    model = MELDA(coordinates=coordinates, **settings).fit(table.X, table.y)
+    assert_finite(model, table.X)
+    assert model.score(table.X, table.y) == 1.0
+
+
+@COORDINATES
+def test_classes_that_are_single_points(coordinates):
+    X, y = np.repeat(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), 6, axis=0), np.repeat([0, 1, 2], 6)
+    model = MELDA(coordinates=coordinates).fit(X, y)
+    assert_finite(model, X)
+    assert model.score(X, y) == 1.0
