@@ -191,6 +191,10 @@ class Design(ABC):
         (total,) = self.sum_rows(lambda block: (block.gram(block.weight[:, fit]),))
         return total
 
+    def covariances(self):
+        """Second moments of the centred rows under the weights of every fit."""
+        return [self.covariance(fit) for fit in range(self.n_fits)]
+
     def eigh(self, matrix):
         """Eigenvalues, rising, and eigenvectors of a symmetric matrix of the columns, which may be overwritten."""
         with blas_threads(len(matrix)):

@@ -7,7 +7,7 @@ does what rotating X would do, without the copy.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -94,6 +94,65 @@ class Coordinates:
         return Coordinates(
             self.basis[:, keep] / factor, self.inverse[:, keep] * factor, self.spectrum[keep] / factor**2
         )
+
+
+@dataclass(frozen=True)
+class TurnedCoordinates:
+    """Coordinates of each fit, seen from a frame that all fits share: `z = frame coordinates @ turn`.
+
+    turns, returns : (n_fits, rank, rank); a return takes a point back, `frame coordinates = z @ return.T`
+    spectrum : as good a guess of the mean square of each coordinate as all fits have, (n_fits, rank)
+    basis : frame and turn in one, (n_fits, n_features, rank), where these were `merged`
+    """
+
+    frame: Coordinates
+    turns: np.ndarray
+    returns: np.ndarray
+    spectrum: np.ndarray
+    basis: np.ndarray | None = None
+    per_fit = True
+
+    @property
+    def rank(self) -> int:
+        return self.spectrum.shape[-1]
+
+    def merged(self) -> TurnedCoordinates:
+        """The same in one step where rows are seen as they lie, not from the frame."""
+        return replace(self, basis=_times(self.frame.basis, self.turns))
+
+    @property
+    def inverse(self) -> np.ndarray:
+        return _times(self.frame.inverse, self.returns)
+
+    def of_fits(self, fits) -> TurnedCoordinates:
+        own = fits if isinstance(fits, slice) else as_slice(np.asarray(fits))
+        basis = None if self.basis is None else self.basis[own]
+        return TurnedCoordinates(self.frame, self.turns[own], self.returns[own], self.spectrum[own], basis)
+
+    def to_features(self, coef):
+        if self.basis is not None:
+            return coef @ np.swapaxes(self.basis, 1, 2)
+        return self.frame.to_features(self.to_frame(coef))
+
+    def from_features(self, gradient):
+        if self.basis is not None:
+            return gradient @ self.basis
+        return self.from_frame(self.frame.from_features(gradient))
+
+    def to_points(self, points):
+        return self.frame.to_points(points @ np.swapaxes(self.returns, 1, 2))
+
+    def to_frame(self, coef):
+        """Coefficients of the frame's coordinates from those of z."""
+        return coef @ np.swapaxes(self.turns, 1, 2)
+
+    def from_frame(self, gradient):
+        """Gradient in z-coefficients from the gradient in those of the frame."""
+        return gradient @ self.turns
+
+
+def _times(matrix, stack):
+    return matrix[:, None] * stack if matrix.ndim == 1 else matrix @ stack
 
 
 def diagonal_coordinates(scale, variance) -> Coordinates:

@@ -129,6 +129,19 @@ class DenseDesign(Design):
             return super().combine_rows(weights)
         return self._side_by_side(lambda part: weights @ part, len(weights))
 
+    def covariances(self):
+        """Rows that the same fits leave out are multiplied once, where these weigh the others alike."""
+        shares = _shares_of_final(self.weight)
+        order, starts, has_weight = _together(self.weight, smallest=0)
+        if shares is None or len(has_weight) > 2 * self.n_fits:
+            return super().covariances()
+        moments = np.zeros((self.n_fits, self.n_features, self.n_features))
+        for (first, last), served in zip(pairwise(starts), has_weight, strict=True):
+            for own in self.map_rows(lambda block: block.gram(self.weight[block.rows, 0]), order[first:last]):
+                for fit in np.flatnonzero(served):
+                    moments[fit] += own
+        return list(moments / shares[:, None, None])
+
     def column_mean(self, fit=0):
         if not self._is_wide:
             return super().column_mean(fit)
@@ -234,6 +247,15 @@ class SinglePrecisionRows(DenseDesign):
             return super().map_rows(function, places)
         slices = even_slices(places[0], places[-1] + 1, self.block_rows(1))
         return map_in_order(lambda own: function(self._block(own, self.labels[own], None)), slices)
+
+
+def _shares_of_final(weight):
+    """What share of the final fit's weights each fit keeps, in proportion to them; None where one does not."""
+    if weight.shape[1] > MOST_GROUPED:
+        return None
+    kept = np.where(weight > 0, weight[:, :1], 0.0)
+    shares = kept.sum(axis=0)
+    return shares if np.allclose(kept, shares * weight, rtol=1e-12, atol=0) else None
 
 
 def _together(weight, smallest):

@@ -4,7 +4,8 @@ Those of the final fit make the second moment diagonal, too: its entries tell a 
 them, the covariance of a fold is not far from the identity, and one Cholesky factor is all that is left to find.
 
 Columns are divided by their spread first, so that shrinking respects their units (in the span of the rows that has been
-done already).
+done already). There the axes make the second moment diagonal, and few class means are all by which the covariance
+differs from it: the final fit's is near the identity, too, once the axes are divided by its spread along them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from annealed.design.base import Design
-from annealed.design.coordinates import Coordinates
+from annealed.design.coordinates import Coordinates, TurnedCoordinates
 from annealed.design.threads import map_in_order
 
 SMALLEST_VARIANCE = 1e-10  # relative floor under the eigenvalues of a covariance that is not shrunk
@@ -39,9 +40,9 @@ class Covariances(NamedTuple):
     usual: np.ndarray | None
     n_columns: int
 
-    def of_fit(self, fit) -> _Estimate:
+    def of_fit(self, fit, moment) -> _Estimate:
+        """`moment` is the second one of its rows."""
         design, means, shares = self.design, self.means[fit], self.shares[fit]
-        moment = design.covariance(fit)
         mean = shares @ means
         spread = np.ones(len(moment))
         if self.usual is not None:
@@ -68,64 +69,97 @@ class _Estimate(NamedTuple):
     amount: float
     ridge: float
 
+    @property
+    def is_shrunk(self) -> bool:
+        """Else only a floor under the eigenvalues of the covariance may make its directions bearable."""
+        return bool(self.ridge > SMALLEST_VARIANCE * max(1.0, np.trace(self.matrix)))
 
-class _Whitening(NamedTuple):
-    """`Coordinates` of one fit."""
+    @property
+    def covariance(self) -> np.ndarray:
+        """In units of the columns' spread."""
+        covariance = (1 - self.amount) * self.matrix
+        np.einsum("ii->i", covariance)[:] += self.ridge
+        return covariance
 
-    basis: np.ndarray
-    inverse: np.ndarray
-    spectrum: np.ndarray
 
-
-def whitening_coordinates(covariances: Covariances, all_diagonal: bool) -> Coordinates:
+def whitening_coordinates(covariances: Covariances, all_diagonal: bool) -> Coordinates | TurnedCoordinates:
     """With `all_diagonal`, the second moment of every fold is diagonal too. Where minima are approached, not reached,
     what is reached depends on it, most of all where the rows of a fold span less than all rows do.
     """
-    final = _diagonalized(covariances.design, covariances.of_fit(0))
+    design, moments = covariances.design, covariances.design.covariances()
 
-    def whitened(fold):
-        estimate = covariances.of_fit(fold)
-        near = None if all_diagonal else _from_final(final, estimate)
-        return near or _diagonalized(covariances.design, estimate)
+    def diagonalized(fit):
+        return _diagonalized(design, covariances.of_fit(fit, moments[fit]))
 
-    found = [final, *map_in_order(whitened, range(1, covariances.design.n_fits))]
-    basis, inverse, spectrum = (np.stack(parts) for parts in zip(*found, strict=True))
-    return Coordinates(basis, inverse, spectrum, per_fit=True)
+    if all_diagonal:
+        found = list(map_in_order(diagonalized, range(design.n_fits)))
+        basis, inverse = np.stack([own.basis for own in found]), np.stack([own.inverse for own in found])
+        return Coordinates(basis, inverse, np.stack([own.spectrum for own in found]), per_fit=True)
+    of_all = covariances.of_fit(0, moments[0])
+    has_axes = covariances.usual is None and of_all.is_shrunk
+    frame = _axes(of_all) if has_axes else _diagonalized(design, of_all)
+
+    def turned(fit):
+        if fit == 0 and not has_axes:
+            return (np.eye(frame.rank),) * 2
+        near = _turned_from(frame, covariances.of_fit(fit, moments[fit]))
+        return near or _turned_to(frame, diagonalized(fit))
+
+    turns, returns = map(np.stack, zip(*map_in_order(turned, range(design.n_fits)), strict=True))
+    spectrum = frame.spectrum @ turns[0] ** 2
+    return TurnedCoordinates(frame, turns, returns, np.broadcast_to(spectrum, (design.n_fits, frame.rank)))
 
 
-def _diagonalized(design: Design, estimate: _Estimate) -> _Whitening:
+def _diagonalized(design: Design, estimate: _Estimate) -> Coordinates:
     moment, matrix, scale, amount, ridge = estimate
-    eigenvalues, vectors = design.eigh(matrix)
+    eigenvalues, vectors = design.eigh(matrix.copy())
     eigenvalues = (1 - amount) * eigenvalues + ridge
     largest = eigenvalues[-1] if eigenvalues[-1] > SMALLEST_VARIANCE else 1.0  # where classes have none, the columns'
     spread = np.sqrt(np.maximum(eigenvalues, SMALLEST_VARIANCE * largest))
     whitener = vectors / spread / scale[:, None]
     spectrum, rotation = design.eigh(whitener.T @ moment @ whitener)
     inverse = (vectors * spread @ rotation) * scale[:, None]
-    return _Whitening(whitener @ rotation, inverse, np.maximum(spectrum, 0))
+    return Coordinates(whitener @ rotation, inverse, np.maximum(spectrum, 0))
 
 
-def _from_final(final: _Whitening, estimate: _Estimate) -> _Whitening | None:
-    """None where only a floor under the eigenvalues of the covariance may make its directions bearable."""
-    if estimate.ridge <= SMALLEST_VARIANCE * max(1.0, np.trace(estimate.matrix)):
+def _axes(estimate: _Estimate) -> Coordinates:
+    """The axes of the span, divided by the spread along them."""
+    spread = np.sqrt(np.diag(estimate.covariance))
+    return Coordinates(1 / spread, spread, np.diag(estimate.moment) / spread**2)
+
+
+def _turned_from(frame: Coordinates, estimate: _Estimate):
+    """Turn and return by one Cholesky factor of the covariance as the frame sees it; None where it is not bearable."""
+    if not estimate.is_shrunk:
         return None
-    covariance = (1 - estimate.amount) * estimate.matrix
-    np.einsum("ii->i", covariance)[:] += estimate.ridge
-    factor = _factor_seen_in(final.basis * estimate.spread[:, None], covariance)
+    factor = _factor_seen_in(frame.basis, estimate)
     if factor is None:
         return None
-    turn, _ = lapack.dtrtri(factor, lower=1)
-    basis = blas.dtrmm(1.0, turn, final.basis, side=1, lower=1, trans_a=1)
-    return _Whitening(basis, blas.dtrmm(1.0, factor, final.inverse, side=1, lower=1), final.spectrum)
+    inverse, _ = lapack.dtrtri(factor, lower=1)
+    return inverse.T, factor
 
 
-def _factor_seen_in(basis, covariance):
+def _turned_to(frame: Coordinates, own: Coordinates):
+    """Turn and return to coordinates that were found by themselves."""
+    basis, inverse = (part if part.ndim == 2 else np.diag(part) for part in (frame.basis, frame.inverse))
+    return inverse.T @ own.basis, basis.T @ own.inverse
+
+
+def _factor_seen_in(basis, estimate: _Estimate):
     """The lower Cholesky factor of basis' covariance basis, or None. Products with triangles take half the time."""
-    own, has_failed = lapack.dpotrf(covariance, lower=1, overwrite_a=1)
-    if has_failed:
+    covariance = estimate.covariance
+    if basis.ndim == 1:
+        return _cholesky(covariance * np.outer(basis, basis))
+    own = _cholesky(covariance)
+    if own is None:
         return None
-    seen = blas.dsyrk(1.0, blas.dtrmm(1.0, own, basis, lower=1, trans_a=1), trans=1, lower=1)
-    factor, has_failed = lapack.dpotrf(seen, lower=1, overwrite_a=1)
+    half = blas.dtrmm(1.0, own, basis * estimate.spread[:, None], lower=1, trans_a=1)
+    return _cholesky(blas.dsyrk(1.0, half, trans=1, lower=1))
+
+
+def _cholesky(matrix):
+    """The lower factor of a matrix that may be overwritten, or None."""
+    factor, has_failed = lapack.dpotrf(matrix, lower=1, overwrite_a=1)
     return None if has_failed else factor
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 from numbers import Real
 from typing import Any
 
@@ -300,15 +299,11 @@ class SmoothProblem(Problem):
         A pass over the final fit also learns the class variances.
         """
         design, forward = self.rows_and_forward(quick)
-        numbers, of_all = np.arange(self.n_fits)[fits], forward(parameters, temperature, fits)
-        learns = numbers[0] == 0
-
-        @cache
-        def state_of(*served):
-            return forward(parameters[list(served)], temperature, numbers[list(served)])
+        of_all = forward(parameters, temperature, fits)
+        learns = np.arange(self.n_fits)[fits][0] == 0
 
         def kernel(block):
-            state = of_all if block.served is None else state_of(*block.served)
+            state = of_all if block.served is None else tuple(part[block.served] for part in of_all)
             losses, residual = gibbs.loss_and_residual(self.block_logits(block, state), block.labels)
             variance = (gibbs.class_variance(residual[:, 0], block.weight[:, 0]),) if learns else ()
             residual *= block.weight[..., None]

@@ -15,14 +15,16 @@ Shapes: coef (n_fits, n_classes, rank); each fit has its own covariance and clas
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Real
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
-from annealed.design import ArrayDesign, Design
-from annealed.design.coordinates import WIDEST_EIGENPROBLEM, Coordinates
+from annealed.arrays import to_host
+from annealed.design import ArrayDesign, Design, SinglePrecisionRows
+from annealed.design.coordinates import WIDEST_EIGENPROBLEM, Coordinates, TurnedCoordinates
 from annealed.design.whitening import SMALLEST_VARIANCE, Covariances, whitening_coordinates
 from annealed.objectives.base import HOT_LOGIT, ROUNDING, Objective
 from annealed.objectives.linear import (
@@ -36,6 +38,7 @@ from annealed.objectives.linear import (
 COVARIANCES = ("auto", "pooled", "total", "diagonal", "identity")
 SHRINKAGES = ("oas", "ledoit_wolf")
 UNHEARD_WEIGHT, UNHEARD_LOG_PRIOR = 1e-100, -1e10  # of a class whose rows all weigh nothing: it never wins
+LARGEST_QUICK_SCORE = 100.0  # of a class mean: beyond it steps in single precision would be misled by rounding
 INITS = ("means", "random", "zero")
 
 
@@ -99,7 +102,7 @@ class DistanceProblem(LinearProblem):
         self.class_means = self.coordinates.from_features(means)
         self.start_means = self._start_means(family.init, random_state)
 
-    def _coordinates(self, means, covariance, shrinkage) -> Coordinates:
+    def _coordinates(self, means, covariance, shrinkage) -> Coordinates | TurnedCoordinates:
         """In which each fit's own covariance is the identity."""
         if covariance in ("diagonal", "identity"):
             return _column_coordinates(self.design, means, self.class_shares, covariance == "diagonal")
@@ -107,7 +110,10 @@ class DistanceProblem(LinearProblem):
         estimates = Covariances(
             self.design, means, self.class_shares, covariance == "pooled", shrinkage, usual, self.n_columns
         )
-        return whitening_coordinates(estimates, all_diagonal=self.anchor == 0)
+        found = whitening_coordinates(estimates, all_diagonal=self.anchor == 0)
+        if isinstance(found, TurnedCoordinates) and not self._copy_pays(self.n_classes):
+            return found.merged()
+        return found
 
     def _log_prior(self):
         """Zero in the literal form, which has no priors."""
@@ -128,6 +134,20 @@ class DistanceProblem(LinearProblem):
         shape = (self.n_fits, self.n_classes, self.design.n_features)
         return self.coordinates.from_features(np.broadcast_to(points, shape))
 
+    def quicken(self):
+        """Rows as the frame sees them, which the coordinates of all fits are turned from."""
+        if isinstance(self.coordinates, TurnedCoordinates) and self._copy_pays(self.n_classes):
+            self._quick = SinglePrecisionRows(self.design, self.coordinates.frame)
+            self._quick_turns = replace(self.coordinates, turns=self.coordinates.turns.astype(np.float32))
+
+    def rows_and_forward(self, quick):
+        return (self._quick, self._quick_forward) if quick and self._quick else super().rows_and_forward(quick)
+
+    def loss(self, parameters, temperature, fits=slice(None), quick=False):
+        """Quick while scores are so small that single precision leaves digits of their differences."""
+        is_mild = quick and np.sum(self.class_means[0] ** 2, axis=1).max() <= LARGEST_QUICK_SCORE * temperature
+        return super().loss(parameters, temperature, fits, is_mild)
+
     def _table(self, parameters):
         return parameters.reshape(len(parameters), self.n_classes, -1)
 
@@ -136,19 +156,29 @@ class DistanceProblem(LinearProblem):
 
     def forward(self, parameters, temperature, fits):
         coef = self._table(parameters)
-        intercept = self.log_prior[fits] - temperature / 4 * np.sum(coef**2, axis=2)
-        return self.coordinates.of_fits(fits).to_features(coef), intercept
+        return self.coordinates.of_fits(fits).to_features(coef), self._intercept(coef, temperature, fits)
+
+    def _quick_forward(self, parameters, temperature, fits):
+        coef = self._table(parameters)
+        seen = self._quick_turns.of_fits(fits).to_frame(coef.astype(np.float32))
+        return seen, self._intercept(coef, temperature, fits).astype(np.float32)
+
+    def _intercept(self, coef, temperature, fits):
+        return self.log_prior[fits] - _along_fits(temperature, 1) / 4 * np.sum(coef**2, axis=2)
 
     def backward(self, sums, parameters, temperature, fits, quick=False):
         pulled, residual_sum = sums
         coef = self._table(parameters)
-        gradient = self.coordinates.of_fits(fits).from_features(pulled)
-        gradient -= temperature / 2 * coef * residual_sum[..., None]
+        if quick and self._quick:
+            gradient = self._quick_turns.of_fits(fits).from_frame(pulled.astype(np.float32)).astype(np.float64)
+        else:
+            gradient = self.coordinates.of_fits(fits).from_features(pulled)
+        gradient -= _along_fits(temperature, 2) / 2 * coef * residual_sum[..., None]
         return gradient.reshape(len(parameters), -1)
 
     def penalty(self, temperature, fits):
-        strength = self.anchor * temperature / 4 * self.anchored_shares[fits]
-        anchor = 2 / temperature * self.class_means[fits]
+        strength = self.anchor * _along_fits(temperature, 1) / 4 * self.anchored_shares[fits]
+        anchor = 2 / _along_fits(temperature, 2) * self.class_means[fits]
         rank = anchor.shape[2]
         return np.repeat(strength, rank, axis=1), anchor.reshape(len(anchor), -1)
 
@@ -159,16 +189,28 @@ class DistanceProblem(LinearProblem):
 
     def hot_temperature(self):
         """Hot, an anchored mean tends to `(1 + 2 / anchor)` times its class mean; its logits shall be HOT_LOGIT."""
-        spectrum = self.coordinates.spectrum[0]
-        spread = np.sqrt(np.sum(spectrum * self.class_means[0] ** 2, axis=1)).max()
+        spread = np.sqrt(self._squares_along_means().max())
         overshoot = 1 + 2 / self.anchor if self.anchor else 1.0
         return 2 * overshoot * spread / HOT_LOGIT if spread > ROUNDING else 1.0
+
+    def _squares_along_means(self):
+        """Mean squares of the rows' scores by the class means of the final fit."""
+        final = self.coordinates.of_fits(slice(0, 1))
+        if self.span is None:  # the second moment is diagonal
+            return np.sum(final.spectrum * self.class_means[0] ** 2, axis=1)
+        coef = final.to_features(self.class_means[:1])[0]
+        return to_host(self.design.weight)[:, 0] @ (self.span.rows @ coef.T) ** 2
 
     def report(self, parameters, temperature, fits=slice(None)):
         points = self.coordinates.of_fits(fits).to_points(temperature / 2 * self._table(parameters))
         means = self.span.expand_points(points) if self.span else points
         linear = self.report_linear(*self.forward(parameters, temperature, fits))
         return {**linear, "means": means + self.center}
+
+
+def _along_fits(temperature, n_axes):
+    """One for all, or an array of one a fit with so many axes of their own behind."""
+    return temperature.reshape(-1, *[1] * n_axes) if isinstance(temperature, np.ndarray) else temperature
 
 
 def _named_covariance(name, design):

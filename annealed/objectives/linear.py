@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from annealed.design import Design, make_design, row_span
-from annealed.design.coordinates import CONSTANT, WIDEST_EIGENPROBLEM, Coordinates
+from annealed.arrays import is_mapped
+from annealed.design import DenseDesign, Design, SinglePrecisionRows, make_design, row_span
+from annealed.design.coordinates import CONSTANT, WIDEST_EIGENPROBLEM, Coordinates, TurnedCoordinates
 from annealed.objectives.base import ROUNDING, Form, SmoothProblem
 
 SMALLEST_ROOT = 1e-150  # numbers below it have squares that are zero, or have no digits
 MISSING_CLASS_WEIGHT = 0.5  # rows' worth of evidence for a class that a fit has no row of
 MOST_ROWS = 1e12  # that weights are taken for
+FEWEST_COPIED_VALUES = 600_000  # entries of X times scores, no fewer than three, whose copy in single precision pays
+MOST_COPIED_BYTES = 1 << 32  # of X in single precision, up to which it is copied too
 
 
 class LinearForm(Form):
@@ -27,8 +30,9 @@ class LinearProblem(SmoothProblem):
     """Logits `(x - center) @ coef + intercept`, solved in coordinates of `x - center`."""
 
     form: Form = LinearForm()
-    coordinates: Coordinates
+    coordinates: Coordinates | TurnedCoordinates
     copies_rows = False
+    _quick: SinglePrecisionRows | None = None
 
     def __init__(self, design: Design, center, scale, in_span: bool):
         self.center, self.scale, self.span = center, scale, None
@@ -48,6 +52,21 @@ class LinearProblem(SmoothProblem):
 
     def block_pullback(self, block, state, residual):
         return block.transposed_product(residual), residual.sum(axis=0)
+
+    @property
+    def has_quick_rows(self) -> bool:  # type: ignore[override]
+        return self._quick is not None
+
+    def _copy_pays(self, n_scores) -> bool:
+        """Whether rows in single precision would.
+
+        Not where X is mapped from a file, or is large and single itself: the copy is half the size of a float64 X, but
+        as large as a float32 one.
+        """
+        n_values = self.design.n_rows * self.design.n_features * max(3, n_scores)
+        if type(self.design) is not DenseDesign or n_values < FEWEST_COPIED_VALUES or is_mapped(self.design.X):
+            return False
+        return bool(self.design.X.dtype == np.float64 or self.design.X.nbytes <= MOST_COPIED_BYTES)
 
     def gradient_noise(self):
         """A mean of residual times coordinate, each at most about the coordinate's spread."""

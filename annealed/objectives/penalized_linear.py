@@ -15,7 +15,6 @@ from functools import cached_property, partial
 import numpy as np
 from scipy import sparse
 
-from annealed.arrays import is_mapped
 from annealed.design import DenseDesign, Design, SinglePrecisionRows
 from annealed.design.class_points import class_point_coordinates
 from annealed.design.coordinates import (
@@ -40,8 +39,6 @@ from annealed.objectives.linear import (
 )
 from annealed.objectives.metrics import METRICS, POWERS, WHITENING, MetricChoices
 
-FEWEST_COPIED_VALUES = 600_000  # entries of X times scores, no fewer than three, whose copy in single precision pays
-MOST_COPIED_BYTES = 1 << 32  # of X in single precision, up to which it is copied too
 UNHEARD_WEIGHT = 1e-6  # of a class whose rows all weigh nothing; with less its intercept would be out of reach
 MOST_SPANNED_ROWS, MOST_SPANNED_SHARE = 600, 0.2  # sparse rows, and dense ones per column, whose span gets a basis
 OF_TWO_CLASSES = 0.4  # of either: combinations of rows cost less where each has one score
@@ -102,7 +99,7 @@ class PenalizedLinearProblem(MetricChoices, CurvatureLearning, ExactHessian, Lin
         penalized = np.arange(self._width) < coordinates.rank
         self._is_penalized = np.tile(penalized, self.n_scores).astype(np.float64)
         self._sample: LeadingRows | None = None
-        self._quick: SinglePrecisionRows | None = None
+        self._quick = None
         self._hessian_rows = None
 
     @property
@@ -115,21 +112,8 @@ class PenalizedLinearProblem(MetricChoices, CurvatureLearning, ExactHessian, Lin
         is_bare = self.span or n_curving <= FEW_CURVING * self.coordinates.rank
         return (BARE_SHARE if is_bare else 1.0) * super().last_step_share
 
-    @property
-    def has_quick_rows(self) -> bool:  # type: ignore[override]
-        return self._quick is not None
-
     def quicken(self):
-        """Rows in single precision, where a copy pays.
-
-        Not where X is mapped from a file, or is large and single itself: the copy is half the size of a float64 X, but
-        as large as a float32 one.
-        """
-        n_values = self.design.n_rows * self.design.n_features * max(3, self.n_scores)
-        if type(self.design) is not DenseDesign or n_values < FEWEST_COPIED_VALUES or is_mapped(self.design.X):
-            return
-        is_bearable = self.design.X.dtype == np.float64 or self.design.X.nbytes <= MOST_COPIED_BYTES
-        if is_bearable and self.coordinates.basis.ndim == 2:
+        if self.coordinates.basis.ndim == 2 and self._copy_pays(self.n_scores):
             self._quick = SinglePrecisionRows(self.design, self.coordinates)
 
     def _coordinates(self, power) -> Coordinates:

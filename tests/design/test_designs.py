@@ -4,11 +4,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from problems import badly_scaled, dense, gaussian, sparse_rows, stack_of, text, uneven_weights, wide, wide_text
+from problems import (
+    badly_scaled,
+    dense,
+    fold_masks,
+    gaussian,
+    sparse_rows,
+    stack_of,
+    text,
+    uneven_weights,
+    wide,
+    wide_text,
+)
 from scipy import sparse
 
 from annealed.design import CsrDesign, DenseDesign, SinglePrecisionRows, make_design, principal_coordinates, row_span
 from annealed.design.coordinates import diagonal_coordinates
+from annealed.design.dense import DenseBlock
 
 CENTER = np.linspace(-1, 2, 25)
 
@@ -59,6 +71,7 @@ def test_sums_over_rows_equal_numpy(backend, is_blocked, monkeypatch):
     for fit in range(3):
         weighted = weight[:, fit, None] * rows
         np.testing.assert_allclose(design.covariance(fit), weighted.T @ rows, **close)
+        np.testing.assert_allclose(design.covariances()[fit], weighted.T @ rows, **close)
         np.testing.assert_allclose(design.column_mean(fit), weighted.sum(axis=0), **close)
         np.testing.assert_allclose(design.column_variance(fit), (weighted * rows).sum(axis=0), **close)
     combinations = np.random.default_rng(1).normal(size=(4, len(rows)))
@@ -198,6 +211,27 @@ def test_row_span_of_equal_rows_is_one_direction_of_zeros():
 
 def diagonal_of(design, scale):
     return diagonal_coordinates(scale, design.column_variance())
+
+
+@pytest.mark.parametrize("n_folds", [3, 70], ids=["few_folds", "more_than_are_grouped"])
+@pytest.mark.parametrize("is_weighted", [False, True], ids=["rows_alike", "weighted"])
+def test_second_moments_of_folds_equal_numpy(is_weighted, n_folds, monkeypatch):
+    """A fifth of the rows weighs nothing, where they are weighted."""
+    table = gaussian()
+    own = np.arange(len(table.y)) % 5 / 3 if is_weighted else np.ones(len(table.y))
+    design = stack_of(table, fold_masks(len(table.y), n_folds) * own[:, None])
+    design = design.centered(design.column_mean())
+    n_multiplied, gram = [], DenseBlock.gram
+
+    def counted(block, weight):
+        n_multiplied.append(len(weight))
+        return gram(block, weight)
+
+    monkeypatch.setattr(DenseBlock, "gram", counted)
+    found, rows = design.covariances(), table.X - design.center
+    for weight, moment in zip(design.weight.T, found, strict=True):
+        np.testing.assert_allclose(moment, (rows.T * weight) @ rows, rtol=1e-10, atol=1e-13)
+    assert (sum(n_multiplied) == len(rows)) == (n_folds == 3)
 
 
 @pytest.mark.parametrize("power", [0.0, 0.25, 0.5])

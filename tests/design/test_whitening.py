@@ -3,23 +3,32 @@
 import numpy as np
 import oracles
 import pytest
-from problems import badly_scaled, fold_masks, gaussian, rare_class, stack_of
+from problems import badly_scaled, fold_masks, gaussian, rare_class, stack_of, wide
 
-from annealed.design import whitening
+from annealed.design import make_design, row_span, whitening
 from annealed.design.whitening import Covariances, whitening_coordinates
 
 TABLES = [gaussian, badly_scaled, rare_class]
 AMOUNT = 0.1
 
 
-def estimates(make, shrinkage=AMOUNT, is_pooled=True):
+def estimates(make, shrinkage=AMOUNT, is_pooled=True, in_span=False, weight=None):
     table = make()
-    design = stack_of(table, fold_masks(len(table.y), 3))
+    design = stack_of(table, fold_masks(len(table.y), 5 if in_span else 3) * (1 if weight is None else weight[:, None]))
     design = design.centered(design.column_mean())
+    if in_span:
+        span = row_span(design, np.ones(design.n_features))
+        design = make_design(span.rows, design.labels, design.weight, design.total_weight, design.n_classes)
     shares = design.class_weight_sums()
     means = design.class_sums() / shares[..., None]
-    spread = np.sqrt(design.column_variance())
-    return Covariances(design, means, shares, is_pooled, shrinkage, spread, design.n_features)
+    spread = None if in_span else np.sqrt(design.column_variance())
+    return Covariances(design, means, shares, is_pooled, shrinkage, spread, table.X.shape[1])
+
+
+def whitened(covariances, all_diagonal):
+    """Coordinates with a basis of each fit."""
+    own = whitening_coordinates(covariances, all_diagonal)
+    return own if all_diagonal else own.merged()
 
 
 def covariance_by_definition(covariances, fit):
@@ -37,7 +46,7 @@ def covariance_by_definition(covariances, fit):
 @pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
 def test_the_covariance_of_every_fit_becomes_the_identity(make, is_pooled, all_diagonal):
     covariances = estimates(make, is_pooled=is_pooled)
-    own = whitening_coordinates(covariances, all_diagonal)
+    own = whitened(covariances, all_diagonal)
     for fit in range(covariances.design.n_fits):
         seen = own.basis[fit].T @ covariance_by_definition(covariances, fit) @ own.basis[fit]
         np.testing.assert_allclose(seen, np.eye(own.rank), atol=1e-9)
@@ -47,7 +56,7 @@ def test_the_covariance_of_every_fit_becomes_the_identity(make, is_pooled, all_d
 @pytest.mark.parametrize("all_diagonal", [True, False])
 def test_the_spectrum_is_the_second_moment_or_for_folds_near_it(all_diagonal):
     covariances = estimates(lambda: gaussian(n_samples=2000))
-    own = whitening_coordinates(covariances, all_diagonal)
+    own = whitened(covariances, all_diagonal)
     for fit in range(covariances.design.n_fits):
         moment = own.basis[fit].T @ covariances.design.covariance(fit) @ own.basis[fit]
         tolerance = 1e-10 if all_diagonal or fit == 0 else 0.15 * own.spectrum[0].max()
@@ -57,11 +66,46 @@ def test_the_spectrum_is_the_second_moment_or_for_folds_near_it(all_diagonal):
 @pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
 def test_one_factor_from_the_final_fit_does_what_two_decompositions_do(make):
     covariances = estimates(make)
-    quick, slow = (whitening_coordinates(covariances, all_diagonal) for all_diagonal in (False, True))
+    quick, slow = (whitened(covariances, all_diagonal) for all_diagonal in (False, True))
     assert not np.allclose(quick.basis[1], slow.basis[1])  # they differ by a rotation
     for one, other in zip(quick.basis, slow.basis, strict=True):
         product = other @ other.T
         np.testing.assert_allclose(one @ one.T, product, rtol=1e-8, atol=1e-10 * np.abs(product).max())
+
+
+@pytest.mark.parametrize("weight", [None, 1 + np.arange(24) % 3], ids=["rows_alike", "weighted"])
+def test_the_axes_of_a_span_do_what_decompositions_do(weight):
+    covariances = estimates(wide, in_span=True, weight=weight)
+    quick, slow = (whitened(covariances, all_diagonal) for all_diagonal in (False, True))
+    for fit in range(covariances.design.n_fits):
+        product = slow.basis[fit] @ slow.basis[fit].T
+        np.testing.assert_allclose(quick.basis[fit] @ quick.basis[fit].T, product, atol=1e-8 * np.abs(product).max())
+        np.testing.assert_allclose(quick.inverse[fit].T @ quick.basis[fit], np.eye(quick.rank), atol=1e-9)
+    if weight is None:
+        moment = quick.basis[0].T @ covariances.design.covariance() @ quick.basis[0]
+        np.testing.assert_allclose(quick.spectrum[0], np.diag(moment), rtol=1e-9)
+
+
+@pytest.mark.parametrize("in_span", [False, True], ids=["columns", "span"])
+def test_turned_coordinates_map_as_bases_of_each_fit_do(in_span):
+    turned = whitening_coordinates(estimates(wide if in_span else gaussian, in_span=in_span), all_diagonal=False)
+    merged = turned.merged()
+    generator, some = np.random.default_rng(0), np.array([2, 0])
+    z = generator.normal(size=(2, 3, turned.rank))
+    x = generator.normal(size=(2, 3, len(turned.frame.basis)))
+    for name, vectors in (("to_features", z), ("to_points", z), ("from_features", x)):
+        first, second = (getattr(own.of_fits(some), name)(vectors) for own in (turned, merged))
+        np.testing.assert_allclose(first, second, rtol=1e-9, atol=1e-9)
+
+
+def test_a_fold_whose_covariance_has_no_factor_is_found_by_itself(monkeypatch):
+    covariances = estimates(gaussian)
+    expected = whitened(covariances, all_diagonal=False)
+    monkeypatch.setattr(whitening, "_cholesky", lambda matrix: None)
+    own = whitened(covariances, all_diagonal=False)
+    for first, second in zip(own.basis, expected.basis, strict=True):
+        np.testing.assert_allclose(first @ first.T, second @ second.T, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(np.swapaxes(own.inverse, 1, 2) @ own.basis, [np.eye(own.rank)] * 4, atol=1e-9)
 
 
 def test_a_covariance_without_shrinkage_keeps_a_floor_under_its_eigenvalues():
@@ -72,6 +116,6 @@ def test_a_covariance_without_shrinkage_keeps_a_floor_under_its_eigenvalues():
         table.X[:, 3] = table.X[:, 0] + table.X[:, 1]
         return table
 
-    own = whitening_coordinates(estimates(collinear, shrinkage=0.0), all_diagonal=False)
+    own = whitened(estimates(collinear, shrinkage=0.0), all_diagonal=False)
     assert np.isfinite(own.basis).all()
     assert np.abs(own.basis).max() < 2 / np.sqrt(whitening.SMALLEST_VARIANCE)

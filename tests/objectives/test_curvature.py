@@ -6,7 +6,7 @@ import pytest
 from problems import fold_masks, gaussian, stack_of
 
 from annealed.datasets import make_gaussian_classes
-from annealed.objectives import InnerProduct, leading_rows, penalized_linear
+from annealed.objectives import InnerProduct, leading_rows, linear
 from annealed.solvers import LBFGS, lbfgs
 
 TEMPERATURE = 0.05
@@ -86,7 +86,7 @@ def test_units_of_the_rows_change_no_curvature(unit, monkeypatch):
 
 
 def test_quick_rows_give_the_same_curvature_as_a_copy_of_their_own(monkeypatch):
-    monkeypatch.setattr(penalized_linear, "FEWEST_COPIED_VALUES", 1)
+    monkeypatch.setattr(linear, "FEWEST_COPIED_VALUES", 1)
     table = gaussian(n_samples=300, n_features=7)
     plain, quick = (InnerProduct().prepare(stack_of(table, fold_masks(300))) for _ in range(2))
     quick.quicken()
@@ -98,7 +98,7 @@ def test_quick_rows_give_the_same_curvature_as_a_copy_of_their_own(monkeypatch):
 
 def test_quick_rows_of_equal_spread_give_the_curvature_of_the_coordinates_named(monkeypatch):
     """Whitened coordinates have no order: rounding would name any of them as leading."""
-    monkeypatch.setattr(penalized_linear, "FEWEST_COPIED_VALUES", 1)
+    monkeypatch.setattr(linear, "FEWEST_COPIED_VALUES", 1)
     monkeypatch.setattr(leading_rows, "FEWEST_PARAMETERS", 8)
     table = gaussian(n_samples=300, n_features=7)
     problem = InnerProduct(metric="covariance").prepare(stack_of(table, fold_masks(300)))

@@ -7,9 +7,10 @@ import pytest
 from problems import badly_scaled, fold_masks, gaussian, near_start, rare_class, stack_of, two_classes, wide
 from scipy import sparse
 
-from annealed import AnnealedClassifier
+from annealed import AnnealedClassifier, DistanceADA
 from annealed.design import SinglePrecisionRows, dense
-from annealed.objectives import InnerProduct, Picks, gibbs
+from annealed.objectives import Distance, InnerProduct, Picks, gibbs
+from annealed.objectives.distance import LARGEST_QUICK_SCORE
 from annealed.solvers import LBFGS
 
 METRICS = ["euclidean", "diagonal", "halfway", "covariance"]
@@ -26,8 +27,9 @@ def copies(monkeypatch):
             copied.append(design)
             super().__init__(design, coordinates)
 
-    monkeypatch.setattr("annealed.objectives.penalized_linear.FEWEST_COPIED_VALUES", 1)
-    monkeypatch.setattr("annealed.objectives.penalized_linear.SinglePrecisionRows", Recorded)
+    monkeypatch.setattr("annealed.objectives.linear.FEWEST_COPIED_VALUES", 1)
+    for family in ("penalized_linear", "distance"):
+        monkeypatch.setattr(f"annealed.objectives.{family}.SinglePrecisionRows", Recorded)
     return copied
 
 
@@ -37,8 +39,8 @@ def on_disk(folder, X):
     return mapped
 
 
-def quickened(table, **settings):
-    problem = InnerProduct(**settings).prepare(stack_of(table, fold_masks(len(table.y))))
+def quickened(table, family=InnerProduct, **settings):
+    problem = family(**settings).prepare(stack_of(table, fold_masks(len(table.y))))
     problem.quicken()
     return problem
 
@@ -56,10 +58,54 @@ def test_quick_rows_give_value_and_gradient_to_single_precision(make, metric, te
         np.testing.assert_allclose(single, double, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("temperature", [30.0, 1.0])
+@pytest.mark.parametrize("make", [gaussian, two_classes, badly_scaled, wide], ids=lambda make: make.__name__)
+def test_quick_rows_of_distances_give_value_and_gradient_to_single_precision(make, temperature, copies):
+    problem = quickened(make(), Distance)
+    assert problem.has_quick_rows
+    point, some = near_start(problem, temperature), np.array([2, 0])
+    quick, exact = (problem.objective(point, temperature, quick=is_quick) for is_quick in (True, False))
+    part = problem.objective(point[some], temperature, some, quick=True)
+    for single, double, own in zip(quick, exact, part, strict=True):
+        assert not np.array_equal(single, double)
+        np.testing.assert_allclose(single, double, rtol=1e-5, atol=2e-5)
+        np.testing.assert_allclose(own, double[some], rtol=1e-5, atol=2e-5)
+
+
+def test_large_scores_of_distances_are_exact(copies):
+    """Their differences would have few digits left."""
+    problem = quickened(gaussian(), Distance)
+    cold = np.sum(problem.class_means[0] ** 2, axis=1).max() / (1.01 * LARGEST_QUICK_SCORE)
+    point = near_start(problem, cold)
+    quick, exact = (problem.objective(point, cold, quick=is_quick) for is_quick in (True, False))
+    for single, double in zip(quick, exact, strict=True):
+        np.testing.assert_array_equal(single, double)
+
+
+@pytest.mark.parametrize("settings", [{"anchor": 0.0}, {"covariance": "diagonal"}, {"covariance": "identity"}])
+def test_distances_have_quick_rows_where_coordinates_share_a_frame(settings, copies):
+    assert not quickened(gaussian(), Distance, **settings).has_quick_rows
+
+
+@pytest.mark.parametrize("make", [gaussian, two_classes, wide], ids=lambda make: make.__name__)
+def test_quick_rows_lead_distances_to_the_same_fit(make, request):
+    table = make()
+    exact = DistanceADA(cv=3).fit(table.X, table.y)
+    copies = request.getfixturevalue("copies")
+    quick = DistanceADA(cv=3).fit(table.X, table.y)
+    assert len(copies) == 1
+    assert quick.path_.converged.all()
+    n_shared = min(len(quick.path_), len(exact.path_))  # where a path ends may hang on a hair
+    np.testing.assert_allclose(*(own.path_.temperatures[:n_shared] for own in (quick, exact)), rtol=1e-10)
+    np.testing.assert_allclose(*(own.path_.free_energy[:n_shared] for own in (quick, exact)), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(*(own.path_.validation_score[:n_shared] for own in (quick, exact)), atol=2e-3)
+
+
 @pytest.mark.parametrize("make", [gaussian, two_classes], ids=lambda make: make.__name__)
-def test_products_of_quick_rows_stay_in_single_precision(make, copies, monkeypatch):
+@pytest.mark.parametrize("family", [InnerProduct, Distance])
+def test_products_of_quick_rows_stay_in_single_precision(family, make, copies, monkeypatch):
     """A factor of double precision would have BLAS copy the rows into it at every pass."""
-    problem, seen = quickened(make()), set()
+    problem, seen = quickened(make(), family), set()
 
     def recorded(product):
         def record(vectors, rows):
@@ -126,7 +172,7 @@ def test_rows_that_are_mapped_or_sparse_are_not_copied(store, copies, tmp_path):
 
 @pytest.mark.parametrize(("dtype", "most", "is_copied"), [("f4", 10**6, True), ("f4", 100, False), ("f8", 100, True)])
 def test_rows_that_are_single_are_copied_unless_they_are_large(dtype, most, is_copied, copies, monkeypatch):
-    monkeypatch.setattr("annealed.objectives.penalized_linear.MOST_COPIED_BYTES", most)
+    monkeypatch.setattr("annealed.objectives.linear.MOST_COPIED_BYTES", most)
     table = gaussian()
     assert quickened(replace(table, X=table.X.astype(dtype))).has_quick_rows == is_copied
 
