@@ -15,6 +15,8 @@ LONG_PATIENCE = 4.0  # past the best, after which it is taken for passed, howeve
 COLLAPSE = 0.25  # relative fall of the score by which a path that has learned nothing ends
 LEARNT_BY_HEART = 0.5  # share of the hot Q / T below which it ends, too
 FLAT = 1e-3  # relative change over PATIENCE that counts as none
+NO_GAIN = 1e-5  # share of the hot Q / T, about the nats there are to gain: a score that changes by less counts as flat,
+SMALL_GAIN = 0.01  # where that is no more than so much of how far it has come
 COLDEST = 1e-10  # share of the hot end below which no temperature is visited
 HARD = 1e-5  # share of the hot Q / T below which the posterior is hard and nothing is left to learn
 
@@ -25,7 +27,8 @@ class AdaptiveSchedule(Schedule):
     It stops when the mean validation score has fallen below its best by more than the standard error of their
     fold-by-fold difference (three of them right past the best, or one where a parabola foresees it), when the best lies
     at a temperature fifty times as hot, when the validation score (without validation, Q / T, or Q where decisions have
-    become hard) no longer moves, or when the training rows are all but certain.
+    become hard) no longer moves, or by some hundred-thousandths of a nat alone, or when the training rows are all but
+    certain.
 
     Parameters
     ----------
@@ -85,18 +88,20 @@ class AdaptiveSchedule(Schedule):
             is_learnt = value[-1] < LEARNT_BY_HEART * value[0]
             return has_collapsed or is_learnt or _is_flat(value, cooled, LONG_PATIENCE)
         since_best = cooled[-1] - cooled[best]
-        return _is_passed(scores, cooled, best) or since_best >= LONG_PATIENCE or _is_flat(mean, cooled, PATIENCE)
+        no_gain = min(NO_GAIN * value[0], SMALL_GAIN * (mean[best] - mean[0]))
+        is_flat = _is_flat(mean, cooled, PATIENCE, no_gain)
+        return _is_passed(scores, cooled, best) or since_best >= LONG_PATIENCE or is_flat
 
 
 def _means(scores) -> list[float]:
     return (scores.sum(axis=1) / scores.shape[1]).tolist()
 
 
-def _is_flat(values, cooled, patience) -> bool:
-    """Whether the values of the last `patience` of log temperature are all but the same."""
+def _is_flat(values, cooled, patience, no_change=0.0) -> bool:
+    """Whether the values of the last `patience` of log temperature are all but the same, or differ by `no_change`."""
     recent = [own for own, place in zip(values, cooled, strict=True) if place >= cooled[-1] - patience]
     is_known = not any(isnan(own) for own in recent)
-    return is_known and max(recent) - min(recent) <= FLAT * max(abs(own) for own in recent)
+    return is_known and max(recent) - min(recent) <= max(FLAT * max(abs(own) for own in recent), no_change)
 
 
 def _is_passed(scores, cooled, best) -> bool:

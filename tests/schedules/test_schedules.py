@@ -266,6 +266,17 @@ def test_stops_when_validation_no_longer_moves():
     assert should_stop([*rising(10), *[-0.5] * 8])
 
 
+@pytest.mark.parametrize(("least", "stops"), [(1e-5, True), (1e-3, False)])
+def test_stops_when_next_to_no_loss_is_left(least, stops):
+    """It still falls by a tenth at every temperature."""
+    losses = np.concatenate([np.geomspace(1.0, least, 12), least * 0.9 ** np.arange(1, 9)])
+    assert should_stop(-losses) == stops
+
+
+def test_a_score_of_small_units_is_not_taken_for_next_to_no_loss():
+    assert not should_stop(1e-6 * np.array(rising(20)))
+
+
 @pytest.mark.parametrize(
     ("means", "values", "stops"),
     [
