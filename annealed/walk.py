@@ -26,6 +26,8 @@ NODES_AT_HAND = N_POINTS + COLDER_NODES  # newest ones, among which those around
 N_SMOOTHED = 10  # newest nodes behind a smoothed prediction
 REACH = 0.95  # of log temperature, between nodes
 LEAST_LEARNED = 0.01  # share of the hot Q / T by which it falls where something was learned
+MUCH_HELD_BACK = 0.1  # share of Q / T that what is held back could make it fall by
+CLEAR_EVIDENCE, NO_EVIDENCE = 5.0, 2.0  # standard errors beyond chance, from which and up to which rows tell so
 MOST_HALVINGS = 4  # of a gap in which the path bends
 
 
@@ -162,10 +164,14 @@ def _of_final(values) -> float:
 
 def _should_stop(schedule, nodes: list[Step]) -> bool:
     """Whether what validation says, or what temperatures are compared by, has passed its best."""
-    temperatures, values = [node.temperature for node in nodes], [node.value for node in nodes]
-    judged = [node.judgement for node in nodes]
-    seen = [own.scores for own in judged], [own.compared for own in judged]
-    return any(schedule.should_stop(temperatures, scores, values) for scores in seen)
+    temperatures, scores, values = _record_of(nodes)
+    compared = [node.judgement.compared for node in nodes]
+    return any(schedule.should_stop(temperatures, own, values) for own in (scores, compared))
+
+
+def _record_of(nodes: list[Step]):
+    """Temperatures, fold scores and Q / T, as schedules are shown them."""
+    return zip(*((node.temperature, node.judgement.scores, node.value) for node in nodes), strict=True)
 
 
 def _with_nodes(ladder, reach):
@@ -220,14 +226,19 @@ class _Walk:
         return False
 
     def _has_ended(self, schedule, seen: list[Step]) -> bool:
-        """Whether the schedule says so; but no path ends that has learned nothing where there is something to learn."""
-        if not _should_stop(schedule, seen):
-            return False
+        """Whether the schedule says so. One that lets learn late goes on after all where rows clearly tell something
+        that is held back, and much beside what was learned; and does not wait for it where they tell nothing.
+        """
+        has_ended, is_waiting = _should_stop(schedule, seen), schedule.is_waiting(*_record_of(seen))
+        if not schedule.learns_late or not (has_ended or is_waiting):
+            return has_ended
         last = seen[-1]
+        held_back = self.problem.evidence_held_back(last.parameters[0, ...], last.temperature)
+        if not has_ended:
+            return held_back.errors < NO_EVIDENCE
         has_learned = last.value < (1 - LEAST_LEARNED) * seen[0].value
-        if has_learned or not schedule.learns_late:
-            return True
-        return not self.problem.has_more_to_fit(last.parameters[0, ...], last.temperature)
+        is_much = held_back.nats > MUCH_HELD_BACK * last.value or not has_learned
+        return not (is_much and held_back.errors > CLEAR_EVIDENCE)
 
     def visit(self, temperatures):
         """Solve and validate every fit at the next nodes; fill what now has nodes enough around it."""

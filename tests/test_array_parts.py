@@ -68,6 +68,11 @@ def test_solver_finds_the_minimum_of_numpy(family, few_columns, move, monkeypatc
         )
         assert found.converged.all()
         np.testing.assert_allclose(found.value, known.value, rtol=1e-6)
+        if isinstance(family, InnerProduct):
+            variance = to_host(moved.class_variance)  # as last seen there
+            expected = plain.evidence_held_back(known.parameters[0], temperature, variance)
+            held_back = moved.evidence_held_back(found.parameters[0, ...], temperature)
+            np.testing.assert_allclose(held_back, expected, rtol=1e-3, atol=1e-3)
         polished = ours.polish(moved, found.parameters, temperature, **options)
         assert polished.converged[0] and polished.value[0] <= known.value[0] * (1 + 1e-7)
 

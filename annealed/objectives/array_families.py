@@ -148,21 +148,11 @@ class ArrayPenalizedProblem(ArrayProblem):
             (squares,) = rows.design.sum_rows(kernel)
         return float(np.sqrt(squares.max()) / (self.l2_strength * HOT_LOGIT))
 
-    def has_more_to_fit(self, parameters, temperature):
-        """See `PenalizedLinearProblem.has_more_to_fit`; the score of two classes is here twice. Coordinates so narrow
-        that rounding of the widest one's products may hide them are not asked.
-        """
-        xp, final = self.xp, slice(0, 1)
-        (square,) = self.place.host(xp.sum(self.place.wide(self.design.weight[:, 0]) ** 2))
-        if not self.host.can_be_tested(1 / float(square)):
-            return False
-        _, _, gradient = self._loss(parameters[None, ...], temperature, final, False, True)
-        variance = self.of_fits(self.class_variance, final) + self.of_fits(self.missing, final)
-        spectrum = self.of_fits(self.spectrum, final)
-        is_seen = spectrum > (NARROWEST * self.place.rounding) ** 2 * xp.max(spectrum)
-        chance = xp.where(is_seen, spectrum, spectrum * 0.0 + np.inf)[:, None, :] * variance[..., None]
-        (seen,) = self.place.host(xp.sum(self._split(gradient)[0] ** 2 / chance))
-        return self.host.is_beyond_chance(self.host.n_scores / self.n_classes * float(seen / square))
+    def evidence_held_back(self, parameters, temperature):
+        """Coordinates so narrow that rounding of the widest one's products may hide them are not asked."""
+        own, variance = self.place.host(parameters, self.class_variance)
+        narrowest = NARROWEST * self.place.rounding
+        return self.host.evidence_held_back(self._as_host(own.reshape(1, -1))[0], temperature, variance, narrowest)
 
     def _report(self, parameters, temperature, fits):
         """Of mean zero over classes."""

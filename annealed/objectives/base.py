@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -98,6 +98,13 @@ class Form(ABC):
         """Logits (n_rows, n_classes) of X under one point of the path."""
 
 
+class Evidence(NamedTuple):
+    """By how many standard errors rows tell more than chance would, and by how much more, in nats a row."""
+
+    errors: float
+    nats: float
+
+
 class Problem(ABC):
     """A family bound to rows, as a path sees it: a stack of fits with a minimum at every temperature.
 
@@ -175,9 +182,9 @@ class Problem(ABC):
         """
         return None
 
-    def has_more_to_fit(self, parameters, temperature) -> bool:
-        """Whether rows clearly tell something that the final fit there has not learned, where a family can say."""
-        return False
+    def evidence_held_back(self, parameters, temperature) -> Evidence:
+        """What rows tell of what a penalty still holds back from the final fit there, where a family can say."""
+        return Evidence(np.nan, np.nan)
 
     def leans_unasked(self, score: float) -> bool:
         """Whether to try `leaned` anyway, given the best validated score, minus a log-loss, in this setting."""

@@ -15,6 +15,7 @@ from functools import cached_property, partial
 import numpy as np
 from scipy import sparse
 
+from annealed.arrays import to_host
 from annealed.design import DenseDesign, Design, SinglePrecisionRows
 from annealed.design.class_points import class_point_coordinates
 from annealed.design.coordinates import (
@@ -24,7 +25,7 @@ from annealed.design.coordinates import (
     diagonal_coordinates,
     principal_coordinates,
 )
-from annealed.objectives.base import HOT_LOGIT, check_strength
+from annealed.objectives.base import HOT_LOGIT, Evidence, check_strength
 from annealed.objectives.contrasts import Contrasts
 from annealed.objectives.hessian import ExactHessian
 from annealed.objectives.leading_rows import ALL_LEVELS, LeadingRows
@@ -43,7 +44,6 @@ UNHEARD_WEIGHT = 1e-6  # of a class whose rows all weigh nothing; with less its 
 MOST_SPANNED_ROWS, MOST_SPANNED_SHARE = 600, 0.2  # sparse rows, and dense ones per column, whose span gets a basis
 OF_TWO_CLASSES = 0.4  # of either: combinations of rows cost less where each has one score
 TESTED_SHARE = 0.2  # of the rows: so many coordinates and scores at most are asked whether they have more to tell
-CLEAR_ERRORS = 5.0  # standard errors beyond what chance would give, that say so
 BARE_SHARE = 0.1  # of the last step's own share, in the span of the rows, or where those that curve the loss are few:
 FEW_CURVING = 1.0  # a coordinate, counted by the variance of their class under the posterior
 
@@ -328,32 +328,26 @@ class PenalizedLinearProblem(MetricChoices, CurvatureLearning, ExactHessian, Lin
         )
         return unit * np.sqrt(squares.max()) / (self.l2_strength * HOT_LOGIT)
 
-    def has_more_to_fit(self, parameters, temperature):
-        """A score test: squares of the loss's gradient by what chance would make of each, were nothing left.
+    def evidence_held_back(self, parameters, temperature, class_variance=None, narrowest=0.0):
+        """A score test: squares of the loss's gradient by what chance would make of each, were nothing left to learn.
+        At the minimum the gradient is the penalty's.
 
-        The penalty lets in last what varies least, however much that tells. Of as many coordinates as rows it says
-        nothing.
+        The penalty lets in last what varies least, however much that tells: what it weighs more than the rows do is
+        asked. Of as many coordinates as rows the test says nothing. `narrowest` is the spread beside the widest one's
+        below which a coordinate is rounding.
         """
-        n_rows = 1 / np.sum(self.design.weight[:, 0] ** 2)  # as many as they weigh
-        if not self.can_be_tested(n_rows):
-            return False
-        final = slice(0, 1)
-        _, gradient = self.loss(parameters[None], temperature, final)
-        gradient, _ = self._split(gradient)
-        chance = self._score_variance(self.class_variance, final)[..., None] * self.coordinates.spectrum
-        return self.is_beyond_chance(n_rows * np.sum(gradient**2 / np.maximum(chance, np.finfo(float).tiny)))
-
-    def can_be_tested(self, n_rows) -> bool:
-        """Whether so many rows are many beside what a score test would be made of."""
-        return not self.coordinates.per_fit and self._n_tests <= TESTED_SHARE * n_rows
-
-    def is_beyond_chance(self, seen) -> bool:
-        """Whether squares, each of mean one by chance, add up to clearly more than that."""
-        return bool(seen > self._n_tests + CLEAR_ERRORS * np.sqrt(2 * self._n_tests))
-
-    @property
-    def _n_tests(self) -> int:
-        return self.n_scores * self.coordinates.rank
+        final, strength = slice(0, 1), self.l2_strength * temperature
+        variance = self.class_variance if class_variance is None else class_variance
+        curvature, _ = self._split(self._diagonal_curvature(variance, final))
+        coef, _ = self._split(parameters[None])
+        spectrum = self.coordinates.of_fits(final).spectrum.reshape(-1)
+        is_held = (curvature < strength) & (spectrum > narrowest**2 * spectrum.max())
+        n_rows, n_held = 1 / np.sum(to_host(self.design.weight)[:, 0] ** 2), int(is_held.sum())
+        if n_held > TESTED_SHARE * n_rows:
+            return Evidence(np.nan, np.nan)
+        squares = (strength * coef[is_held]) ** 2 / np.maximum(curvature[is_held], np.finfo(float).tiny)
+        beyond_chance = float(n_rows * squares.sum() - n_held)
+        return Evidence(beyond_chance / np.sqrt(2 * max(n_held, 1)), beyond_chance / (2 * n_rows))
 
     def report(self, parameters, temperature, fits=slice(None)):
         coef, intercept = self._split(parameters)

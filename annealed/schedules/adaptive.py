@@ -39,8 +39,9 @@ class AdaptiveSchedule(Schedule):
     learns_late : bool, default=False
         Whether what matters may come late, as under a penalty, which lets directions in by how much they vary. While
         validation is not clearly better than at the hot end, cooling then goes on until Q / T no longer moves or is
-        half of what it was, or the score has fallen by a quarter; and even then where Q / T has not moved at all, but
-        rows clearly tell what it has not learned. The inner-product family's default does so.
+        half of what it was, or the score has fallen by a quarter; but no longer than rows tell more than chance would
+        of what is still held back. And where that is clear, and much beside Q / T, it goes on whatever the scores say.
+        The inner-product family's default does so.
 
     Examples
     --------
@@ -82,7 +83,7 @@ class AdaptiveSchedule(Schedule):
             return any(_is_flat(own, cooled, PATIENCE) for own in (value, energy))
         scores = np.array(validation)
         mean = _means(scores)
-        best = max(range(len(mean)), key=lambda own: -np.inf if isnan(mean[own]) else mean[own])
+        best = _best(mean)
         if self.learns_late and not _is_below(scores[0], scores[best], 1):
             has_collapsed = mean[best] - mean[-1] > COLLAPSE * abs(mean[best])
             is_learnt = value[-1] < LEARNT_BY_HEART * value[0]
@@ -92,9 +93,21 @@ class AdaptiveSchedule(Schedule):
         is_flat = _is_flat(mean, cooled, PATIENCE, no_gain)
         return _is_passed(scores, cooled, best) or since_best >= LONG_PATIENCE or is_flat
 
+    def is_waiting(self, temperatures, validation, value):
+        is_hot = log(temperatures[0] / temperatures[-1]) < LONG_PATIENCE
+        if not self.learns_late or is_hot or validation[-1] is None or value[-1] < LEARNT_BY_HEART * value[0]:
+            return False
+        scores = np.array(validation)
+        return not _is_below(scores[0], scores[_best(_means(scores))], 1)
+
 
 def _means(scores) -> list[float]:
     return (scores.sum(axis=1) / scores.shape[1]).tolist()
+
+
+def _best(means) -> int:
+    """The first of equals; one that is no number is the worst."""
+    return max(range(len(means)), key=lambda own: -np.inf if isnan(means[own]) else means[own])
 
 
 def _is_flat(values, cooled, patience, no_change=0.0) -> bool:

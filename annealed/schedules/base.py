@@ -30,6 +30,14 @@ class Schedule(BaseEstimator, ABC):
         """
         return False
 
+    def is_waiting(
+        self, temperatures: Sequence[float], validation: Sequence[np.ndarray | None], value: Sequence[float]
+    ) -> bool:
+        """Whether validation has learned nothing so far, but may: the path then ends where rows have nothing to tell
+        that is still held back.
+        """
+        return False
+
 
 def falling(temperatures: Iterator[float]) -> Iterator[float]:
     """What a schedule gives, or an error where that is nothing, no temperature, or does not fall."""

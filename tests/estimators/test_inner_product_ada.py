@@ -96,6 +96,32 @@ def test_what_varies_least_is_found_though_validation_does_not_improve_for_long(
     assert default.validation_score[default.best_index].mean() > -0.6
 
 
+def hidden_signal(n_rows, n_columns, spread):
+    """Three classes apart along one direction, which varies by `spread` where the others vary by one."""
+    generator = np.random.default_rng(0)
+    y = generator.integers(3, size=n_rows)
+    own = generator.normal(size=(n_rows, n_columns))
+    own[:, -1] = spread * (own[:, -1] + 2.5 * (y - 1))
+    return own @ np.linalg.qr(generator.normal(size=(n_columns, n_columns)))[0], y
+
+
+def test_what_rows_clearly_tell_is_waited_for_where_validation_stands_still():
+    X, y = hidden_signal(1000, 30, 1e-4)
+    path = InnerProductADA(metric="diagonal").fit(X, y).path_
+    scores = path.validation_score.mean(axis=1)
+    assert scores[path.temperatures > 1e-5].max() < -1.08
+    assert scores[path.best_index] > -0.5
+
+
+@pytest.mark.parametrize("n_columns", [5, 200], ids=["few", "many"])
+def test_a_path_ends_soon_where_rows_tell_nothing(n_columns):
+    """Labels by chance, and directions that would come in decades below."""
+    X, y = hidden_signal(600, n_columns, 1e-4)
+    path = InnerProductADA(metric="diagonal").fit(X, np.random.default_rng(1).permutation(y)).path_
+    assert path.temperatures[-1] > 1e-3 * path.temperatures[0]
+    assert path.best_index < 6
+
+
 def test_covariance_is_chosen_where_classes_are_apart_along_little_noise():
     assert InnerProductADA(metric="validated").fit(*correlated_noise()).metric_ == "covariance"
 

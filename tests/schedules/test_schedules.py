@@ -295,6 +295,24 @@ def test_what_learns_late_goes_on_while_nothing_is_learned(means, values, stops)
     assert stops_after(scores, values)
 
 
+@pytest.mark.parametrize(
+    ("means", "values", "waits"),
+    [
+        (np.linspace(-0.69, -0.75, 20), np.linspace(0.69, 0.6, 20), True),
+        (np.linspace(-0.69, -0.75, 9), np.linspace(0.69, 0.6, 9), False),  # not cooled for long
+        (np.linspace(-0.69, -0.5, 20), np.linspace(0.69, 0.6, 20), False),  # learned
+        (np.linspace(-0.69, -0.75, 20), np.linspace(0.69, 0.3, 20), False),  # learned by heart
+        ([None] * 20, np.linspace(0.69, 0.6, 20), False),  # nobody says
+    ],
+    ids=["falling", "hot", "rising", "by heart", "without validation"],
+)
+def test_a_schedule_that_learns_late_waits_while_nothing_is_learned(means, values, waits):
+    scores = [None if mean is None else np.full(5, mean) for mean in means]
+    temperatures = 0.7 ** np.arange(len(scores))
+    assert AdaptiveSchedule(learns_late=True).is_waiting(temperatures, scores, list(values)) == waits
+    assert not AdaptiveSchedule().is_waiting(temperatures, scores, list(values))
+
+
 def test_slow_improvement_is_no_standstill():
     assert not should_stop([*rising(10), *np.linspace(-0.5, -0.499, 8)])
 
