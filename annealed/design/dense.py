@@ -140,7 +140,8 @@ class DenseDesign(Design):
             for own in self.map_rows(lambda block: block.gram(self.weight[block.rows, 0]), order[first:last]):
                 for fit in np.flatnonzero(served):
                     moments[fit] += own
-        return list(moments / shares[:, None, None])
+        moments /= shares[:, None, None]
+        return list(moments)
 
     def column_mean(self, fit=0):
         if not self._is_wide:
