@@ -84,7 +84,7 @@ class AdaptiveSchedule(Schedule):
         scores = np.array(validation)
         mean = _means(scores)
         best = _best(mean)
-        if self.learns_late and not _is_below(scores[0], scores[best], 1):
+        if self.learns_late and not _has_learned(scores, best):
             has_collapsed = mean[best] - mean[-1] > COLLAPSE * abs(mean[best])
             is_learnt = value[-1] < LEARNT_BY_HEART * value[0]
             return has_collapsed or is_learnt or _is_flat(value, cooled, LONG_PATIENCE)
@@ -98,7 +98,12 @@ class AdaptiveSchedule(Schedule):
         if not self.learns_late or is_hot or validation[-1] is None or value[-1] < LEARNT_BY_HEART * value[0]:
             return False
         scores = np.array(validation)
-        return not _is_below(scores[0], scores[_best(_means(scores))], 1)
+        return not _has_learned(scores, _best(_means(scores)))
+
+
+def _has_learned(scores, best) -> bool:
+    """Whether the best is clearly better than the hot end."""
+    return _is_below(scores[0], scores[best], 1)
 
 
 def _means(scores) -> list[float]:
