@@ -7,7 +7,6 @@ and the best pair of round and penalty is kept. The refit on all rows climbs the
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -296,6 +295,4 @@ def make_folds(rows: LabelledRows, seed) -> list[tuple[np.ndarray, np.ndarray]]:
     every_class_can_spare = np.bincount(rows.labels, minlength=rows.n_classes).min() > 1
     if n_rows > 2000 and rows.X.size > MANY_NUMBERS and every_class_can_spare:
         return list(StratifiedShuffleSplit(1, test_size=0.25, random_state=seed).split(rows.X, rows.labels))
-    with warnings.catch_warnings():  # classes rarer than the folds are never held out, which is no trouble here
-        warnings.simplefilter("ignore", UserWarning)
-        return stratified_splits(5 if n_rows <= 300 else 3, rows.labels, seed)
+    return stratified_splits(5 if n_rows <= 300 else 3, rows.labels, seed)

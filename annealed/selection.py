@@ -229,7 +229,16 @@ def choose(scores: np.ndarray, rule: str) -> int:
 def make_splits(cv, X, y, labels, weight, random_state, split_params) -> list[tuple[np.ndarray, np.ndarray]]:
     """(train rows, test rows) of every fold; a number of folds is stratified and copes with rare classes."""
     if is_number_of_folds(cv):
-        return stratified_splits(DEFAULT_FOLDS if cv is None else int(cv), labels, random_state, weight)
+        n_folds = DEFAULT_FOLDS if cv is None else int(cv)
+        splits = stratified_splits(n_folds, labels, random_state, weight)
+        n_made = len(splits)
+        if 0 < n_made < n_folds:
+            warnings.warn(
+                f"The largest class has {n_made} rows, fewer than the {n_folds} folds: {n_made} folds are used.",
+                UserWarning,
+                stacklevel=6,
+            )
+        return splits
     splitter = check_cv(cv, y, classifier=True)
     every_row = np.arange(len(labels))
     splits = [
@@ -288,7 +297,8 @@ def _row_numbers(rows, every_row):
 
 def stratified_splits(n_folds, labels, random_state, weight=None):
     """Shuffled stratified folds whose training parts have every class: a class of one row is never held out, and so
-    not seen by validation. Rows without weight are in no fold, as if they were not there.
+    not seen by validation. There are no more folds than rows of the largest class. Rows without weight are in none, as
+    if they were not there.
 
     Shuffled, because tables often come sorted; `random_state=None` shuffles the same way every time.
     """
@@ -302,13 +312,7 @@ def stratified_splits(n_folds, labels, random_state, weight=None):
     most = counts.max()
     if most < 2:
         return []
-    if most < n_folds:
-        warnings.warn(
-            f"The largest class has {most} rows, fewer than the {n_folds} folds: {most} folds are used.",
-            UserWarning,
-            stacklevel=5,
-        )
-        n_folds = int(most)
+    n_folds = min(n_folds, int(most))
     seed = 0 if random_state is None else random_state
     few_bytes = labels[shared].astype(np.min_scalar_type(len(counts)))  # are sorted fast
     fold_of_row = _dealt(n_folds, few_bytes, check_random_state(seed))

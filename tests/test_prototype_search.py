@@ -1,11 +1,13 @@
 """The search: when the walk of penalties is over, and how sharp annealed prototypes speak."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 from annealed.datasets import make_mixed_strips
 from annealed.objectives.potts import LabelledRows
-from annealed.prototype_search import SHARPER, _is_over, _loss, _sharpened
+from annealed.prototype_search import SHARPER, _is_over, _loss, _sharpened, make_folds
 from annealed.prototypes import plus_plus_starts, spoken
 
 FAR = (np.inf,)
@@ -50,3 +52,11 @@ def test_the_sharpness_is_the_best_of_all(n_each):
     sharpness, posteriors = _sharpened(ladder, states)
     assert sharpness == best
     assert sum(_loss(own, fold.test) for own, fold in zip(posteriors, ladder, strict=True)) == total(best)
+
+
+def test_folds_of_rare_classes_leave_warnings_as_they_are():
+    rows = LabelledRows(np.arange(8.0)[:, None], np.arange(8) % 4, np.ones(8), n_classes=4)
+    before = warnings.filters[:]
+    with warnings.catch_warnings(record=True) as caught:
+        assert len(make_folds(rows, 0)) == 2
+    assert not caught and warnings.filters == before

@@ -204,7 +204,10 @@ def _spreads(estimator, X, n_coefficients):
 
 def _names(names, n_coefficients):
     """One a coefficient: of the features, or of the features and their products."""
-    if names is None or len(names) == n_coefficients:
+    if names is None:
+        return None
+    names = list(names)  # by position, also those of a series
+    if len(names) == n_coefficients:
         return names
     pairs = zip(*np.triu_indices(len(names)), strict=True)
     every = [*names, *(f"{names[i]}^2" if i == j else f"{names[i]} {names[j]}" for i, j in pairs)]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import warnings
 from copy import copy
-from numbers import Real
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from annealed.arrays import Place, is_dispatched, is_foreign
 from annealed.callbacks import CallbackSupportMixin, FitWatch, with_callbacks
@@ -26,7 +25,7 @@ from annealed.estimators.on_device import (
     device_rows,
 )
 from annealed.estimators.validation import DTYPES, Rows, Shown
-from annealed.estimators.weights import check_weight, counted_in_rows, heard_classes, weighed_by_class
+from annealed.estimators.weights import check_weight, counted_in_rows, heard_classes, weighed_by_class, weight_of_each
 from annealed.objectives import InnerProduct, Objective
 from annealed.objectives.leave_one_out import NotTrusted
 from annealed.path import AnnealingPath
@@ -192,9 +191,9 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         self : object
         """
         self._check_parameters(X_val, y_val, sample_weight_val)
-        if isinstance(sample_weight, Real):
-            sample_weight = np.full(_num_samples(X), float(sample_weight))
+        sample_weight = weight_of_each(sample_weight, X)
         routed = self._route(sample_weight, params)
+        forget_last_fit(self)
         given_X, given_y = X, y
         if is_dispatched(X):
             X = check_foreign(self, X)
@@ -212,7 +211,6 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         self.classes_ = classes_like(classes, given_y) if is_foreign(X) else classes
         max_iter, is_intended = self._iteration_bound()
         watch = self._watch(given_X, given_y, sample_weight)
-        forget_last_fit(self)
         try:
             walk = self._anneal(rows, self.selection, validation_set, routed, max_iter, watch)
         except NotTrusted as reason:

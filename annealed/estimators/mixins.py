@@ -13,7 +13,7 @@ SET_BY_CHECKS = ("n_features_in_", "feature_names_in_", "classes_")
 
 
 def forget_last_fit(estimator):
-    """Remove what an earlier fit has found and this one may not set, once the checks of this one have passed."""
+    """Remove what an earlier fit has found, before this one looks at rows: parameters that are refused leave it."""
     for name in [own for own in vars(estimator) if own.endswith("_") and not own.startswith("_")]:
         if name not in SET_BY_CHECKS:
             delattr(estimator, name)

@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import check_is_fitted
 
-from annealed.estimators.mixins import LogitsMixin
+from annealed.estimators.mixins import LogitsMixin, forget_last_fit
 from annealed.estimators.validation import host_rows
 from annealed.estimators.weights import check_weight
 from annealed.objectives.linear import check_spread
@@ -63,6 +63,7 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
         self : object
         """
         smoothing = self._checked_smoothing()
+        forget_last_fit(self)
         X, y = host_rows(self, X, y)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
@@ -109,6 +110,9 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
             )
         prior = prior / prior.max()  # so that the sum of large ones is finite
         return prior / prior.sum()
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "means_")
 
     def _logits(self, X, method):
         """Logits of the posterior, (n_samples, n_classes)."""

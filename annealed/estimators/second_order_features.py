@@ -9,6 +9,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from annealed.estimators.mixins import forget_last_fit
 from annealed.estimators.validation import host_rows
 
 
@@ -46,6 +47,7 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
 
     def fit(self, X, y=None):
         """Find the pairs."""
+        forget_last_fit(self)
         X = host_rows(self, X)
         first, second = np.tril_indices(X.shape[1])
         pairs = np.column_stack([first, second])
@@ -78,6 +80,9 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
             )
         return tuple(shape.tolist())
 
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "pairs_")
+
     def transform(self, X):
         """Products of the pairs, (n_samples, n_pairs)."""
         check_is_fitted(self)
@@ -103,10 +108,11 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
             data.append((values[later] * values[earlier])[known])
             lengths.append(int(known.sum()))
         indptr = np.concatenate([[0], np.cumsum(lengths)])
+        index = sparse.get_index_dtype(maxval=max(int(indptr[-1]), len(self.pairs_)))  # scikit-learn wants 32 bits
         parts = (
             np.concatenate([np.empty(0, X.dtype), *data]),
-            np.concatenate([np.empty(0, np.int64), *columns]),
-            indptr,
+            np.concatenate([np.empty(0, index), *(own.astype(index) for own in columns)]),
+            indptr.astype(index),
         )
         made = sparse.csr_array if isinstance(X, sparse.sparray) else sparse.csr_matrix
         products = made(parts, shape=(X.shape[0], len(self.pairs_)))

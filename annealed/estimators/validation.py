@@ -24,7 +24,7 @@ from annealed.estimators.on_device import (
     validated,
 )
 from annealed.estimators.point_scorer import Part, PointScorer
-from annealed.estimators.weights import check_weight, counted_in_rows
+from annealed.estimators.weights import check_weight, counted_in_rows, weight_of_each
 from annealed.schedules import check_temperature
 from annealed.selection import (
     DEFAULT_FOLDS,
@@ -149,8 +149,20 @@ class ValidationMixin:
                 f"fit got unexpected arguments {unknown}. Only `groups` is known without metadata routing: "
                 "enable it with sklearn.set_config(enable_metadata_routing=True)."
             )
+        if params.get("groups") is not None and not self._heeds_groups():
+            warnings.warn(
+                'groups are ignored: they are for a splitter of selection="cv", such as cv=GroupKFold(5). Rows of one '
+                f"group may be on both sides of a split. Got selection={self.selection!r}, cv={self.cv!r}.",
+                UserWarning,
+                stacklevel=4,
+            )
         score = {} if sample_weight is None else {"sample_weight": sample_weight}
         return {"split": {key: value for key, value in params.items() if value is not None}, "score": score}
+
+    def _heeds_groups(self) -> bool:
+        """Whether a splitter is given them, or no rows are held out."""
+        is_split = isinstance(self.selection, str) and self.selection != "last"
+        return not is_split or (self.selection == "cv" and not is_number_of_folds(self.cv))
 
     def get_metadata_routing(self):
         """Requests of this estimator, its splitter and its scorer."""
@@ -175,7 +187,7 @@ class ValidationMixin:
         if len(unknown):
             found, known = unknown[:5].tolist(), classes[:20].tolist()
             raise ValueError(f"y_val holds labels that y does not: {found}. Known: {known}.")
-        weight = sample_weight_val
+        weight = sample_weight_val = weight_of_each(sample_weight_val, y_val)
         if rows.device is None:
             weight = check_weight(sample_weight_val, len(y_val), "sample_weight_val")
             weight = counted_in_rows(weight, weight.sum(), np.count_nonzero(weight))

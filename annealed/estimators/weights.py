@@ -5,17 +5,27 @@ from __future__ import annotations
 from numbers import Real
 
 import numpy as np
+from sklearn.utils.validation import _num_samples
 
 from annealed.objectives.linear import MOST_ROWS
 
 LEAST_SHARE = 1e-15  # of the weights of all classes: rows of one that has less count as nothing
 
 
+def weight_of_each(weight, X):
+    """A single number, also in an array without axes, once for every row of X; anything else as it is given."""
+    is_number = isinstance(weight, Real) or (isinstance(weight, np.ndarray) and weight.ndim == 0)
+    return np.full(_num_samples(X), float(weight)) if is_number else weight
+
+
 def check_weight(weight, n_rows, name="sample_weight"):
     """Weights as float64, or an error that shows the offending value."""
     if weight is None:
         return np.ones(n_rows)
-    weight = np.asarray(weight, dtype=np.float64)
+    try:
+        weight = np.asarray(weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold one number a row. Got {weight!r}.") from error
     if weight.ndim == 0:
         weight = np.full(n_rows, float(weight))
     if weight.shape != (n_rows,):

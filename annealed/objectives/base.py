@@ -67,10 +67,11 @@ def look_at(logits, labels, weight, scale, knows_entropy=False):
     return weight @ gibbs.negative_log_likelihood(logits, labels), *entropy
 
 
-def check_strength(value):
+def check_strength(value) -> float:
     """Of a penalty: a positive number, or an error that shows what came instead."""
     if not isinstance(value, Real) or not 0 < float(value) < np.inf:
         raise ValueError(f"l2_strength must be a positive number. Got {value!r}.")
+    return float(value)
 
 
 class Objective(BaseEstimator, ABC):

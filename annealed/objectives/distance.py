@@ -86,8 +86,8 @@ class DistanceProblem(LinearProblem):
     fits_are_alike = False
 
     def __init__(self, design: Design, family: Distance, random_state):
-        self.anchor = family.anchor
-        self.extrapolates = self.takes_last_step = family.anchor > 0
+        self.anchor = float(family.anchor)
+        self.extrapolates = self.takes_last_step = self.anchor > 0
         center = mean_of_columns(design)
         centered = design.centered(center)
         covariance = _named_covariance(family.covariance, centered)

@@ -171,7 +171,7 @@ class FamilyProblem(SmoothProblem):
         return sums[0]
 
     def penalty(self, temperature, fits):
-        return np.full(1, self.family.l2_strength * temperature), self.start(temperature)[fits]
+        return np.full(1, float(self.family.l2_strength) * temperature), self.start(temperature)[fits]
 
     def curvature(self, temperature, fits):
         variance = self.class_variance[fits].mean(axis=1, keepdims=True)

@@ -57,7 +57,7 @@ class PenalizedLinearProblem(MetricChoices, CurvatureLearning, ExactHessian, Lin
     has_certificate = True
 
     def __init__(self, design: Design, *, l2_strength: float, metric: str, fit_intercept: bool):
-        check_strength(l2_strength)
+        self.l2_strength = check_strength(l2_strength)
         if fit_intercept not in (True, False):
             raise ValueError(f"fit_intercept must be True or False. Got {fit_intercept!r}.")
         if metric not in METRICS:
@@ -68,7 +68,6 @@ class PenalizedLinearProblem(MetricChoices, CurvatureLearning, ExactHessian, Lin
             metric = "euclidean" if is_sparse else "diagonal"
         self.metric = metric
         self.original = design
-        self.l2_strength = l2_strength
         self.fit_intercept = fit_intercept
         self.contrasts = Contrasts(design.n_classes)
         self.n_scores = self.contrasts.n_scores

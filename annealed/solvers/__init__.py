@@ -39,7 +39,7 @@ def make_solver(solver, problem: Problem) -> Solver:
         solver = _by_shape(problem)
         if solver == "lbfgs":
             return LBFGS(successor=Newton() if has_hessian(problem, BEARABLE_WORK) else None)
-    if not isinstance(solver, Solver) and solver not in SOLVERS:
+    if not isinstance(solver, Solver) and not (isinstance(solver, str) and solver in SOLVERS):
         raise ValueError(f"solver must be one of {('auto', *SOLVERS)} or a Solver. Got {solver!r}.")
     made = solver if isinstance(solver, Solver) else SOLVERS[solver]()
     if isinstance(made, Newton) and not has_hessian(problem, np.inf):

@@ -147,3 +147,10 @@ def test_columns_in_another_order_are_refused(estimator):
 def test_prototypes_have_no_coefficients():
     with pytest.raises(ValueError, match="needs a fitted annealed classifier of a linear family"):
         CoefficientPathDisplay.from_estimator(PottsDA(3, refine=False).fit(X, y))
+
+
+def test_names_of_a_series_go_by_position(model):
+    pandas = pytest.importorskip("pandas")
+    names = pandas.Series([f"f{number}" for number in range(13)], index=range(13, 0, -1))
+    by_position = CoefficientPathDisplay.from_estimator(model, feature_names=names.tolist())
+    assert list(CoefficientPathDisplay.from_estimator(model, feature_names=names).lines_) == list(by_position.lines_)

@@ -6,8 +6,15 @@ from sklearn.base import clone
 from sklearn.datasets import load_wine
 from sklearn.exceptions import NotFittedError
 
-from annealed import MELDA, AnnealedClassifier, InnerProductADA, PottsDA
-from annealed.objectives import Distance
+from annealed import (
+    MELDA,
+    AnnealedClassifier,
+    InnerProductADA,
+    PooledGaussian,
+    PottsDA,
+    SecondOrderFeatures,
+)
+from annealed.objectives import Distance, Quadratic
 
 X, y = load_wine(return_X_y=True)
 
@@ -68,3 +75,40 @@ def test_a_fit_that_fails_is_no_fit(estimator, wrong, is_refit):
     for method in ("predict", "predict_proba", "decision_function"):
         with pytest.raises(NotFittedError):
             getattr(model, method)(X)
+
+
+@pytest.mark.parametrize("estimator", [InnerProductADA(), AnnealedClassifier(Quadratic()), PooledGaussian()], ids=repr)
+def test_rows_that_are_refused_leave_no_old_model_under_new_columns(estimator):
+    model = clone(estimator).fit(X[:, :3], y)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.full_like(X[:, :5], np.nan), y)
+    for columns in (3, 5):
+        with pytest.raises(NotFittedError):
+            model.predict(X[:, :columns])
+
+
+def test_a_callback_that_fails_leaves_no_old_model_under_new_classes():
+    class Failing:
+        def setup(self, estimator, context):
+            raise RuntimeError("no")
+
+        def teardown(self, estimator, context): ...
+
+        def on_fit_task_begin(self, estimator, context, **data):
+            raise RuntimeError("no")
+
+        def on_fit_task_end(self, estimator, context, **data): ...
+
+    model = InnerProductADA().fit(X, y).set_callbacks(Failing())
+    with pytest.raises(RuntimeError):
+        model.fit(X, np.array(["p", "q", "r"])[y][::-1])
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+def test_products_of_no_pairs_known_are_not_made():
+    products = SecondOrderFeatures(1).fit(X[:, :4])
+    with pytest.raises(ValueError, match="neighborhood must be"):
+        products.set_params(neighborhood=-1).fit(X[:, :9])
+    with pytest.raises(NotFittedError):
+        products.transform(X[:, :9])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
+from sklearn.svm import SVC
 
 from annealed import SecondOrderFeatures
 
@@ -162,3 +163,10 @@ def test_before_fit_and_of_another_width():
         SecondOrderFeatures().transform(some_rows())
     with pytest.raises(ValueError, match="6 features.*5 features"):
         SecondOrderFeatures().fit(some_rows()).transform(some_rows(6))
+
+
+def test_sparse_products_have_indices_that_scikit_learn_takes():
+    rows = sparse.csr_array(sparse.random(30, 20, density=0.2, random_state=0, format="csr"))
+    products = SecondOrderFeatures().fit_transform(rows)
+    assert products.indices.dtype == products.indptr.dtype == np.int32
+    SVC(kernel="linear").fit(products, np.arange(30) % 2)

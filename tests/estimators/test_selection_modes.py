@@ -323,3 +323,20 @@ def test_no_temperature_is_filled_twice(rate):
     """Middles of gaps are temperatures of the ladder at some rates."""
     path = InnerProductADA(schedule=AdaptiveSchedule(cooling_rate=rate)).fit(*load_wine(return_X_y=True)).path_
     assert (path.temperatures[1:] < 0.95 * path.temperatures[:-1]).all()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"cv": 3}, {"selection": "holdout", "cv": GroupKFold(5)}, {"selection": "loo"}],
+    ids=str,
+)
+def test_groups_that_are_not_heeded_are_told_so(settings):
+    groups = np.arange(len(y)) % 7
+    with pytest.warns(UserWarning, match="groups are ignored: .* such as cv=GroupKFold"):
+        model = InnerProductADA(schedule=[0.1, 0.01], **settings).fit(X, y, groups=groups)
+    plain = InnerProductADA(schedule=[0.1, 0.01], **settings).fit(X, y)
+    np.testing.assert_array_equal(model.path_.validation_score, plain.path_.validation_score)
+
+
+def test_groups_mean_nothing_where_no_row_is_held_out():
+    InnerProductADA(schedule=[0.1], selection="last").fit(X, y, groups=np.arange(len(y)))

@@ -144,3 +144,17 @@ def test_a_class_whose_rows_all_weigh_nothing_wins_no_row_and_changes_no_other(m
     p = clone(model).fit(X, y, sample_weight=heard * 1.0).predict_proba(X)
     assert p[:, unheard].max() < 1e-5
     np.testing.assert_allclose(np.delete(p, unheard, axis=1), alone, atol=2e-3)
+
+
+@pytest.mark.parametrize("weight", [2.0, 2, np.array(2.0)], ids=repr)
+def test_one_weight_for_all_rows_reaches_scorers_too(weight):
+    plain = InnerProductADA(scoring="accuracy", schedule=[1.0, 0.1]).fit(X, y)
+    model = clone(plain).fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(model.path_.validation_score, plain.path_.validation_score)
+    held = clone(plain).set_params(selection="holdout").fit(X, y, X_val=X, y_val=y, sample_weight_val=weight)
+    np.testing.assert_allclose(held.path_.validation_score[:, 0], held.path_.train_score)
+
+
+def test_weights_that_are_no_numbers_are_shown():
+    with pytest.raises(ValueError, match="sample_weight must hold one number a row. Got 'a'"):
+        InnerProductADA().fit(X, y, sample_weight="a")
