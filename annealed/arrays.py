@@ -86,8 +86,9 @@ def is_mapped(array) -> bool:
 
 def as_slice(numbers):
     """An array of numbers, as a slice where they are consecutive."""
-    is_run = (numbers[1:] - numbers[:-1] == 1).all()
-    return slice(int(numbers[0]), int(numbers[-1]) + 1) if is_run else numbers
+    first, last = int(numbers[0]), int(numbers[-1])
+    is_run = last - first == len(numbers) - 1 and (numbers[1:] - numbers[:-1] == 1).all()
+    return slice(first, last + 1) if is_run else numbers
 
 
 def copied(array):

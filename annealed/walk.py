@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from annealed.arrays import combined, copied, stacked
+from annealed.arrays import combined, copied, stacked, to_host
 from annealed.interpolation import N_POINTS, WIDEST_STEP, between, hermite, lagrange, nearest_parabola
 from annealed.objectives import Inspection, Picks, Problem
 from annealed.schedules import falling
@@ -28,7 +28,10 @@ REACH = 0.95  # of log temperature, between nodes
 LEAST_LEARNED = 0.01  # share of the hot Q / T by which it falls where something was learned
 MUCH_HELD_BACK = 0.1  # share of Q / T that what is held back could make it fall by
 CLEAR_EVIDENCE, NO_EVIDENCE = 5.0, 2.0  # standard errors beyond chance, from which and up to which rows tell so
+LONG_WORSE = 4.0  # of log temperature, below the hot end by
+WORSE = 1e-3  # of its score: so long is waited where rows cannot say whether there is anything to wait for
 MOST_HALVINGS = 4  # of a gap in which the path bends
+MISLED = 1.1  # times the hot Q / T, which no fit ends above but by a start out of reach
 
 
 @dataclass(frozen=True)
@@ -169,6 +172,13 @@ def _should_stop(schedule, nodes: list[Step]) -> bool:
     return any(schedule.should_stop(temperatures, own, values) for own in (scores, compared))
 
 
+def _has_long_been_worse(nodes: list[Step]) -> bool:
+    """Whether validation has been below the hot end for so long that nothing need be waited for."""
+    hot, cold = nodes[0].judgement.scores.mean(), nodes[-1].temperature
+    recent = [node.judgement.scores.mean() for node in nodes if np.log(node.temperature / cold) <= LONG_WORSE]
+    return max(recent) < hot - WORSE * abs(hot)
+
+
 def _record_of(nodes: list[Step]):
     """Temperatures, fold scores and Q / T, as schedules are shown them."""
     return zip(*((node.temperature, node.judgement.scores, node.value) for node in nodes), strict=True)
@@ -235,7 +245,7 @@ class _Walk:
         last = seen[-1]
         held_back = self.problem.evidence_held_back(last.parameters[0, ...], last.temperature)
         if not has_ended:
-            return held_back.errors < NO_EVIDENCE
+            return held_back.errors < NO_EVIDENCE or (np.isnan(held_back.errors) and _has_long_been_worse(seen))
         has_learned = last.value < (1 - LEAST_LEARNED) * seen[0].value
         is_much = held_back.nats > MUCH_HELD_BACK * last.value or not has_learned
         return not (is_much and held_back.errors > CLEAR_EVIDENCE)
@@ -245,10 +255,11 @@ class _Walk:
         began = perf_counter()
         first, *later = temperatures
         starts = [_predict(self.problem, self.nodes, first), *(self._foreseen(own) for own in later)]
-        if self.settles_last:
-            solutions = self.solver.approach(self.problem, starts, temperatures, **self.options)
-        else:
-            solutions = [self.solver.minimize(self.problem, starts[0], temperatures[0], **self.options)]
+        solutions = self._solved_from(starts, temperatures)
+        if any(map(self._was_misled, solutions)):
+            again = self._solved_from([self.nodes[-1].parameters] * len(starts), temperatures)
+            pairs = zip(solutions, again, strict=True)
+            solutions = [min(pair, key=lambda own: float(own.value.sum())) for pair in pairs]
         judged = self.judge.judge_all(self.problem, [own.parameters for own in solutions], temperatures)
         seconds = (perf_counter() - began) / len(temperatures)
         for temperature, solution, judgement in zip(temperatures, solutions, judged, strict=True):
@@ -261,6 +272,20 @@ class _Walk:
             self.fill(self.nodes[-COLDER_NODES].temperature)
         if len(self.nodes) > NODES_AT_HAND:
             self.nodes[-NODES_AT_HAND - 1] = _without_folds(self.nodes[-NODES_AT_HAND - 1])
+
+    def _solved_from(self, starts, temperatures) -> list[Solution]:
+        if self.settles_last:
+            return self.solver.approach(self.problem, starts, temperatures, **self.options)
+        return [self.solver.minimize(self.problem, starts[0], temperatures[0], **self.options)]
+
+    def _was_misled(self, solution: Solution) -> bool:
+        """Whether a fit ended above where the path began, as only one can that was predicted out of reach: a row that
+        lies far out makes tangents point anywhere. From the last node Q / T can but fall.
+        """
+        if not (self.nodes and self.problem.interpolates):
+            return False
+        is_lost = (to_host(solution.value) > MISLED * self.nodes[0].value) & ~to_host(solution.converged)
+        return bool(is_lost.any())
 
     def _fill_middle(self, hotter, colder):
         """The middle of a gap waits to be filled, unless the ladder has left out something in it that does."""

@@ -20,7 +20,9 @@ WIDEST_EIGENPROBLEM = 1000  # beyond this many columns (or rows) a dense eigenba
 WIDEST_ROTATION = 5000  # and of dense rows that outnumber their columns: many passes over them pay for it
 SMALLEST_EIGENVALUE = 1e-13  # relative: below it a direction is rounding noise of the Gram matrix
 LEAST_ALIKE = 1e-10  # variance of a column beside the largest: less would be lost in the eigenbasis of both
-EMPTY_EIGENVALUE = 1e-14  # likewise: below it there is nothing at all, as where indicators of categories add up to one
+EMPTY = (
+    1e-26  # likewise of a direction: below it there is nothing at all, as where indicators of categories add up to one
+)
 CONSTANT = 1e-13  # spread of a column beside its mean that is nothing but rounding
 
 
@@ -89,7 +91,7 @@ class Coordinates:
         largest = self.spectrum.max()
         if largest == 0:  # every row is the same: directions of zeros keep the shapes
             return self
-        keep = self.spectrum > (SMALLEST_EIGENVALUE if power else EMPTY_EIGENVALUE) * largest
+        keep = self.spectrum > (SMALLEST_EIGENVALUE if power else EMPTY) * largest
         factor = self.spectrum[keep] ** power
         return Coordinates(
             self.basis[:, keep] / factor, self.inverse[:, keep] * factor, self.spectrum[keep] / factor**2
@@ -175,7 +177,28 @@ def principal_coordinates(design: Design, scale, power: float = 0.0) -> Coordina
         return diagonal_coordinates(scale, design.column_variance())
     eigenvalues, vectors = design.eigh(covariance)
     rotated = Coordinates(vectors / scale[:, None], vectors * scale[:, None], np.maximum(eigenvalues, 0))
-    return rotated.raised(power)
+    return (rotated if power else _with_drowned(design, rotated, is_constant)).raised(power)
+
+
+def _with_drowned(design: Design, rotated: Coordinates, is_constant) -> Coordinates:
+    """Variances that are lost in rounding of the largest, where all columns or an outlying row lie far from the centre,
+    found again from what rows have in their directions alone; constant columns have nothing there.
+    """
+    is_lost = rotated.spectrum <= LEAST_ALIKE * rotated.spectrum.max()
+    if not is_lost.any():
+        return rotated
+    lost = np.where(is_constant[:, None], 0.0, rotated.basis[:, is_lost])
+
+    def kernel(block):
+        rows = block.product(lost.T[None])[:, 0]
+        return ((rows.T * block.weight[:, 0]) @ rows,)
+
+    (moment,) = design.sum_rows(kernel, slice(0, 1))
+    variances, turn = np.linalg.eigh(moment)
+    basis, inverse, spectrum = rotated.basis.copy(), rotated.inverse.copy(), rotated.spectrum.copy()
+    basis[:, is_lost], inverse[:, is_lost] = lost @ turn, inverse[:, is_lost] @ turn
+    spectrum[is_lost] = np.maximum(variances, 0)
+    return Coordinates(basis, inverse, spectrum)
 
 
 def _are_alike(variances) -> bool:

@@ -41,8 +41,8 @@ if hasattr(os, "register_at_fork"):
 
 def available_threads() -> int:
     """Cores, or fewer where the user has limited BLAS (OMP_NUM_THREADS, threadpoolctl)."""
-    blas = [library["num_threads"] for library in _controller().info() if library["user_api"] == "blas"]
-    return min([cpu_count(), *blas])
+    blas = [own.get_num_threads() for own in _controller().lib_controllers if own.user_api == "blas"]
+    return 1 if 1 in blas else min([cpu_count(), *blas])
 
 
 @contextmanager

@@ -70,7 +70,8 @@ class Contrasts:
             return self._look_at_two(scores[..., 0].T, labels, weight.T)
         losses, residual = gibbs.loss_and_residual(scores, labels)
         pulled = residual * weight[..., None]
-        residual[np.arange(len(labels)), :, labels] += 1
+        entries = residual.transpose(1, 2, 0).reshape(-1)  # as they lie
+        entries[gibbs.own_entries(labels, *residual.shape[1:])] += 1
         return losses, pulled, residual
 
     @staticmethod

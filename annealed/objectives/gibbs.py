@@ -57,27 +57,34 @@ def loss_and_residual(logits, labels):
     add, so that both keep their digits on rows that are all but certain, in single precision too. Logits are taken
     relative to the true one; only where that would overflow, relative to the largest.
     """
-    n_rows, n_fits, n_classes = logits.shape
+    _, n_fits, n_classes = logits.shape
     by_class = np.ascontiguousarray(logits.transpose(1, 2, 0))  # rows innermost, as the logits of a block are already
     if n_classes == 2:
         return _loss_and_residual_of_two(by_class, labels)
-    entries = by_class.reshape(n_fits, -1)
-    own = labels * n_rows + np.arange(n_rows)  # each row's true class, among the entries of a fit
-    by_class -= entries.take(own, axis=1)[:, None]
+    entries, own = by_class.reshape(-1), own_entries(labels, n_fits, n_classes)
+    by_class -= entries.take(own)[:, None]
     shift = np.zeros(1, logits.dtype)
     if by_class.max(initial=0) > LARGEST_EXPONENT[logits.dtype.type]:
         shift = np.maximum(by_class.max(axis=1), 0)
         by_class -= shift[:, None]
     cut_off(by_class)
     np.exp(by_class, out=by_class)
-    entries[:, own] = 0
+    entries[own] = 0
     others = by_class.sum(axis=1)
     excess = others + np.expm1(-shift)  # the partition sum less one
     loss, share = log_and_inverse(excess)
     loss += shift
     by_class *= share[:, None]
-    entries[:, own] = -others * share
+    entries[own] = -others * share
     return loss.T, by_class.transpose(2, 0, 1)
+
+
+def own_entries(labels, n_fits, n_classes):
+    """Where each row's true class is, (n_fits, n_rows), among (n_fits, n_classes, n_rows) entries in one line: written
+    there by one number each, which takes a fifth of the time.
+    """
+    n_rows = len(labels)
+    return (np.arange(n_fits) * (n_classes * n_rows))[:, None] + (labels * n_rows + np.arange(n_rows))
 
 
 def exponentials(scores):

@@ -336,7 +336,7 @@ class PenalizedLinearProblem(MetricChoices, CurvatureLearning, ExactHessian, Lin
         below which a coordinate is rounding.
         """
         final, strength = slice(0, 1), self.l2_strength * temperature
-        variance = self.class_variance if class_variance is None else class_variance
+        variance = self._class_variance_at(parameters, temperature) if class_variance is None else class_variance
         curvature, _ = self._split(self._diagonal_curvature(variance, final))
         coef, _ = self._split(parameters[None])
         spectrum = self.coordinates.of_fits(final).spectrum.reshape(-1)
@@ -347,6 +347,11 @@ class PenalizedLinearProblem(MetricChoices, CurvatureLearning, ExactHessian, Lin
         squares = (strength * coef[is_held]) ** 2 / np.maximum(curvature[is_held], np.finfo(float).tiny)
         beyond_chance = float(n_rows * squares.sum() - n_held)
         return Evidence(beyond_chance / np.sqrt(2 * max(n_held, 1)), beyond_chance / (2 * n_rows))
+
+    def _class_variance_at(self, parameters, temperature):
+        """Of the final fit there: looks with a Hessian leave what was last seen as it was, at the hot end."""
+        self.loss(parameters[None], temperature, slice(0, 1), quick=True)
+        return self.class_variance
 
     def report(self, parameters, temperature, fits=slice(None)):
         coef, intercept = self._split(parameters)

@@ -45,7 +45,8 @@ class Solution:
 
     def part(self, few: slice) -> Solution:
         """Some fits of the stack; what is written there is written here."""
-        return Solution(*(_part(getattr(self, own.name), few) for own in fields(self)))
+        parts = [getattr(self, name) for name in FIELDS]
+        return Solution(*[None if own is None else own[few, ...] for own in parts])
 
     def put(self, places, other: Solution, chosen=slice(None)):
         """The chosen fits of another solution in these places, with the iterations that both have taken."""
@@ -53,22 +54,22 @@ class Solution:
             getattr(self, name)[places] = getattr(other, name)[chosen]
         self.n_iter[places] += other.n_iter[chosen]
 
-    def note(self, problem: SmoothProblem, places, gradient, temperature, fits):
-        """What a look has told of the points in these places."""
+    def note(self, problem: SmoothProblem, places, gradient, temperature, fits, bound=None):
+        """What a look has told of the points in these places; their certificate, where it is known."""
         value = self.value[places]
         self.gradient_norm[places] = largest_entry(gradient)
         self.entropy[places] = problem.entropy_at(self.parameters[places], value, gradient, temperature, fits)
         if problem.has_certificate:
-            self.certificate[places] = problem.certificate(gradient, value, temperature, fits)
+            known = problem.certificate(gradient, value, temperature, fits) if bound is None else bound
+            self.certificate[places] = known
 
     @classmethod
     def joined(cls, solutions: list[Solution]) -> Solution:
         """The fits of several solutions in one stack."""
-        return cls(*(_joined([getattr(each, own.name) for each in solutions]) for own in fields(cls)))
+        return cls(*(_joined([getattr(each, name) for each in solutions]) for name in FIELDS))
 
 
-def _part(values, few):
-    return None if values is None else values[few, ...]
+FIELDS = tuple(own.name for own in fields(Solution))
 
 
 def _joined(parts):
@@ -158,23 +159,27 @@ def look_at_final(problem: SmoothProblem, starts, temperatures, tol, quick=False
     value, gradient, _ = problem.objective(starts, temperatures, fits, quick)
     at, solution = (value, gradient, temperatures, fits), unsolved(starts)
     solution.value[:] = value
-    solution.converged[:] = is_solved(problem, *at, tol, np.full(len(starts), np.inf))
-    solution.was_far[:] = is_far(problem, *at, tol)
-    solution.note(problem, slice(None), gradient, temperatures, fits)
+    bound = problem.certificate(gradient, value, temperatures, fits)
+    solution.converged[:] = is_solved(problem, *at, tol, np.full(len(starts), np.inf), bound=bound)
+    solution.was_far[:] = is_far(bound, tol)
+    solution.note(problem, slice(None), gradient, temperatures, fits, bound)
     return solution, gradient
 
 
-def is_far(problem: SmoothProblem, value, gradient, temperature, fits, tol):
-    """Whether the final fit is far from its minimum, where it has not yet taken a step."""
-    return problem.certificate(gradient, value, temperature, fits) > FAR * SUBOPTIMALITY_SHARE * tol
+def is_far(bound, tol):
+    """Whether the final fit is far from its minimum by its certificate, where it has not yet taken a step."""
+    return bound > FAR * SUBOPTIMALITY_SHARE * tol
 
 
-def is_solved(problem: SmoothProblem, value, gradient, temperature, fits, tol, decrement, has_last_step=False):
+def is_solved(
+    problem: SmoothProblem, value, gradient, temperature, fits, tol, decrement, has_last_step=False, bound=None
+):
     """The final fit: gradient within `tol` entry by entry, and its certified relative suboptimality where a family
     has one. A fold: the fall that a (quasi-)Newton step promises, `decrement`, is small beside the value, and its
     gradient is within `tol` too, or the solver takes that step as its last.
 
-    A gradient that is nothing but rounding is solved whatever the tolerance.
+    A gradient that is nothing but rounding is solved whatever the tolerance. `bound` is the certificate, where it is
+    known.
     """
     largest = largest_entry(gradient)
     is_final = np.arange(problem.n_fits)[fits] == 0
@@ -183,7 +188,7 @@ def is_solved(problem: SmoothProblem, value, gradient, temperature, fits, tol, d
     if not has_last_step:
         solved &= largest <= tol
     if is_final.any():
-        certificate = problem.certificate(gradient, value, temperature, fits)
+        certificate = problem.certificate(gradient, value, temperature, fits) if bound is None else bound
         solved = np.where(is_final, (largest <= tol) & (certificate <= SUBOPTIMALITY_SHARE * tol), solved)
     return solved | (largest <= problem.gradient_noise())
 

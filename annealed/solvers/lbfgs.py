@@ -112,8 +112,8 @@ class LBFGS(Solver):
         state = (problem, solution, temperature, tol, memory)
         search = _Search(*state, [0], quick=problem.has_quick_rows)
         if final_only:
-            far = is_far(problem, search.value[:1], search.gradient[:1], temperature, [0], tol)
-            solution = replace(solution, was_far=far)
+            bound = problem.certificate(search.gradient[:1], search.value[:1], temperature, [0])
+            solution = replace(solution, was_far=is_far(bound, tol))
         search.run(max_iter)
         is_left_as_it_lies = final_only and not solution.n_iter[0]
         if search.quick and (is_left_as_it_lies or not solution.converged[0]):  # else it is confirmed with the others

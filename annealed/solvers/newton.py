@@ -174,16 +174,19 @@ class _Search:
     def _retire(self, good, gradient, fate, promised):
         """Leave out solved points, which take their last step if it is short, and those with nothing left to gain."""
         accepted, stalled = fate
-        is_short = self.problem.furthest_moves(self.direction[good]) <= FURTHEST_MOVE
-        solved = (promised <= EXACT_STEP_SHARE * self.tol * np.abs(self.value[good])) & is_short
+        is_short = solved = promised <= EXACT_STEP_SHARE * self.tol * np.abs(self.value[good])
         is_final = self.fits[good] == 0
-        if is_final.any() and not self.is_rough:
+        asks_finals = not self.is_rough and is_final.any()
+        if asks_finals or solved.any():
+            is_short = self.problem.furthest_moves(self.direction[good]) <= FURTHEST_MOVE
+            solved = solved & is_short
+        if asks_finals:
             at = self.value[good], gradient, self.temperatures[good], self.fits[good]
-            solved = np.where(is_final, is_solved(self.problem, *at, self.tol, promised), solved)
-            bound = self.problem.certificate(gradient, self.value[good], self.temperatures[good], self.fits[good])
+            bound = self.problem.certificate(gradient, self.value[good], *at[2:])
+            solved = np.where(is_final, is_solved(self.problem, *at, self.tol, promised, bound=bound), solved)
             self.solution.certificate[good] = np.where(is_final, bound, np.nan)  # a last step falls further
             if not self.solution.n_iter[good].any():
-                self.solution.was_far[good] = is_far(self.problem, *at, self.tol)
+                self.solution.was_far[good] = is_far(bound, self.tol)
         stays = ~stalled & ((self.length[self.active] > SHORTEST_STEP) | ~self.is_fresh[self.active])
         stays[accepted] &= ~solved
         self.solution.converged[self.active[accepted][solved]] = True
@@ -208,8 +211,8 @@ class _Search:
         balance, shape = self.balance[points], (len(vectors), *vectors[0].shape)
         pulls = self.problem.by_differences(np.concatenate(vectors)).reshape(len(vectors), *balance.shape)
         pulls = np.multiply(pulls.swapaxes(0, 1), balance[:, None], order="C")
-        for own, number in enumerate(self._numbers(points)):
-            pulls[own] = lapack.dpotrs(self.factors[number], pulls[own].T, lower=1, overwrite_b=1)[0].T
+        for number, pull in zip(self._numbers(points), pulls, strict=True):
+            lapack.dpotrs(self.factors[number], pull.T, lower=1, overwrite_b=1)  # columns in a line: in place
         pulls *= -balance[:, None]
         return self.problem.from_differences(pulls.swapaxes(0, 1).reshape(-1, balance.shape[1])).reshape(shape)
 

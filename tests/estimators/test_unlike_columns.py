@@ -85,3 +85,60 @@ def test_sparse_columns_far_from_zero_are_as_dense_ones(model, n_columns):
     dense, rows = clone(model).fit(X, y), sparse.csr_array(X)
     posterior = clone(model).fit(rows, y).predict_proba(rows)
     np.testing.assert_allclose(posterior, dense.predict_proba(X), atol=2e-3)
+
+
+@pytest.mark.parametrize("seed", [2, 3, 4, 5, 14, 17])
+def test_what_two_columns_hide_is_found_where_their_sum_is_learned_first(seed):
+    """The score test must know how certain rows are by then: with the variance of the hot end it sees nothing."""
+    generator = np.random.RandomState(seed)
+    common, told = generator.randn(2, 200)
+    y = 6.4 * np.sign(common) * np.abs(common) ** 0.3 + 2.7 * told + 0.3 * generator.logistic(size=200) > 0
+    X = np.column_stack([common + 3.5e-3 * told, common - 3.5e-3 * told])
+    paths = [InnerProductADA().fit(rows, y).path_ for rows in (X, np.column_stack([common, told]))]
+    hidden, known = (path.validation_score.mean(axis=1).max() for path in paths)
+    assert hidden > known - 0.05
+
+
+@pytest.mark.parametrize("offset", [1e6, 4e6, 1e8])
+def test_columns_far_from_an_origin_without_intercept_keep_their_directions(offset):
+    """The direction of the mean holds nearly all of the square: others were dropped, and no certificate knew."""
+    generator = np.random.default_rng(1)
+    near = generator.normal(size=(300, 10))
+    y = (near[:, :3] + generator.gumbel(size=(300, 3))).argmax(axis=1)
+    model = InnerProductADA(fit_intercept=False, selection="last", schedule=SCHEDULE).fit(near + offset, y)
+    free = InnerProductADA(selection="last", schedule=SCHEDULE).fit(near, y)  # as good as a free intercept
+    np.testing.assert_allclose(model.path_.free_energy, free.path_.free_energy, rtol=1e-2)
+
+
+@pytest.mark.parametrize("store", [np.asarray, sparse.csr_array])
+def test_an_outlying_row_leaves_others_their_directions(store):
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(200, 20))
+    y = (X[:, :3] + generator.gumbel(size=(200, 3))).argmax(axis=1)
+    X[0] *= 1e8
+    settings = {"metric": "euclidean", "selection": "last", "schedule": SCHEDULE}
+    model = InnerProductADA(**settings).fit(store(X), y)
+    alone = InnerProductADA(**settings).fit(X[1:], y[1:])
+    assert model.score(X[1:], y[1:]) > alone.score(X[1:], y[1:]) - 0.02
+    assert model.path_.certificate.max() < 1e-6
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_free_energy_falls_where_an_outlying_row_turns_the_path():
+    """Predicted minima were out of reach, and each was predicted from the last: Q / T ended at 1e16."""
+    generator = np.random.default_rng(1)
+    X = generator.normal(size=(200, 40)) @ generator.normal(size=(40, 40))
+    y = generator.integers(10, size=200)
+    X[0] *= 1e7
+    schedule = [100 / 2**step for step in range(18)]
+    path = InnerProductADA(metric="euclidean", selection="last", schedule=schedule).fit(X, y).path_
+    assert (np.diff(path.free_energy / path.temperatures) < 0).all()
+
+
+def test_wide_rows_of_chance_end_where_validation_has_long_been_worse():
+    generator = np.random.default_rng(10)
+    X = sparse.random(1200, 3000, density=20 / 3000, random_state=1, format="csr")
+    y = generator.integers(10, size=1200)
+    X.data = np.exp(3 * generator.normal(size=X.nnz))
+    path = InnerProductADA(metric="euclidean").fit(X, y).path_
+    assert path.temperatures[-1] > 5e-6 * path.temperatures[0]

@@ -5,6 +5,7 @@ import pytest
 from problems import Table, solve, stack_of
 
 from annealed.objectives import InnerProduct
+from annealed.solvers import LBFGS, Newton
 
 N_ROWS = 400
 
@@ -59,3 +60,17 @@ def test_weights_count_as_rows():
 
 def test_of_as_many_columns_as_rows_nothing_is_said():
     assert np.isnan(evidence(noise(150), 20.0)).all()
+
+
+@pytest.mark.parametrize("solver", [Newton(), LBFGS()], ids=repr)
+def test_it_goes_by_the_posterior_where_it_is_asked(solver):
+    """Looks with Hessians do not tell the variance of a class, which is that of the hot end then."""
+    table = noise(6, 2)
+    table.X[:, 0] += 20 * table.y  # nearly separable: the posterior is hard where the others are still held back
+    temperature = 1e-3
+    problem = InnerProduct(metric="euclidean").prepare(stack_of(table))
+    parameters = solve(problem, temperature, solver).parameters
+    found = problem.evidence_held_back(parameters[0], temperature)
+    problem.loss(parameters[:1], temperature, slice(0, 1))
+    known = problem.evidence_held_back(parameters[0], temperature, problem.class_variance)
+    np.testing.assert_allclose(found, known, rtol=1e-6)
