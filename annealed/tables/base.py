@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 
 import numpy as np
@@ -151,9 +151,12 @@ def is_number(text: str) -> bool:
 
 
 def _plain(text):
-    """A number by its exact value: a code may have more digits than a float holds."""
+    """A number by its exact value, if it can be told: a code may have more digits than a float holds."""
     if is_number(text):
-        return Decimal(text)
+        try:
+            return Decimal(text)
+        except InvalidOperation:  # of an exponent with many digits
+            return text
     return text.capitalize() if text.lower() in ("true", "false") else text
 
 
@@ -200,9 +203,14 @@ def _reason_to_leave_out(column, labels):
         return "every cell is missing"
     if n_values == 1 and count == len(column):
         return "every cell is the same"
-    if labels is not None and all(str(cell).strip() == str(label) for cell, label in zip(column, labels, strict=True)):
+    if labels is not None and _repeats(column, labels):
         return "it repeats the target"
     return _reason_to_call_identifier(column, count, n_values) if n_values > MOST_IDENTIFIERS else None
+
+
+def _repeats(column, labels):
+    """Whether each cell is the label of its row, however both are written: labels 0 and 1 may have been read as 0.0."""
+    return all(_plain(str(cell).strip()) == _plain(str(label)) for cell, label in zip(column, labels, strict=True))
 
 
 def _reason_to_call_identifier(column, count, n_values):
@@ -232,7 +240,7 @@ def _as_numbers(column):
 def _as_days(column):
     """Days since 1970 of cells as ISO 8601 writes them; those of years that stand for none are missing."""
     pandas = require("pandas", extra="cli")
-    cells = column.map(str, na_action="ignore").astype(object)
+    cells = column.map(str, na_action="ignore").astype(object).where(column.notna())  # no NaT, which is no text
     cells = cells.where(~cells.str[:4].isin(NO_YEARS))
     dates = pandas.to_datetime(cells, utc=True, format="ISO8601", errors="coerce")
     wrong = dates.isna() & cells.notna()

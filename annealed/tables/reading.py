@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import bz2
 import codecs
+import csv
 import gzip
 import io
 import lzma
 import re
 import sys
+import warnings
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -41,10 +43,23 @@ GUESSES = ("utf-8", "cp1252", "latin-1")  # the last reads anything
 QUOTED = re.compile(r'"[^"]*"')
 BLANK_LINES = re.compile(r"\A\s*[\r\n]")  # before the names
 SEPARATOR_LINE = re.compile(r"sep=(.)\r?\n")  # which Excel writes and reads
+UNREADABLE = (
+    OSError,
+    EOFError,
+    ValueError,
+    LookupError,
+    csv.Error,
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+)
 COMMAS = {  # what they mean in a number, the likelier first
     "decimal": re.compile(r"\s*[-+]?(?=[\d,])(\d{1,3}(\.\d{3})+|\d*)(,\d+)?(e[-+]?\d+)?\s*", re.IGNORECASE),
     "thousands": re.compile(r"\s*[-+]?(?=[\d.])([1-9]\d{0,2}(,\d{3})+|\d*)(\.\d+)?(e[-+]?\d+)?\s*", re.IGNORECASE),
 }
+GROUPED = re.compile(r"\s*[-+]?([1-9]\d{0,2}(\.\d{3})+|\d{1,3})\s*")  # where points may mark thousands
+NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*", re.IGNORECASE)
+LONG = 2.0**64  # a whole number from here on makes pandas keep the cells of its column as they are
 
 
 def read_table(
@@ -82,7 +97,7 @@ def read_table(
         raise
     except ImportError as error:
         raise InputError(str(error)) from error
-    except (OSError, EOFError, ValueError, LookupError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         raise InputError(f"'{path}' cannot be read as a table: {_first_line(error)}") from error
     except Exception as error:  # pyarrow's errors have a root of their own
         if type(error).__module__.partition(".")[0] != "pyarrow":
@@ -162,14 +177,22 @@ def _read_csv(text, separator, texts, commas):
     except pandas.errors.EmptyDataError:
         n_cells = 0
     by_place = {"header": 0, "names": range(max(n_cells, len(names))), "index_col": False}
+
+    def as_written(places, first=0):
+        places = [first + place for place in places]
+        return read(io.StringIO(text), usecols=places, **by_place, **AS_WRITTEN)
+
     first = 0
     if n_cells > len(names):
-        last = read(io.StringIO(text), usecols=[n_cells - 1], **by_place, **AS_WRITTEN).iloc[:, 0]
+        last = as_written([n_cells - 1]).iloc[:, 0]
         first = _first_named(names, n_cells, last)
+        if first and (last == "").any():
+            _check_names_of_rows(names, text, separator)
     kept = {first + place: str for place, name in enumerate(names) if name.strip() in texts}
     frame = read(io.StringIO(text), na_values=ALSO_MISSING, dtype=kept, **by_place)
     frame = frame.iloc[:, first : first + len(names)].set_axis(names, axis=1)
-    return _without_commas(frame, separator, texts, commas, pandas)
+    frame = _with_long_numbers(frame, texts, pandas)
+    return _without_commas(frame, separator, texts, commas, pandas, partial(as_written, first=first))
 
 
 def _parser(separator):
@@ -224,7 +247,28 @@ def _first_named(names, n_cells, last):
     return 0 if ends_by_separator else 1
 
 
-def _without_commas(frame, separator, texts, commas, pandas):
+def _check_names_of_rows(names, text, separator):
+    """Refuse rows of different length: a cell more in some is a separator that stands in no quotes, not their name."""
+    for row, n_cells in enumerate(_row_lengths(text, separator), start=1):
+        if n_cells <= len(names):
+            raise InputError(
+                f"The first line names {len(names)} columns, but row 1 holds {len(names) + 1} cells and row {row} "
+                f"holds {n_cells}: put cells that hold a separator in quotes."
+            )
+
+
+def _row_lengths(text, separator):
+    """How many cells each row holds: pandas fills short ones up with empty cells."""
+    lines: Iterable[str] = io.StringIO(text, newline="")
+    separator = TYPED.get(separator, separator)
+    if separator == SEVERAL_BLANKS:
+        lines, separator = (line.replace("\t", " ").rstrip() + "\n" for line in lines), " "
+    rows = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    next(rows)
+    return (len(row) for row in rows if len(row) > 1 or "".join(row).strip())
+
+
+def _without_commas(frame, separator, texts, commas, pandas, as_written):
     """Texts such as 1,5 or 1,250.5 as numbers, where all of a column are of one style.
 
     A cell such as 1,250 is of both: then the other columns tell, or else the table that a model was fitted on. Between
@@ -234,6 +278,10 @@ def _without_commas(frame, separator, texts, commas, pandas):
     commas = commas or ("thousands" if separator == "," else "decimal")
     fitting = [_styles(column, possible, texts, pandas) for _, column in frame.items()]
     certain = {styles[0] for styles in fitting if len(styles) == 1}
+    is_whole = [pandas.api.types.is_integer_dtype(dtype) for dtype in frame.dtypes]
+    others = [place for place, styles in enumerate(fitting) if not styles and not is_whole[place]]
+    if certain == {"decimal"} and others:
+        _tell_of_points(frame.iloc[:, others], as_written(others))
     likely = certain.pop() if len(certain) == 1 else commas
     for place, styles in enumerate(fitting):
         if styles:
@@ -247,9 +295,22 @@ def _has_fractions(frame):
     return bool((frame.select_dtypes("number") % 1 > 0).any(axis=None))
 
 
+def _tell_of_points(columns, written):
+    """Say that points before three digits mark no thousands here: a few rows to predict could not tell that they do."""
+    for (name, column), (_, cells) in zip(columns.items(), written.items(), strict=True):
+        cells = cells[column.notna()]
+        pointed = cells[cells.str.contains(".", regex=False)]
+        if len(pointed) and all(map(GROUPED.fullmatch, cells.tolist())):
+            warnings.warn(
+                f"Column {name!r} holds points before three digits, as in {pointed.iloc[0]}, which are not taken for "
+                "marks of thousands, though other columns have decimal commas: delete them if they are.",
+                stacklevel=2,
+            )
+
+
 def _styles(column, possible, texts, pandas):
     """Ways of using commas that all cells of a column follow; none where there is no comma."""
-    if pandas.api.types.is_numeric_dtype(column) or column.name.strip() in texts:
+    if not _is_open(column, texts, pandas):
         return []
     cells = column.dropna().astype(str)
     if not cells.str.contains(",", regex=False).any():
@@ -261,6 +322,21 @@ def _numbers(column, style, pandas):
     cells = column.dropna().astype(str)
     cells = cells.str.replace("." if style == "decimal" else ",", "", regex=False).str.replace(",", ".", regex=False)
     return pandas.to_numeric(cells).reindex(column.index)
+
+
+def _with_long_numbers(frame, texts, pandas):
+    """Columns as floats where a number is longer than pandas reads; where most are, they are codes and stay."""
+    for place, (_, column) in enumerate(frame.items()):
+        if _is_open(column, texts, pandas) and all(NUMBER.fullmatch(str(cell)) for cell in column.dropna()):
+            numbers = column.astype(float)
+            if numbers.abs().median() < LONG:
+                frame.isetitem(place, numbers)
+    return frame
+
+
+def _is_open(column, texts, pandas):
+    """Whether pandas reads its cells as texts, and nobody asked for that."""
+    return column.name.strip() not in texts and not pandas.api.types.is_numeric_dtype(column)
 
 
 def _is_data(names):

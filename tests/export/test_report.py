@@ -272,6 +272,17 @@ def test_rows_with_weights(tmp_path):
         report_data(model, frame.drop(columns="trust"))
 
 
+@pytest.mark.filterwarnings("ignore:Not converged")
+def test_folds_that_cannot_be_fitted_are_told():
+    """Without the row of a class that outweighs all others of it, the class weighs nothing."""
+    frame = flowers().assign(trust=np.where(np.arange(150) % 50, 1, 1e20))
+    model = fit_table(label_table(frame, "species", "trust"), "inner-product")
+    sentence = "without some of them it cannot be fitted: y must hold .* weigh 0. Give rows that it was not fitted on."
+    with pytest.raises(InputError, match=sentence):
+        report_data(model, frame)
+    assert not report_data(model, frame.assign(**{HOSTILE_COLUMN: -1.0})).was_seen.any()
+
+
 @pytest.mark.parametrize(
     ("count", "text"),
     [(0.0, "0"), (20000.0, "20000"), (12.0625, "12.0625"), (1 / 3, "0.333333"), (1.5e9, "1500000000"), (2e90, "2e+90")],

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from annealed.comparison import fit_table
+from annealed.export import load_model, save_model
 from annealed.tables import InputError, label_table, read_table
 
 pandas = pytest.importorskip("pandas")
@@ -53,6 +54,16 @@ def test_other_codes_are_not_taken_for_known_ones(tmp_path, known, other):
     model = fitted(tmp_path, (known, "A", "B"))
     frame = read_for(model, tmp_path, f"size,code\n4,{other}\n4,{known}.0\n")
     assert model.recognised(frame)["code"].tolist() == [other, known]
+
+
+def test_texts_that_are_numbers_of_no_exact_value(tmp_path):
+    """77e1234567890123456789 is infinite to a float, and more than a Decimal holds."""
+    code = "77e1234567890123456789"
+    model = fitted(tmp_path, (code, "A", "B"))
+    save_model(model, tmp_path / "model.skops")
+    frame = read_for(load_model(tmp_path / "model.skops"), tmp_path, f"size,code\n4,{code}\n4,A\n4,1{code}\n")
+    assert predicted(model, frame)[:2] == ["sick", "well"]
+    assert model.recognised(frame)["code"].tolist() == [code, "A", f"1{code}"]
 
 
 def test_categories_that_pandas_has_typed(tmp_path):

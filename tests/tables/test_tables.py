@@ -236,6 +236,15 @@ def test_whole_numbers_stay_numbers_and_truth_values_become_text():
     assert label_table(FRAME.assign(kind=[" a", "b", "a ", "b"]), "kind").classes.tolist() == ["a", "b"]
 
 
+@pytest.mark.parametrize("target", [[0, 1, 1, 0], [0.0, 1.0, 1.0, 0.0], [0.5, 1.0, 1.0, 0.5], ["0", "01", "01", "0"]])
+@pytest.mark.parametrize("written", [lambda own: own, float, lambda own: f"{float(own):.2f}"])
+def test_a_copy_of_the_target_is_left_out_however_it_is_written(target, written):
+    frame = FRAME.assign(kind=target, copy=[written(own) for own in target])
+    assert label_table(frame, "kind").columns.left_out == {"copy": "it repeats the target"}
+    frame.loc[3, "copy"] = frame["copy"][2]
+    assert not label_table(frame, "kind").columns.left_out
+
+
 @pytest.mark.parametrize("pair", [(0, 2**64 - 1), (0.0, np.inf), (1e30, 2e30), (-np.inf, np.inf)])
 def test_classes_that_no_integer_holds_are_texts(pair):
     labels = label_table(FRAME.assign(kind=np.array([*pair, *pair])), "kind").labels
@@ -287,6 +296,7 @@ def test_dates_of_other_kinds():
     assert days_of([20200102, 20200103]) == [18263, 18264]
     assert days_of(["2020-01-02T12:00:00+12:00", "2020-01-03T00:00:00.123456789Z"])[0] == 18263
     assert np.isnan(days_of([np.nan, np.nan])).all()
+    assert np.isnan(days_of(np.array(["NaT", "NaT"], dtype="datetime64[us]"))).all()  # as in Parquet
 
 
 @pytest.mark.parametrize("cell", ["2020-13-01", "5/1/2020", True, 3.5])

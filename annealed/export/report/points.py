@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.decomposition import PCA
 
-from annealed.comparison import HASH, row_hashes, table_splits
+from annealed.comparison import HASH, UNFIT, row_hashes, table_splits
 from annealed.estimators.discriminant_axes import directions_of, score_moments
 from annealed.estimators.melda import class_weights_of
 from annealed.export.report.base import OneTemperature, Plane, Prototypes, ReportData
@@ -150,9 +150,19 @@ def _held_out(model, rows, labels, weights, path, shown):
         classifier = _same_path(model.classifier)
         with warnings.catch_warnings():  # what a fold has to say was said by the fit itself
             warnings.simplefilter("ignore")
-            classifier.fit(vectorizer.transform(rows.iloc[train]), labels[train], weights[train])
+            _fit_fold(classifier, vectorizer.transform(rows.iloc[train]), labels[train], weights[train])
         posterior[:, test] = _posterior(classifier, vectorizer.transform(rows.iloc[test]), path, shown)
     return posterior
+
+
+def _fit_fold(classifier, matrix, labels, weights):
+    try:
+        classifier.fit(matrix, labels, weights)
+    except UNFIT as error:
+        raise InputError(
+            "A report judges rows that the model was fitted on by fits that did not see them, but without some of "
+            f"them it cannot be fitted: {str(error).splitlines()[0].rstrip('.')}. Give rows that it was not fitted on."
+        ) from error
 
 
 def _same_path(classifier):

@@ -1,0 +1,89 @@
+"""Cells that a CSV leaves open: in which column they stand, and what number they are."""
+
+import pytest
+
+from annealed.tables import InputError, TableColumns, read_table
+
+pandas = pytest.importorskip("pandas")
+LONG = "99999999999999999999"  # more than 64 bits hold
+
+
+def read(tmp_path, text, **options):
+    (tmp_path / "table.csv").write_text(text)
+    return read_table(tmp_path / "table.csv", **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "separator", "sentence"),
+    [
+        ("sick,city,age\n0,Rome, IT,30\n1,Paris,41\n0,Oslo,22\n", None, "names 3 columns, but row 1 holds 4 cells"),
+        ("sick,city,age\n0,Rome, IT,30\n\n1,Paris,\n", None, "and row 2 holds 3: put cells that hold a separator in q"),
+        ("sick\tcity\n0\tRome\tIT\n0\tOslo\tNO\n1\tParis\n", r"\t", "row 1 holds 3 cells and row 3 holds 2"),
+        ('a b\n"1" 2 x\n"2 3" 4 \n', r"\s+", "row 1 holds 3 cells and row 2 holds 2"),
+    ],
+)
+def test_a_cell_more_in_some_rows_is_no_name_of_a_row(tmp_path, text, separator, sentence):
+    with pytest.raises(InputError, match=sentence):
+        read(tmp_path, text, separator=separator)
+
+
+@pytest.mark.parametrize(
+    ("text", "separator"),
+    [
+        ('size,kind\n"1",1,a\n"2\n,",2,""\n\n"3",3,\n', None),
+        ("size\tkind\n1\t1\ta\n2\t2\t\n3\t3\tNA\n", r"\t"),
+        ('size kind\n"1"  1 "a"\n"2 2" 2 "" \n\t"3"\t3\tNA', r"\s+"),
+    ],
+)
+def test_names_of_rows_before_a_column_with_empty_cells(tmp_path, text, separator):
+    frame = read(tmp_path, text, separator=separator)
+    assert frame["size"].tolist() == [1, 2, 3]
+    assert frame["kind"].fillna("none").tolist() == ["a", "none", "none"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "numbers"),
+    [
+        (["1", LONG, "3", ""], [1, 1e20, 3, -7]),
+        ([LONG, "2.5", "-3"], [1e20, 2.5, -3]),
+        (["18446744073709551615", "-1", "2"], [2.0**64, -1, 2]),
+    ],
+)
+def test_numbers_too_long_for_pandas(tmp_path, cells, numbers):
+    frame = read(tmp_path, "size,kind\n" + "".join(f"{cell},a\n" for cell in cells))
+    assert frame["size"].fillna(-7).tolist() == numbers
+    kept = read(tmp_path, "size,kind\n" + "".join(f"{cell},a\n" for cell in cells), texts=["size"])
+    assert kept["size"].fillna("").tolist() == cells
+
+
+def test_codes_too_long_for_pandas_stay_texts(tmp_path):
+    """As floats, those that differ in their last digits only would be the same."""
+    frame = read(tmp_path, "code,size\n" + f"{LONG},1\n{LONG[:-1]}8,2\n" * 3)
+    assert TableColumns.of(frame).categories == ["code"]
+    assert frame["code"].nunique() == 2
+
+
+@pytest.mark.parametrize(
+    ("cells", "shown"),
+    [
+        (["1.234", "12.500", "950"], "1.234"),
+        (["", "1.000", "-12.000"], "1.000"),
+        (["3", "1.234.567", "2.250"], "1.234.567"),
+    ],
+)
+def test_points_that_may_mark_thousands_are_told(tmp_path, cells, shown):
+    rows = "".join(f"{cell};{place},5;a\n" for place, cell in enumerate(cells))
+    with pytest.warns(UserWarning, match=f"Column 'size' holds points .* as in {shown}, which are not taken for marks"):
+        read(tmp_path, "size;costs;kind\n" + rows)
+
+
+@pytest.mark.parametrize("cells", [["1.234", "2.5"], ["0.125", "1.250"], ["1.250", "2,5"], ["1.234", "1500"]])
+def test_other_points_are_not(tmp_path, cells):
+    """Every warning is an error here."""
+    frame = read(tmp_path, "size;costs\n" + "".join(f"{cell};0,5\n" for cell in cells))
+    assert frame["costs"].tolist() == [0.5, 0.5]
+    assert pandas.api.types.is_numeric_dtype(frame["size"])
+
+
+def test_points_are_decimal_where_no_commas_are(tmp_path):
+    assert read(tmp_path, "size;costs\n1.234;5\n12.500;6\n")["size"].tolist() == [1.234, 12.5]
