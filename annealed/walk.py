@@ -28,8 +28,8 @@ REACH = 0.95  # of log temperature, between nodes
 LEAST_LEARNED = 0.01  # share of the hot Q / T by which it falls where something was learned
 MUCH_HELD_BACK = 0.1  # share of Q / T that what is held back could make it fall by
 CLEAR_EVIDENCE, NO_EVIDENCE = 5.0, 2.0  # standard errors beyond chance, from which and up to which rows tell so
-LONG_WORSE = 4.0  # of log temperature, below the hot end by
-WORSE = 1e-3  # of its score: so long is waited where rows cannot say whether there is anything to wait for
+WORSE = 1e-3  # share of the hot end's score by which it is below that
+LONG_WORSE = 50.0  # times as hot as the last: worse since then, where rows cannot say whether there is more to learn
 MOST_HALVINGS = 4  # of a gap in which the path bends
 MISLED = 1.1  # times the hot Q / T, which no fit ends above but by a start out of reach
 
@@ -174,8 +174,9 @@ def _should_stop(schedule, nodes: list[Step]) -> bool:
 
 def _has_long_been_worse(nodes: list[Step]) -> bool:
     """Whether validation has been below the hot end for so long that nothing need be waited for."""
-    hot, cold = nodes[0].judgement.scores.mean(), nodes[-1].temperature
-    recent = [node.judgement.scores.mean() for node in nodes if np.log(node.temperature / cold) <= LONG_WORSE]
+    temperatures, scores, _ = _record_of(nodes)
+    hot, *means = np.mean(scores, axis=1)
+    recent = [mean for mean, own in zip(means, temperatures[1:], strict=True) if own <= LONG_WORSE * temperatures[-1]]
     return max(recent) < hot - WORSE * abs(hot)
 
 

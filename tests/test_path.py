@@ -388,6 +388,16 @@ def test_equality_looks_at_everything_but_the_clock(path):
     assert path != "a path"
 
 
+@pytest.mark.parametrize("name", ["validation_score", "train_score"])
+def test_paths_without_a_number_at_the_same_place_are_equal(path, name):
+    """A scorer may have none at some temperature."""
+    scores = getattr(path, name).copy()
+    scores[0] = np.nan
+    assert remade(path, **{name: scores}) == remade(path, **{name: scores.copy()})
+    assert remade(path, **{name: scores}) != path
+    assert remade(path, **{name: scores}) != remade(path, **{name: scores[::-1]})
+
+
 def test_a_path_is_not_hashable_and_not_changeable(path):
     with pytest.raises(TypeError, match="unhashable"):
         hash(path)

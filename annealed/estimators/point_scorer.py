@@ -31,6 +31,7 @@ class PointScorer:
     def __init__(self, scorer: Callable, speak: Callable, training: Part, held_out: list[Part]):
         self.scorer, self.speak, self.training, self.held_out = scorer, speak, training, held_out
         self.has_scored = False
+        self.refusal: ValueError | None = None  # of the scorer, the last one, for want of a class
 
     def __call__(self, problem, parameters, temperature, scale):
         """Scores of the held-out parts, and that of the training rows."""
@@ -41,7 +42,13 @@ class PointScorer:
             if not hasattr(part.X, "columns"):
                 point.__dict__.pop("feature_names_in_", None)  # which X does not have
             params = _check_method_params(part.X, part.score_params, part.rows)
-            return _number(self._scored(point, _taken(part.X, part.rows), _taken(part.y, part.rows), params))
+            try:
+                found = self._scored(point, _taken(part.X, part.rows), _taken(part.y, part.rows), params)
+            except ValueError as error:
+                if not self._lacks_class(part):
+                    raise
+                self.refusal, found = error, np.nan
+            return _number(found)
 
         scores = np.array([score(part) for part in self.held_out])
         if not self.has_scored:
@@ -64,14 +71,12 @@ class PointScorer:
         """Leave out parts that have no score for want of a class, as a fold of one class has no ROC curve. Others may
         have one at colder temperatures, as precision has where a rare class is predicted; one without cannot be chosen.
         """
-        n_classes = _n_classes(self.training)
-        lacks_class = [_n_classes(part) < n_classes for part in self.held_out]
-        is_kept = np.isfinite(scores) | ~np.array(lacks_class)
+        is_kept = np.isfinite(scores) | ~np.array([self._lacks_class(part) for part in self.held_out])
         if not is_kept.any():
             raise ValueError(
                 f"scoring gives no number on any held-out part, and each lacks a class. Got {scores.tolist()}. "
                 "Hold out rows of every class, as stratified folds do."
-            )
+            ) from self.refusal
         if not is_kept.all():
             warnings.warn(
                 f"scoring gives no number on held-out parts {np.flatnonzero(~is_kept).tolist()} of {len(scores)}, "
@@ -82,6 +87,10 @@ class PointScorer:
             self.held_out = [part for part, is_own in zip(self.held_out, is_kept, strict=True) if is_own]
         return scores[is_kept]
 
+    def _lacks_class(self, part: Part) -> bool:
+        """Whether a part has no row of a class that the training rows have."""
+        return not np.isin(_classes(self.training), _classes(part)).all()
+
 
 def _number(score) -> float:
     try:
@@ -90,8 +99,8 @@ def _number(score) -> float:
         raise ValueError(f"scoring must give one number. Got {score!r}.") from error
 
 
-def _n_classes(part: Part) -> int:
-    return len(np.unique(to_host(_taken(part.y, part.rows))))
+def _classes(part: Part):
+    return np.unique(to_host(_taken(part.y, part.rows)))
 
 
 def _taken(values, rows):

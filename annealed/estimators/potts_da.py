@@ -196,7 +196,8 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
             X, y = validate_data(self, X, y, dtype=DTYPES)
             check_classification_targets(y)
             self.classes_, labels = np.unique(y, return_inverse=True)
-        rows = self._rows(X, labels, sample_weight)
+        with one_thread():  # so that not even rounding depends on how many there are
+            rows = self._rows(X, labels, sample_weight)
         watch = self._watch(given_X, given_y, sample_weight)
         with threads_over_blocks() if len(rows.labels) >= MANY_ROWS else one_thread():
             rows = few_along_axes(rows)
@@ -206,7 +207,8 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
             watch.fitted_so_far = lambda make: self._copy_with(make(), X)
             last = replace(plan, n_init=1) if watch.is_stopped else plan
             fitted = fit_prototypes(rows, last, choice, NOBODY if watch.is_stopped else watch)
-        self._set_fitted(fitted, X)
+        with one_thread():
+            self._set_fitted(fitted, X)
         watch.context.call_on_fit_task_end(estimator=self, **watch.data, reconstruction_attributes=dict)
         return self
 

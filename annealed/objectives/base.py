@@ -33,6 +33,7 @@ INSPECTED_LOGITS = 60_000  # of all these, where rows are one block: with more t
 FEW_LOGITS = 20_000
 LAST_STEP_SHARE = 0.03  # of `tol`: a fold whose next step promises a smaller relative fall takes it without a look
 HOT_LOGIT = 0.1  # root mean square logit at the hot end of an automatic schedule
+LEAST_RISE = 1.01  # of that of a fit's first response as it cools: with less it stands still
 
 
 @dataclass(frozen=True)
@@ -391,14 +392,20 @@ class SmoothProblem(Problem):
         return [Inspection(*map(float, own)) for own in zip(*seen, strict=True)]
 
     def hot_temperature(self) -> float:
-        """A temperature at which every posterior is near the prior: the fit's first response gives tiny logits."""
+        """A temperature at which every posterior is near the prior: the fit's first response gives tiny logits.
+
+        Where the start is a minimum, or all but one, they are tiny however cold it is.
+        """
         fits = slice(0, 1)
-        temperature = 1.0
+        temperature, before = 1.0, np.inf
         for _ in range(60):
             spread = self._response_spread(temperature, fits)
             if 0.5 * HOT_LOGIT <= spread <= HOT_LOGIT:
                 break
+            if temperature < 1 and spread <= LEAST_RISE * before < 0.5 * HOT_LOGIT:
+                return 1.0
             temperature *= np.clip(spread / (0.75 * HOT_LOGIT), 1e-2, 1e2)
+            before = spread
         return temperature
 
     def _response_spread(self, temperature, fits):

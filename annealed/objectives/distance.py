@@ -16,6 +16,7 @@ Shapes: coef (n_fits, n_classes, rank); each fit has its own covariance and clas
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from numbers import Real
 
 import numpy as np
@@ -98,13 +99,14 @@ class DistanceProblem(LinearProblem):
         self.anchored_shares = shares / shares.sum(axis=1, keepdims=True)  # of a class without rows, to the middle
         self.log_prior = self._log_prior()
         means = self.design.class_sums() / np.maximum(self.class_shares, np.finfo(float).tiny)[..., None]
+        self._are_columns = covariance in ("diagonal", "identity")
         self.coordinates = self._coordinates(means, covariance, family.shrinkage)
         self.class_means = self.coordinates.from_features(means)
         self.start_means = self._start_means(family.init, random_state)
 
     def _coordinates(self, means, covariance, shrinkage) -> Coordinates | TurnedCoordinates:
         """In which each fit's own covariance is the identity."""
-        if covariance in ("diagonal", "identity"):
+        if self._are_columns:
             return _column_coordinates(self.design, means, self.class_shares, covariance == "diagonal")
         usual = None if self.span else self.scale
         estimates = Covariances(
@@ -177,10 +179,17 @@ class DistanceProblem(LinearProblem):
         return gradient.reshape(len(parameters), -1)
 
     def penalty(self, temperature, fits):
-        strength = self.anchor * _along_fits(temperature, 1) / 4 * self.anchored_shares[fits]
-        anchor = 2 / _along_fits(temperature, 2) * self.class_means[fits]
-        rank = anchor.shape[2]
-        return np.repeat(strength, rank, axis=1), anchor.reshape(len(anchor), -1)
+        temperature = _along_fits(temperature, 1)
+        return self.anchor * temperature / 4 * self._flat_shares[fits], 2 / temperature * self._flat_means[fits]
+
+    @cached_property
+    def _flat_shares(self):
+        """The share behind the strength of each parameter; kept, as every look asks for it several times."""
+        return np.repeat(self.anchored_shares, self.coordinates.rank, axis=1)
+
+    @cached_property
+    def _flat_means(self):
+        return self.class_means.reshape(self.n_fits, -1)
 
     def curvature(self, temperature, fits):
         variance = np.maximum(self.class_variance[fits], 1e-12)
@@ -189,17 +198,30 @@ class DistanceProblem(LinearProblem):
 
     def hot_temperature(self):
         """Hot, an anchored mean tends to `(1 + 2 / anchor)` times its class mean; its logits shall be HOT_LOGIT."""
-        spread = np.sqrt(self._squares_along_means().max())
+        spread = self._spread_along_means()
         overshoot = 1 + 2 / self.anchor if self.anchor else 1.0
         return 2 * overshoot * spread / HOT_LOGIT if spread > ROUNDING else 1.0
 
-    def _squares_along_means(self):
-        """Mean squares of the rows' scores by the class means of the final fit."""
+    def _spread_along_means(self):
+        """The largest root mean square of the rows' scores by a class mean of the final fit."""
         final = self.coordinates.of_fits(slice(0, 1))
-        if self.span is None:  # the second moment is diagonal
-            return np.sum(final.spectrum * self.class_means[0] ** 2, axis=1)
-        coef = final.to_features(self.class_means[:1])[0]
-        return to_host(self.design.weight)[:, 0] @ (self.span.rows @ coef.T) ** 2
+        if self.span is None and not self._are_columns:  # the second moment is diagonal
+            return np.sqrt(np.sum(final.spectrum * self.class_means[0] ** 2, axis=1).max())
+        coef = final.to_features(self.class_means[:1])
+        if self.span is None:
+            return self._spread_of_scores(coef)
+        return np.sqrt((to_host(self.design.weight)[:, 0] @ (self.span.rows @ coef[0].T) ** 2).max())
+
+    def _spread_of_scores(self, coef):
+        """The same of any coefficients (1, n_classes, n_features), in one pass over the rows."""
+        unit = max(np.abs(coef).max(), np.finfo(float).tiny)  # a fourth power of large columns would be no number
+        coef = coef / unit
+
+        def kernel(block):
+            return (block.weight[:, 0] @ block.product(coef)[:, 0, :] ** 2,)
+
+        (squares,) = self.design.sum_rows(kernel, slice(0, 1), self.copies_rows)
+        return unit * np.sqrt(squares.max())
 
     def report(self, parameters, temperature, fits=slice(None)):
         points = self.coordinates.of_fits(fits).to_points(temperature / 2 * self._table(parameters))

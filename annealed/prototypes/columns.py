@@ -61,13 +61,18 @@ class Columns:
         return cls(center, kept, spread[kept], None)
 
     def rows(self, X):
-        """Rows in these coordinates, of the type of X."""
+        """Rows in these coordinates, of the type of X; no farther out than where a product with them is a number."""
         if is_foreign(X):
             place = Place.of(X)
             kept = X if len(self.kept) == X.shape[1] else place.xp.take(X, place.whole(self.kept), axis=1)
             rows = (kept - place.row(self.center[self.kept])) / place.row(self.scale)
+            farthest = float(place.xp.finfo(X.dtype).max) ** 0.5
+            rows = place.xp.clip(rows, -farthest, farthest)
             return rows if self.turn is None else rows @ place.row(self.turn)
-        rows = (X[:, self.kept] - self.center[self.kept]) / self.scale
+        with np.errstate(over="ignore"):
+            rows = (X[:, self.kept] - self.center[self.kept]) / self.scale
+        farthest = float(np.finfo(X.dtype).max) ** 0.5
+        rows = np.clip(rows, -farthest, farthest, out=rows)
         rows = rows if self.turn is None else rows @ self.turn
         return np.ascontiguousarray(rows, dtype=X.dtype)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from annealed.schedules.base import Schedule, check_temperature
 
 
@@ -39,7 +41,11 @@ class InverseTemperatureSchedule(Schedule):
             raise ValueError(f"growth must be above 1 so that the temperature falls. Got {growth!r}.")
         if start > stop:
             raise ValueError(f"start must not be colder than stop. Got start={start!r}, stop={stop!r}.")
-        step = 0
-        while (beta := start * growth**step) <= stop * (1 + 1e-12):
+        step, beta, coldest = 0, start, min(stop * (1 + 1e-12), sys.float_info.max)
+        while beta <= coldest:
             yield 1 / beta
             step += 1
+            try:
+                beta = start * growth**step
+            except OverflowError:  # of the power alone: a small start may make a number of it
+                beta *= growth

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import sparse
 
-from annealed.design.coordinates import WIDEST_EIGENPROBLEM
+from annealed.design.coordinates import CONSTANT, WIDEST_EIGENPROBLEM
 from annealed.objectives import Problem
 from annealed.objectives.array_linear import ArrayProblem
 from annealed.objectives.penalized_linear import PenalizedLinearProblem
@@ -49,6 +49,10 @@ def make_solver(solver, problem: Problem) -> Solver:
             'solver="subspace" is for the inner-product family where columns are so many that no eigenbasis is made of '
             'them. Use "auto", which takes it there, or "lbfgs".'
         )
+    if isinstance(made, Subspace) and _is_constant(problem):
+        raise ValueError(
+            'solver="subspace" needs rows that differ. Got X with equal ones alone. Use "auto", which takes them too.'
+        )
     return made
 
 
@@ -63,3 +67,10 @@ def _by_shape(problem):
 def _has_row_form(problem):
     """Whether the penalty is |coef|^2 in scaled columns, so that combinations of rows hold the optimum."""
     return isinstance(problem, PenalizedLinearProblem) and problem.span is None and problem.coordinates.basis.ndim == 1
+
+
+def _is_constant(problem) -> bool:
+    """Whether what every column does about the centre is rounding, so that no combination of rows tells anything."""
+    coordinates = problem.coordinates  # `problem.varies` asks beside the farthest column, for what auto may lose there
+    spread = np.sqrt(coordinates.spectrum) * coordinates.inverse
+    return bool((spread <= CONSTANT * np.abs(problem.design.center)).all())

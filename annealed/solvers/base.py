@@ -45,8 +45,9 @@ class Solution:
 
     def part(self, few: slice) -> Solution:
         """Some fits of the stack; what is written there is written here."""
-        parts = [getattr(self, name) for name in FIELDS]
-        return Solution(*[None if own is None else own[few, ...] for own in parts])
+        whole = [getattr(self, name) for name in FIELDS]
+        parts: list[Any] = [None if own is None else own[few, ...] for own in whole]
+        return Solution(*parts)
 
     def put(self, places, other: Solution, chosen=slice(None)):
         """The chosen fits of another solution in these places, with the iterations that both have taken."""

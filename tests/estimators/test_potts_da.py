@@ -226,6 +226,21 @@ def test_single_precision_of_collinear_columns(monkeypatch):
     assert model.predict_proba(X).dtype == np.float32 == model.prototypes_.dtype
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_more", [0, 60])
+def test_rows_at_the_end_of_their_type_have_a_posterior(n_more, dtype):
+    """Columns are in units so small that such rows standardized are beyond it. Every warning is an error here."""
+    table = gaussian()
+    more = np.random.default_rng(0).normal(size=(len(table.y), n_more))
+    X = (1e-8 * np.hstack([table.X, more])).astype(dtype)
+    model = PottsDA(**QUICK).fit(X, table.y)
+    largest = np.finfo(dtype).max / 1000  # of which there may be some: their sum is asked for by scikit-learn
+    along = np.hstack([np.vstack([np.eye(4), -np.eye(4), np.ones((1, 4))]), np.zeros((9, n_more))]).astype(dtype)
+    posterior = model.predict_proba(largest * along)
+    np.testing.assert_allclose(posterior.sum(axis=1), 1.0, rtol=1e-6)
+    np.testing.assert_allclose(posterior[:8], model.predict_proba(along[:8]), atol=1e-6)
+
+
 def test_constant_columns_do_not_matter():
     table = gaussian()
     padded = np.insert(table.X, [0, 2], [7.0, 0.1], axis=1)

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import sklearn
-from sklearn.datasets import load_breast_cancer, load_iris, make_classification
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine, make_classification
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import accuracy_score, make_scorer, precision_score
 from sklearn.model_selection import LeaveOneGroupOut
@@ -68,6 +68,41 @@ def test_a_temperature_without_a_score_is_not_chosen(rule):
     scores = model.path_.validation_score
     assert scores.shape[1] == 5 and np.isnan(scores[0]).any()
     assert np.isfinite(scores[model.path_.best_index]).all()
+
+
+@pytest.mark.parametrize("scoring", ["roc_auc_ovr", "roc_auc_ovo"])
+@pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA])
+def test_folds_that_a_scorer_refuses_for_want_of_a_class_are_left_out(estimator, scoring):
+    rows, labels = load_wine(return_X_y=True)
+    groups = np.where((labels > 0) & (np.arange(len(labels)) % 3 == 0), 5, np.arange(len(labels)) % 4)
+    with pytest.warns(UserWarning, match=r"no number on held-out parts \[4\] of 5"):
+        model = estimator(cv=LeaveOneGroupOut(), scoring=scoring, schedule=FEW).fit(rows, labels, groups=groups)
+    assert model.path_.validation_score.shape == (3, 4)
+    assert model.path_.validation_score.min() > 0.95
+
+
+def test_what_a_scorer_refuses_where_every_class_is_there_is_raised():
+    def refuses(model, X, y):
+        raise ValueError("this is no score")
+
+    with pytest.raises(ValueError, match="this is no score"):
+        InnerProductADA(schedule=FEW, scoring=refuses).fit(X, y)
+
+
+def test_what_a_scorer_refuses_on_all_parts_is_the_reason():
+    rows, labels = load_wine(return_X_y=True)
+    cv = [(np.arange(len(labels)), np.flatnonzero(labels != label)) for label in (0, 1)]
+    with pytest.raises(ValueError, match="no number on any held-out part, and each lacks a class") as told:
+        InnerProductADA(cv=cv, scoring="roc_auc_ovr", schedule=FEW).fit(rows, labels)
+    assert "Number of classes in y_true" in str(told.value.__cause__)
+
+
+def test_a_mistake_in_a_scorer_is_raised_where_a_class_is_lacking():
+    def mistaken(model, X, y):
+        return model.no_such_thing
+
+    with pytest.raises(AttributeError, match="no_such_thing"):
+        InnerProductADA(cv=LeaveOneGroupOut(), scoring=mistaken, schedule=FEW).fit(X, y, groups=sites())
 
 
 def test_parts_that_all_lack_a_class_have_no_score():

@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import oracles
 import pytest
+from devices import mover
 from problems import (
+    Table,
     badly_scaled,
     dense,
     fold_masks,
@@ -22,8 +24,13 @@ from problems import (
 )
 from scipy import sparse
 from sklearn.covariance import ledoit_wolf_shrinkage, oas
+from sklearn.metrics import log_loss
 
+from annealed import DistanceADA
+from annealed.arrays import is_foreign
+from annealed.design import make_design
 from annealed.objectives import Distance
+from annealed.objectives.base import HOT_LOGIT
 
 TEMPERATURES = [50.0, 2.0, 0.1]
 COVARIANCES = ["pooled", "total", "diagonal", "identity"]
@@ -447,3 +454,52 @@ def test_every_backend_equals_dense_double_precision(backend, make, covariance):
 def test_impossible_settings_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         prepared(gaussian(), **settings)
+
+
+def correlated(n_rows, n_columns, seed=0):
+    """Two classes a little apart along one direction that all columns share."""
+    generator = np.random.RandomState(seed)
+    y = np.arange(n_rows) % 2
+    shared = generator.randn(n_rows, 1) + 0.3 * y[:, None]
+    return Table("correlated", shared + 0.05 * generator.randn(n_rows, n_columns), y)
+
+
+@pytest.mark.parametrize("n_columns", [8, 150])
+@pytest.mark.parametrize("covariance", COVARIANCES)
+@pytest.mark.parametrize("backend", [np.asarray, *BACKENDS.values(), mover("strict")])
+def test_hot_end_is_where_scores_by_class_means_are_small(backend, covariance, n_columns):
+    """Also where the columns are the coordinates, and what they share adds up."""
+    table = correlated(100, n_columns)
+    weight = np.full((100, 1), 0.01)
+    X = backend(table.X)
+    others = [backend(own) if is_foreign(X) else own for own in (table.y, weight)]
+    design = make_design(X, *others, np.array([100.0]), 2)
+    hot = Distance(covariance=covariance, shrinkage=0.5).prepare(design, 0).hot_temperature()
+    matrix = covariance_of(table.X, table.y, covariance)
+    if covariance in ("pooled", "total"):
+        matrix = shrunk(matrix, 0.5, table.X.std(axis=0))
+    rows = table.X - table.X.mean(axis=0)
+    means = np.stack([rows[table.y == label].mean(axis=0) for label in (0, 1)])
+    scores = rows @ np.linalg.solve(matrix, means.T)
+    overshoot = 3.0  # of an anchor of one
+    np.testing.assert_allclose(hot, 2 * overshoot * scores.std(axis=0).max() / HOT_LOGIT, rtol=1e-4)
+
+
+def test_the_path_of_correlated_columns_begins_hot_enough():
+    table, new = correlated(300, 2000), correlated(2000, 2000, seed=1)
+    model = DistanceADA(covariance="diagonal", calibrate=False).fit(table.X, table.y)
+    assert model.path_.best_index > 0
+    assert log_loss(new.y, model.predict_proba(new.X)) < np.log(2)
+
+
+@pytest.mark.parametrize("temperature", [2.0, np.array([3.0, 2.0, 0.1])], ids=["one", "each"])
+def test_penalty_pulls_each_mean_to_its_class_by_its_share(temperature):
+    table = rare_class()
+    problem = prepared(table, fold_masks(len(table.y)), anchor=0.7)
+    strength, anchor = problem.penalty(temperature, slice(None))
+    own = np.reshape(temperature, (-1, 1, 1))
+    expected = np.broadcast_to(0.7 * own / 4 * problem.anchored_shares[..., None], problem.class_means.shape)
+    np.testing.assert_array_equal(strength, expected.reshape(3, -1))
+    np.testing.assert_array_equal(anchor, (2 / own * problem.class_means).reshape(3, -1))
+    again = problem.penalty(temperature, slice(None))
+    assert not np.shares_memory(strength, again[0]) and not np.shares_memory(anchor, again[1])

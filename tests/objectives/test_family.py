@@ -8,6 +8,7 @@ import pytest
 from problems import (
     Loudness,
     Radial,
+    Table,
     fold_masks,
     gaussian,
     rare_class,
@@ -275,3 +276,27 @@ def test_lists_are_arrays():
     table = gaussian()
     plain, listed = (AnnealedClassifier(own).fit(table.X, table.y) for own in (Radial(), Listed()))
     np.testing.assert_array_equal(listed.predict_proba(table.X), plain.predict_proba(table.X))
+
+
+@pytest.mark.parametrize("family", [Radial, Slacker])
+def test_rows_that_do_not_vary_have_an_ordinary_path(family):
+    X, y = np.ones((40, 2)), np.arange(40) % 2
+    model = AnnealedClassifier(family()).fit(X, y)
+    assert model.path_.temperatures[0] == 1.0
+    np.testing.assert_allclose(model.predict_proba(X), 0.5)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.7])
+@pytest.mark.parametrize("l2_strength", [0.01, 1.0])
+def test_a_start_that_is_a_minimum_is_hot_at_one(l2_strength, shift):
+    """The slope of linear scores vanishes there, or is rounding where rows are not centred to the last digit."""
+    X = 0.1 * np.array([[1, 3], [-1, -3], [1, -3], [-1, 3]] * 10) + shift
+    problem = Slacker(l2_strength=l2_strength).prepare(stack_of(Table("xor", X, np.tile([0, 0, 1, 1], 10))), 0)
+    assert problem.hot_temperature() == 1.0
+
+
+def test_rows_that_tell_next_to_nothing_have_an_ordinary_hot_end():
+    """The response to them is below what the hot end shall have, however cold it is."""
+    generator = np.random.default_rng(0)
+    problem = Slacker().prepare(stack_of(Table("noise", generator.normal(size=(3000, 3)), np.arange(3000) % 2)), 0)
+    assert problem.hot_temperature() == 1.0

@@ -1,5 +1,6 @@
 """Quadratic family: the inner-product family on second-order features."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import oracles
 import pytest
 from problems import badly_scaled, fold_masks, gaussian, rare_class, solve, stack_of, two_classes, uneven_weights
 
+from annealed import AnnealedClassifier
 from annealed.design import DenseDesign
 from annealed.objectives import InnerProduct, Quadratic
 
@@ -158,3 +160,41 @@ def test_a_constant_column_has_no_products():
         for own, X, found in ((with_constant, moved, ours), (plain, new, theirs))
     ]
     np.testing.assert_allclose(*seen, atol=1e-6)
+
+
+@pytest.mark.parametrize("columns", [slice(None), slice(1, 3), slice(2, 9), slice(7, 8), slice(11, 14), slice(5, None)])
+def test_some_columns_are_those_of_all(columns):
+    table = gaussian(n_samples=9)
+    rows = Quadratic().prepare(stack_of(table)).original.X
+    np.testing.assert_allclose(rows[2:7, columns], second_order(table.X)[2:7, columns], rtol=1e-12)
+    np.testing.assert_array_equal(rows[:, columns], rows[:][:, columns])
+
+
+def test_new_rows_and_columns_are_seen_part_by_part():
+    """The wide table is never held whole: of these rows it would take 165 MB, of these columns 60 MB."""
+    table = gaussian(n_samples=50, n_features=44)
+    problem = Quadratic().prepare(stack_of(table))
+    n_features = problem.original.n_features
+    arrays = {"coef": np.ones((3, n_features)), "intercept": np.zeros(3)}
+    new = np.zeros((20_000, 44))
+    wide_rows = Quadratic().prepare(stack_of(gaussian(n_samples=60, n_features=500))).original.X
+    tracemalloc.start()
+    problem.form.logits(new, arrays, 1.0)
+    _, of_rows = tracemalloc.get_traced_memory()
+    tracemalloc.reset_peak()
+    wide_rows[:, 600:700]
+    _, of_columns = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert of_rows < 20_000_000 and of_columns < 2_000_000
+
+
+@pytest.mark.parametrize("size", [1e90, 1e200, 3e307])
+def test_extreme_new_rows_have_a_posterior(size):
+    """Every warning is an error here."""
+    table = two_classes()
+    model = AnnealedClassifier(Quadratic(), schedule=[1.0], selection="last").fit(table.X * 1e-3, table.y)
+    direction = np.array([[1.0, 0, 0], [-1.0, 0, 0], [0, 0, 1.0], [0.3, -1.0, 0.7], [1.0, 1.0, 1.0]])
+    posterior = model.predict_proba(size * direction)
+    np.testing.assert_allclose(posterior.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(model.predict(size * direction), posterior.argmax(axis=1))
+    np.testing.assert_array_equal(posterior[:3], model.predict_proba(1e50 * direction[:3]))

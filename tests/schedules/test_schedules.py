@@ -58,6 +58,21 @@ def test_inverse_temperatures_say_what_is_wrong(options, message):
         list(InverseTemperatureSchedule(**options).temperatures(never_hot))
 
 
+@pytest.mark.parametrize(
+    ("options", "n_steps", "coldest"),
+    [
+        ({"start": 1e-3, "growth": 10.0, "stop": 1e308}, 312, 1e-308),
+        ({"start": 1.0, "growth": 10.0, "stop": 1.7976931348623157e308}, 309, 1e-308),
+        ({"start": 1.0, "growth": 1e300, "stop": 1e200}, 1, 1.0),
+        ({"start": 1e-300, "growth": 1e200, "stop": 1e200}, 3, 1e-100),
+    ],
+)
+def test_inverse_temperatures_end_where_powers_are_no_numbers(options, n_steps, coldest):
+    temperatures = list(InverseTemperatureSchedule(**options).temperatures(never_hot))
+    assert len(temperatures) == n_steps
+    assert temperatures[-1] == pytest.approx(coldest)
+
+
 def test_exponential_takes_its_start_from_the_data():
     assert visited(ExponentialSchedule(cooling_rate=0.5, stop=2.0), hot=8.0) == [8.0, 4.0, 2.0]
 

@@ -69,3 +69,23 @@ def test_the_solver_goes_by_the_shape_of_the_rows(n_rows, n_columns, n_classes, 
     assert type(make_solver("auto", problem)) is SOLVERS[expected]
     is_wide = n_rows < n_columns
     assert (problem.span is not None) == (is_wide and expected != "subspace")
+
+
+@pytest.mark.parametrize("solver", ["subspace", Subspace()], ids=str)
+@pytest.mark.parametrize("value", [0.0, 1.0, 3.3])
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_subspace_of_rows_that_are_all_the_same_is_refused(kind, value, solver):
+    table = Bunch(X=kind(np.full((1100, 1200), value)), y=np.arange(1100) % 2, n_classes=2)
+    problem = prepared(InnerProduct(), table)
+    with pytest.raises(ValueError, match='solver="subspace" needs rows that differ.*"auto"'):
+        make_solver(solver, problem)
+    assert not isinstance(make_solver("auto", problem), Subspace)
+
+
+@pytest.mark.parametrize("metric", ["diagonal", "euclidean"])
+def test_subspace_is_for_rows_that_differ_in_one_column_too(metric):
+    X = np.full((1100, 1200), 3.3)
+    X[:, 0] = 1e18
+    X[:, 5] += 1e-6 * np.arange(1100)
+    problem = prepared(InnerProduct(metric=metric), Bunch(X=X, y=np.arange(1100) % 2, n_classes=2))
+    assert isinstance(make_solver("subspace", problem), Subspace)
