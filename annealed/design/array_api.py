@@ -105,6 +105,8 @@ class ArrayBlock(Block):
 class ArrayDesign(Design):
     """X is an array of the device, or rows of NumPy that are brought over block by block."""
 
+    multiplies_in_double = False
+
     def __init__(self, X, labels, weight, total_weight, n_classes, place: Place | None = None):
         super().__init__(X, labels, weight, total_weight, n_classes)
         self.place = Place.of(X) if place is None else place

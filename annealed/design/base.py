@@ -119,6 +119,7 @@ class Design(ABC):
         other.center = center
         return other
 
+    multiplies_in_double = True  # whatever the type of the rows
     lends_rows = False  # whether a block has the rows as they lie, and no copy of its own
 
     def block_rows(self, n_fits: int, copies_rows=True) -> int:

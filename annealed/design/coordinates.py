@@ -20,9 +20,8 @@ WIDEST_EIGENPROBLEM = 1000  # beyond this many columns (or rows) a dense eigenba
 WIDEST_ROTATION = 5000  # and of dense rows that outnumber their columns: many passes over them pay for it
 SMALLEST_EIGENVALUE = 1e-13  # relative: below it a direction is rounding noise of the Gram matrix
 LEAST_ALIKE = 1e-10  # variance of a column beside the largest: less would be lost in the eigenbasis of both
-EMPTY = (
-    1e-26  # likewise of a direction: below it there is nothing at all, as where indicators of categories add up to one
-)
+EMPTY = 1e-26  # likewise of a direction with nothing in it, as where indicators of categories add up to one
+EMPTY_EIGENVALUE = 1e-14  # and of one that is known by its eigenvalue alone, rounded as the largest is
 CONSTANT = 1e-13  # spread of a column beside its mean that is nothing but rounding
 
 
@@ -82,7 +81,7 @@ class Coordinates:
         basis = self.basis[:, kept]
         return lambda points: points @ basis
 
-    def raised(self, power) -> Coordinates:
+    def raised(self, power, empty=EMPTY) -> Coordinates:
         """Directions divided by their spectrum to a power: with 1/2 each has mean square one; empty ones are dropped.
         A penalty keeps coefficients there at zero, but divided by their spectrum they would count as others do.
 
@@ -91,7 +90,7 @@ class Coordinates:
         largest = self.spectrum.max()
         if largest == 0:  # every row is the same: directions of zeros keep the shapes
             return self
-        keep = self.spectrum > (SMALLEST_EIGENVALUE if power else EMPTY) * largest
+        keep = self.spectrum > (SMALLEST_EIGENVALUE if power else empty) * largest
         factor = self.spectrum[keep] ** power
         return Coordinates(
             self.basis[:, keep] / factor, self.inverse[:, keep] * factor, self.spectrum[keep] / factor**2
@@ -177,7 +176,9 @@ def principal_coordinates(design: Design, scale, power: float = 0.0) -> Coordina
         return diagonal_coordinates(scale, design.column_variance())
     eigenvalues, vectors = design.eigh(covariance)
     rotated = Coordinates(vectors / scale[:, None], vectors * scale[:, None], np.maximum(eigenvalues, 0))
-    return (rotated if power else _with_drowned(design, rotated, is_constant)).raised(power)
+    if power or not design.multiplies_in_double:
+        return rotated.raised(power, EMPTY_EIGENVALUE)
+    return _with_drowned(design, rotated, is_constant).raised(power)
 
 
 def _with_drowned(design: Design, rotated: Coordinates, is_constant) -> Coordinates:
@@ -190,7 +191,7 @@ def _with_drowned(design: Design, rotated: Coordinates, is_constant) -> Coordina
     lost = np.where(is_constant[:, None], 0.0, rotated.basis[:, is_lost])
 
     def kernel(block):
-        rows = block.product(lost.T[None])[:, 0]
+        rows = block.product(lost.T[None])[:, 0, :]
         return ((rows.T * block.weight[:, 0]) @ rows,)
 
     (moment,) = design.sum_rows(kernel, slice(0, 1))
