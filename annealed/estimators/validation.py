@@ -39,7 +39,8 @@ from annealed.selection import (
     stratified_splits,
 )
 
-SELECTIONS = ("cv", "loo", "holdout", "last")
+HOLDING_OUT = ("cv", "loo", "holdout")
+SELECTIONS = (*HOLDING_OUT, "last")
 DTYPES = (np.float64, np.float32)
 MOST_WEIGHTY = 0.5  # of all rows, that have weight and are copied to leave out the others
 
@@ -149,20 +150,8 @@ class ValidationMixin:
                 f"fit got unexpected arguments {unknown}. Only `groups` is known without metadata routing: "
                 "enable it with sklearn.set_config(enable_metadata_routing=True)."
             )
-        if params.get("groups") is not None and not self._heeds_groups():
-            warnings.warn(
-                'groups are ignored: they are for a splitter of selection="cv", such as cv=GroupKFold(5). Rows of one '
-                f"group may be on both sides of a split. Got selection={self.selection!r}, cv={self.cv!r}.",
-                UserWarning,
-                stacklevel=4,
-            )
         score = {} if sample_weight is None else {"sample_weight": sample_weight}
         return {"split": {key: value for key, value in params.items() if value is not None}, "score": score}
-
-    def _heeds_groups(self) -> bool:
-        """Whether a splitter is given them, or no rows are held out."""
-        is_split = isinstance(self.selection, str) and self.selection != "last"
-        return not is_split or (self.selection == "cv" and not is_number_of_folds(self.cv))
 
     def get_metadata_routing(self):
         """Requests of this estimator, its splitter and its scorer."""
@@ -203,6 +192,14 @@ class ValidationMixin:
         return replace(rows, X=rows.X[weighty], labels=rows.labels[weighty], weight=rows.weight[weighty])
 
     def _splits(self, rows: Rows, selection, split_params):
+        is_splitter_asked = selection == "cv" and not is_number_of_folds(self.cv)
+        if "groups" in split_params and selection in HOLDING_OUT and not is_splitter_asked:
+            warnings.warn(
+                'groups are ignored: they are for a splitter of selection="cv", such as cv=GroupKFold(5). Rows of one '
+                f"group may be on both sides of a split. Got selection={selection!r}, cv={self.cv!r}.",
+                UserWarning,
+                stacklevel=5,
+            )
         if selection not in ("cv", "holdout"):
             return []
         weight = rows.host_weight

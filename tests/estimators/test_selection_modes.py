@@ -338,5 +338,7 @@ def test_groups_that_are_not_heeded_are_told_so(settings):
     np.testing.assert_array_equal(model.path_.validation_score, plain.path_.validation_score)
 
 
-def test_groups_mean_nothing_where_no_row_is_held_out():
+def test_groups_mean_nothing_where_no_row_of_theirs_is_held_out():
     InnerProductADA(schedule=[0.1], selection="last").fit(X, y, groups=np.arange(len(y)))
+    held_out = InnerProductADA(schedule=[0.1], selection="holdout")
+    held_out.fit(X, y, X_val=X, y_val=y, groups=np.arange(len(y)))
