@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from itertools import pairwise
 
-from annealed.arrays import is_mapped
+import numpy as np
+from scipy import sparse
+
+from annealed.arrays import is_mapped, to_host
 from annealed.design import DenseDesign, Design, SinglePrecisionRows, make_design, row_span
 from annealed.design.coordinates import CONSTANT, WIDEST_EIGENPROBLEM, Coordinates, TurnedCoordinates
 from annealed.objectives.base import ROUNDING, Form, SmoothProblem
@@ -117,8 +120,19 @@ def check_spread(spread, mean):
 
 
 def spans_fewer_than_columns(design: Design) -> bool:
-    """Whether to solve in the span of the rows: columns outnumber rows and the Gram matrix is affordable."""
-    return design.n_rows < design.n_features and design.n_rows <= WIDEST_EIGENPROBLEM
+    """Whether to solve in the span of the rows: columns outnumber unlike rows and the Gram matrix is affordable."""
+    if design.n_rows > WIDEST_EIGENPROBLEM:
+        return False
+    return design.n_rows < design.n_features or _n_unlike_rows(design) < design.n_features
+
+
+def _n_unlike_rows(design: Design) -> int:
+    """How many rows there are when those that repeat, as in bootstrap samples, count once."""
+    X = design.X
+    if sparse.issparse(X):
+        parts = pairwise(X.indptr)
+        return len({X.indices[first:last].tobytes() + X.data[first:last].tobytes() for first, last in parts})
+    return len({row.tobytes() for row in to_host(X[:, :])})
 
 
 def missing_class_weight(class_shares, total_weight, unheard):

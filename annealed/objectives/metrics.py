@@ -63,7 +63,7 @@ class MetricChoices:
 
     def begun(self):
         """With the metric "auto", whitened where columns far outnumber rows and least squares only lose by a ridge."""
-        is_wide = self.original.n_features >= MANY_COLUMNS * self.original.n_rows
+        is_wide = self.span is not None and self.original.n_features >= MANY_COLUMNS * (self.span.rows.shape[1] + 1)
         if not (self._may_lean and is_wide and self._becomes_points):
             return self
         effect = self._ridge_effect

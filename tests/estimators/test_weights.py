@@ -158,3 +158,22 @@ def test_one_weight_for_all_rows_reaches_scorers_too(weight):
 def test_weights_that_are_no_numbers_are_shown():
     with pytest.raises(ValueError, match="sample_weight must hold one number a row. Got 'a'"):
         InnerProductADA().fit(X, y, sample_weight="a")
+
+
+@pytest.mark.parametrize("make_rows", [np.asarray, csr_array])
+@pytest.mark.parametrize("n_columns", [45, 800])
+@pytest.mark.parametrize("model", [InnerProductADA(metric="covariance"), InnerProductADA(), DistanceADA()])
+def test_weights_are_repetitions_where_columns_outnumber_unlike_rows(model, n_columns, make_rows):
+    """As in a bootstrap sample: it may have more rows than columns, but no fold sees as many that differ."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, n_columns))
+    y = (X[:, :3] + rng.gumbel(size=(40, 3))).argmax(axis=1)
+    times = rng.integers(1, 5, size=40)
+    repeated = np.repeat(np.arange(40), times)
+
+    def folds(rows):
+        return [(np.flatnonzero(rows % 5 != own), np.flatnonzero(rows % 5 == own)) for own in range(5)]
+
+    weighted = clone(model).set_params(cv=folds(np.arange(40))).fit(make_rows(X), y, sample_weight=times)
+    longer = clone(model).set_params(cv=folds(repeated)).fit(make_rows(X[repeated]), y[repeated])
+    np.testing.assert_allclose(weighted.predict_proba(X), longer.predict_proba(X), atol=2e-4)
