@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from annealed import AnnealedClassifier, AnnealingPath, DistanceADA, InnerProductADA
 from annealed.objectives import Distance, InnerProduct
+from annealed.objectives.posterior_scale import scaled_moments
 from annealed.schedules import FixedSchedule
 from annealed.selection import NO_PICKS
 from annealed.solvers import LBFGS
@@ -183,6 +184,13 @@ def test_posterior_scale_is_the_best_one_under_its_prior():
 
         found = np.log(model.path_.posterior_scale[index])
         assert np.abs(oracles.slope(penalized, np.array(found))).max() < 1e-4
+
+
+@pytest.mark.parametrize("lead", [300.0, 352.0, 690.0, 699.0, 1e4])
+def test_moments_of_a_row_that_is_far_on_the_wrong_side(lead):
+    loss, mean, variance = scaled_moments(np.ones(1), np.array([[[0.0, lead, 3.0]]]))
+    np.testing.assert_allclose([loss, mean], lead, rtol=1e-12)
+    np.testing.assert_allclose(variance, 0, atol=1e-6)
 
 
 def test_without_calibration_the_posterior_scale_is_one():

@@ -22,6 +22,7 @@ SMALLEST_EIGENVALUE = 1e-13  # relative: below it a direction is rounding noise 
 LEAST_ALIKE = 1e-10  # variance of a column beside the largest: less would be lost in the eigenbasis of both
 EMPTY = 1e-26  # likewise of a direction with nothing in it, as where indicators of categories add up to one
 EMPTY_EIGENVALUE = 1e-14  # and of one that is known by its eigenvalue alone, rounded as the largest is
+LIGHTEST = 1e-7  # weight of a row beside the heaviest's, below which it gives a fit no direction
 CONSTANT = 1e-13  # spread of a column beside its mean that is nothing but rounding
 
 
@@ -227,7 +228,9 @@ def coordinates_of_fits(design: Design, power: float, is_centered: bool) -> Coor
 
 
 class RowsOfFit(NamedTuple):
-    """What a fit sees: which rows, these about the centre or their own mean, and their weights, whose sum is one."""
+    """What a fit sees: which rows, all but those of next to no weight, these about the centre or their own mean, and
+    their weights, whose sum is one.
+    """
 
     is_seen: np.ndarray
     rows: np.ndarray
@@ -238,9 +241,9 @@ def rows_of_fits(design: Design, is_centered: bool):
     """Of each fit in turn, for few rows: they come in double precision from wherever they are."""
     rows, weights = (to_host(own).astype(np.float64) for own in (design.X, design.weight))
     rows -= design.center
-    for weight in (weights / weights.sum(axis=0)).T:
-        is_seen = weight > 0
-        own, weight = rows[is_seen], weight[is_seen]
+    for weight in weights.T:
+        is_seen = weight > LIGHTEST * weight.max()
+        own, weight = rows[is_seen], weight[is_seen] / weight[is_seen].sum()
         yield RowsOfFit(is_seen, own - weight @ own if is_centered else own, weight)
 
 
@@ -283,8 +286,12 @@ class RowSpan:
 
 
 def row_span(design: Design, scale) -> RowSpan:
-    """Span of the centred rows divided by `scale`, from the n_rows x n_rows Gram matrix."""
-    eigenvalues, vectors = linalg.eigh(design.row_gram(1 / scale))
+    """Span of the centred rows divided by `scale`, from the n_rows x n_rows Gram matrix; rows of weight zero in the
+    final fit, which no other weighs either, are seen at the centre.
+    """
+    gram, is_idle = design.row_gram(1 / scale), to_host(design.weight[:, 0]) == 0
+    gram[is_idle] = gram[:, is_idle] = 0.0
+    eigenvalues, vectors = linalg.eigh(gram)
     keep = eigenvalues > SMALLEST_EIGENVALUE * max(eigenvalues[-1], np.finfo(float).tiny)
     lengths = np.sqrt(eigenvalues[keep])
     vectors = vectors[:, keep]

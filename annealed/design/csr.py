@@ -29,6 +29,10 @@ class CsrBlock(Block):
         sums = (self.values.T @ flat).T - np.outer(flat.sum(axis=0), self.center)
         return sums.reshape(n_fits, n_classes, -1)
 
+    def exact_sums(self, weight):
+        values, center = self._near
+        return CsrBlock(values, center, self.rows, self.labels, self.weight).transposed_product(weight)
+
     def rows_as_array(self):
         return self.values.toarray() - self.center
 

@@ -107,7 +107,7 @@ class DistanceProblem(LinearProblem):
     def _coordinates(self, means, covariance, shrinkage) -> Coordinates | TurnedCoordinates:
         """In which each fit's own covariance is the identity."""
         if self._are_columns:
-            return _column_coordinates(self.design, means, self.class_shares, covariance == "diagonal")
+            return _column_coordinates(self.design, means, self.class_shares, self.scale, covariance == "diagonal")
         usual = None if self.span else self.scale
         estimates = Covariances(
             self.design, means, self.class_shares, covariance == "pooled", shrinkage, usual, self.n_columns
@@ -242,11 +242,13 @@ def _named_covariance(name, design):
     return "diagonal" if is_wide and sparse.issparse(design.X) else "pooled"
 
 
-def _column_coordinates(design, means, shares, is_scaled) -> Coordinates:
-    """The columns themselves, divided by each fit's own spread within classes or as they are."""
+def _column_coordinates(design, means, shares, usual, is_scaled) -> Coordinates:
+    """The columns themselves, divided by each fit's own spread within classes or as they are; `usual` is their spread
+    over all rows, or one where they are constant.
+    """
     squares = np.stack([design.column_variance(fit) for fit in range(design.n_fits)])
     within = squares - np.einsum("sc,scd->sd", shares, means**2)
-    floor = SMALLEST_VARIANCE * squares.max(axis=0)
+    floor = SMALLEST_VARIANCE * np.maximum(squares.max(axis=0), usual**2)
     spread = np.sqrt(np.where(within > floor, within, np.where(floor > 0, floor, 1.0)))
     if not is_scaled:
         spread = np.ones_like(spread)

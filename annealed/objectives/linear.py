@@ -5,17 +5,16 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 from scipy import sparse
 
-from annealed.arrays import is_mapped, to_host
+from annealed.arrays import is_foreign, is_mapped, to_host
 from annealed.design import DenseDesign, Design, SinglePrecisionRows, make_design, row_span
 from annealed.design.coordinates import CONSTANT, WIDEST_EIGENPROBLEM, Coordinates, TurnedCoordinates
 from annealed.objectives.base import ROUNDING, Form, SmoothProblem
 
 SMALLEST_ROOT = 1e-150  # numbers below it have squares that are zero, or have no digits
+NEARER, FARTHEST_LOGIT = 1e-100, 1e290  # a factor on rows whose products may be infinite, and their largest logit
 MISSING_CLASS_WEIGHT = 0.5  # rows' worth of evidence for a class that a fit has no row of
 MOST_ROWS = 1e12  # that weights are taken for
 FEWEST_COPIED_VALUES = 600_000  # entries of X times scores, no fewer than three, whose copy in single precision pays
@@ -26,7 +25,15 @@ class LinearForm(Form):
     """Logits are `X @ coef.T + intercept`."""
 
     def logits(self, X, arrays, temperature):
-        return X @ arrays["coef"].T + arrays["intercept"]
+        if is_foreign(X):
+            return X @ arrays["coef"].T + arrays["intercept"]
+        with np.errstate(over="ignore", invalid="ignore"):
+            logits = X @ arrays["coef"].T + arrays["intercept"]
+        is_lost = ~(np.abs(logits) <= FARTHEST_LOGIT).all(axis=1)
+        if is_lost.any():  # rows so far out that products may be infinite: intercepts are nothing beside them
+            near = (X[is_lost] * NEARER) @ arrays["coef"].T
+            logits[is_lost] = FARTHEST_LOGIT * (near / np.abs(near).max(axis=1, keepdims=True))
+        return logits
 
 
 class LinearProblem(SmoothProblem):
@@ -121,18 +128,18 @@ def check_spread(spread, mean):
 
 def spans_fewer_than_columns(design: Design) -> bool:
     """Whether to solve in the span of the rows: columns outnumber unlike rows and the Gram matrix is affordable."""
-    if design.n_rows > WIDEST_EIGENPROBLEM:
-        return False
-    return design.n_rows < design.n_features or _n_unlike_rows(design) < design.n_features
+    return design.n_rows <= WIDEST_EIGENPROBLEM and _n_unlike_rows(design) < design.n_features
 
 
 def _n_unlike_rows(design: Design) -> int:
-    """How many rows there are when those that repeat, as in bootstrap samples, count once."""
-    X = design.X
+    """How many rows have weight, those that repeat, as in bootstrap samples, counted once."""
+    X, weighty = design.X, np.flatnonzero(to_host(design.weight[:, 0]))
+    if len(weighty) < design.n_features:
+        return len(weighty)
     if sparse.issparse(X):
-        parts = pairwise(X.indptr)
-        return len({X.indices[first:last].tobytes() + X.data[first:last].tobytes() for first, last in parts})
-    return len({row.tobytes() for row in to_host(X[:, :])})
+        ends = zip(X.indptr[weighty], X.indptr[weighty + 1], strict=True)
+        return len({X.indices[first:last].tobytes() + X.data[first:last].tobytes() for first, last in ends})
+    return len({row.tobytes() for row in to_host(X[:, :])[weighty]})
 
 
 def missing_class_weight(class_shares, total_weight, unheard):

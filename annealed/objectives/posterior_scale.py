@@ -119,7 +119,8 @@ def _moments_of_rows(scale, deviation):
     if deviation.shape[-1] == 1:
         return _moments_of_two(scale[..., 0], deviation[..., 0])
     shifted = scale * deviation
-    top = shifted.max(axis=-1) if shifted.max(initial=0) > gibbs.LARGEST_EXPONENT[shifted.dtype.type] else 0.0
+    most = gibbs.LARGEST_EXPONENT[shifted.dtype.type] / 2  # as exponentials are multiplied by squares
+    top = shifted.max(axis=-1) if shifted.max(initial=0) > most else 0.0
     shifted -= np.asarray(top)[..., None]
     weights = np.exp(shifted, out=shifted)
     total = weights.sum(axis=-1)

@@ -226,3 +226,16 @@ def test_strength_of_a_penalty(value):
 def test_settings_of_distances(settings):
     with pytest.raises(ValueError, match="must be a"):
         DistanceADA(**settings).fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in reduce")  # scikit-learn's own sum of such a row
+@pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA, MELDA])
+@pytest.mark.parametrize("make_rows", [np.asarray, sparse.csr_array])
+def test_rows_whose_products_are_infinite_belong_where_those_nearer_do(estimator, make_rows):
+    X, y = load_iris(return_X_y=True)
+    model = estimator().fit(X, y)
+    directions = np.random.default_rng(0).normal(size=(50, 4))
+    far = model.predict_proba(make_rows(directions * 3e307))
+    near = model.predict_proba(make_rows(directions * 1e200))
+    np.testing.assert_allclose(far, near, atol=1e-12)
+    assert np.isfinite(model.decision_function(make_rows(directions * 3e307))).all()

@@ -35,6 +35,38 @@ def test_rows_of_weight_zero_are_as_if_they_were_not_there(estimator, make_rows,
     np.testing.assert_allclose(weighted.predict_proba(X), removed.predict_proba(X), atol=1e-5)
 
 
+@pytest.mark.parametrize("model", [InnerProductADA(metric="halfway"), InnerProductADA(metric="covariance"), DistanceADA()])
+def test_rows_of_weight_zero_do_not_make_up_for_columns(model):
+    """Where all rows outnumber columns, but those with weight do not."""
+    rng = np.random.default_rng(3)
+    y = np.arange(60) % 3
+    X = rng.normal(size=(60, 50)) + 2 * np.eye(3, 50)[y]
+    weighted = clone(model).fit(X, y, sample_weight=(np.arange(60) < 40).astype(float))
+    removed = clone(model).fit(X[:40], y[:40])
+    np.testing.assert_allclose(weighted.predict_proba(X), removed.predict_proba(X), atol=1e-4)
+
+
+@pytest.mark.parametrize("model", [InnerProductADA(metric="euclidean"), InnerProductADA(), DistanceADA()])
+@pytest.mark.parametrize("size", [1e6, 1e8])
+def test_rows_of_weight_zero_may_lie_anywhere(model, size):
+    rng = np.random.default_rng(0)
+    y = np.arange(55) % 3
+    X = rng.normal(size=(55, 120)) + 3 * np.eye(3, 120)[y]
+    X[40:] *= size
+    weighted = clone(model).fit(X, y, sample_weight=(np.arange(55) < 40).astype(float))
+    removed = clone(model).fit(X[:40], y[:40])
+    np.testing.assert_allclose(weighted.predict_proba(X[:40]), removed.predict_proba(X[:40]), atol=1e-3)
+
+
+@pytest.mark.parametrize("lightest", [1e-8, 1e-12])
+def test_light_rows_of_whitened_wide_tables_take_no_longer(lightest):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(80, 100)), rng.integers(3, size=80)
+    weight = np.where(np.arange(80) < 24, lightest, 1.0)
+    path = InnerProductADA(metric="covariance").fit(X, y, sample_weight=weight).path_
+    assert path.converged.all() and path.n_iter.max() < 10
+
+
 def test_folds_and_scores_of_the_user_go_by_the_rows_given():
     order = np.random.default_rng(0).permutation(len(y))
     weight = np.zeros(len(y))

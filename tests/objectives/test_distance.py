@@ -503,3 +503,15 @@ def test_penalty_pulls_each_mean_to_its_class_by_its_share(temperature):
     np.testing.assert_array_equal(anchor, (2 / own * problem.class_means).reshape(3, -1))
     again = problem.penalty(temperature, slice(None))
     assert not np.shares_memory(strength, again[0]) and not np.shares_memory(anchor, again[1])
+
+
+@pytest.mark.parametrize("covariance", ["auto", "diagonal", "pooled", "total"])
+@pytest.mark.parametrize("constant", [1.0, 0.1, 3.7])
+def test_a_constant_column_of_sparse_rows_is_as_that_of_dense_ones(covariance, constant):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 400)
+    X = rng.normal(size=(400, 4)) + 1.5 * rng.normal(size=(3, 4))[y]
+    X = np.column_stack([X, np.full(400, constant)])
+    model = DistanceADA(covariance=covariance, selection="last", schedule=[10.0, 1.0])
+    plain = model.fit(X, y).predict_proba(X)
+    np.testing.assert_allclose(model.fit(sparse.csr_array(X), y).predict_proba(X), plain, atol=1e-6)
