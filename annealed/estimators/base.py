@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from annealed.arrays import Place, is_dispatched, is_foreign
 from annealed.callbacks import CallbackSupportMixin, FitWatch, with_callbacks
@@ -24,7 +24,7 @@ from annealed.estimators.on_device import (
     coded_labels,
     device_rows,
 )
-from annealed.estimators.validation import DTYPES, Rows, Shown
+from annealed.estimators.validation import Rows, Shown, checked_rows
 from annealed.estimators.weights import check_weight, counted_in_rows, heard_classes, weighed_by_class, weight_of_each
 from annealed.objectives import InnerProduct, Objective
 from annealed.objectives.leave_one_out import NotTrusted
@@ -200,7 +200,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
             classes, labels = coded_labels(y, X.shape[0])
             y = classes[labels]
         else:
-            X, y = validate_data(self, X, y, accept_sparse=self._accept_sparse(), dtype=DTYPES)
+            X, y = checked_rows(self, X, y, accept_sparse=self._accept_sparse())
             check_classification_targets(y)
             classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2:
@@ -322,7 +322,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         if is_dispatched(X):
             X = check_foreign(self, X, reset=False)
         else:
-            X = validate_data(self, X, accept_sparse=self._accept_sparse(), dtype=DTYPES, reset=False)
+            X = checked_rows(self, X, accept_sparse=self._accept_sparse(), reset=False)
         arrays = self._arrays
         check_same_library(X, next(iter(arrays.values())), self, method)
         if is_foreign(X):  # other libraries multiply numbers of one precision alone

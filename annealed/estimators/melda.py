@@ -20,15 +20,15 @@ from scipy import linalg
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.metadata_routing import MetadataRouter
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from annealed.arrays import Place, is_dispatched, is_foreign, to_host
 from annealed.callbacks import CallbackSupportMixin, hand_over, take_back
 from annealed.estimators.base import AnnealedClassifier
 from annealed.estimators.discriminant_axes import Directions, directions_of, inverse_of, score_moments
 from annealed.estimators.mixins import PathDiagramMixin, forget_last_fit
-from annealed.estimators.on_device import check_foreign, check_same_library
-from annealed.estimators.validation import DTYPES, with_splitter
+from annealed.estimators.on_device import check_foreign, check_same_library, coded_labels
+from annealed.estimators.validation import DTYPES, checked_rows, with_splitter
 from annealed.objectives import InnerProduct
 from annealed.schedules import check_temperature
 
@@ -180,14 +180,15 @@ class MELDA(
         if is_dispatched(X):
             X = check_foreign(self, X)
         else:
-            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=DTYPES)
+            X, y = checked_rows(self, X, y)
         X_val = None if X_val is None else self._validated(X_val)
         params |= {"y_val": y_val, "sample_weight_val": sample_weight_val}
         forget_last_fit(self)
+        classes, _ = coded_labels(y, X.shape[0])
+        n_components, reference = self._checked_components(len(classes), X.shape[1]), self._reference(classes)
         cv = list(self.cv) if isinstance(self.cv, Iterator) else self.cv  # its splits are had once and used twice
         classifier = hand_over(self, self._log_linear(cv)).fit(X, y, sample_weight, X_val=X_val, **params)
         take_back(classifier)
-        n_components = self._checked_components(classifier.classes_.shape[0], X.shape[1])
         coef, intercept = class_weights_of(classifier)
         moments = score_moments(X, y, sample_weight, coef, to_host(classifier.classes_), self.class_weight)
         directions = directions_of(moments, min(coef.shape[0] - 1, coef.shape[1]))
@@ -197,7 +198,7 @@ class MELDA(
         rank = len(directions.information)
         self.classes_ = classifier.classes_
         if self.coordinates == "paper":
-            self._set_paper(coef, intercept, directions)
+            self._set_paper(coef, intercept, directions, reference)
             n_components = rank
         else:
             n_components = min(n_components, rank)
@@ -249,19 +250,17 @@ class MELDA(
             )
         return int(self.n_components)
 
-    def _set_paper(self, coef, intercept, directions: Directions):
+    def _set_paper(self, coef, intercept, directions: Directions, reference):
         """Rows lambda_k - lambda_reference, as printed: the logits' loadings are unit vectors and a null vector."""
-        reference = self._reference()
         n_classes = len(coef)
         self.scalings_ = np.delete(coef - coef[reference], reference, axis=0).T
         self.offset_ = np.zeros(n_classes - 1)
         self._loadings, self._bias = np.delete(np.eye(n_classes), reference, axis=1), intercept
         self._center = np.delete(directions.score_mean - directions.score_mean[reference], reference)
 
-    def _reference(self):
+    def _reference(self, classes):
         if self.reference_class is None:
             return 0
-        classes = to_host(self.classes_)
         found = np.flatnonzero(classes == self.reference_class)
         if not len(found):
             raise ValueError(
@@ -309,7 +308,7 @@ class MELDA(
     def _validated(self, X):
         if is_dispatched(X):
             return check_foreign(self, X, reset=False)
-        return validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
+        return checked_rows(self, X, reset=False)
 
     def get_metadata_routing(self):
         """Requests of this estimator and its splitter."""

@@ -8,6 +8,7 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 from sklearn import get_config
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
@@ -169,9 +170,7 @@ class ValidationMixin:
             X_val = check_foreign(self, X_val, reset=False)
             y_val = check_labels(y_val, X_val.shape[0])
         else:
-            X_val, y_val = validate_data(
-                self, X_val, y_val, accept_sparse=self._accept_sparse(), dtype=DTYPES, reset=False
-            )
+            X_val, y_val = checked_rows(self, X_val, y_val, accept_sparse=self._accept_sparse(), reset=False)
         unknown = np.setdiff1d(y_val, classes)
         if len(unknown):
             found, known = unknown[:5].tolist(), classes[:20].tolist()
@@ -283,7 +282,16 @@ def host_rows(estimator, *rows, reset=True):
             f"{type(estimator).__name__} takes NumPy and SciPy rows. Got {given.__module__}.{given.__name__}. Give it "
             "X as a NumPy array, or set array_api_dispatch=False for rows on the CPU."
         )
-    return validate_data(estimator, *rows, accept_sparse="csr", dtype=DTYPES, reset=reset)
+    return checked_rows(estimator, *rows, reset=reset)
+
+
+def checked_rows(estimator, X, *y, accept_sparse="csr", reset=True):
+    """X, and y where it is given, as scikit-learn checks them; it leaves frames of sparse columns as they are."""
+    found = validate_data(estimator, X, *y, accept_sparse=accept_sparse, dtype=DTYPES, reset=reset)
+    X = found[0] if y else found
+    if sparse.issparse(X) and X.dtype not in DTYPES:
+        X = X.astype(np.float64)
+    return (X, found[1]) if y else X
 
 
 def check_count(value, name):

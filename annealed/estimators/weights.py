@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
+from reprlib import repr as shown
 
 import numpy as np
 from sklearn.utils.validation import _num_samples
@@ -25,7 +26,7 @@ def check_weight(weight, n_rows, name="sample_weight"):
     try:
         weight = np.asarray(weight, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must hold one number a row. Got {weight!r}.") from error
+        raise ValueError(f"{name} must hold one number a row. Got {shown(weight)}.") from error
     if weight.ndim == 0:
         weight = np.full(n_rows, float(weight))
     if weight.shape != (n_rows,):

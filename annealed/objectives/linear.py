@@ -14,7 +14,8 @@ from annealed.design.coordinates import CONSTANT, WIDEST_EIGENPROBLEM, Coordinat
 from annealed.objectives.base import ROUNDING, Form, SmoothProblem
 
 SMALLEST_ROOT = 1e-150  # numbers below it have squares that are zero, or have no digits
-NEARER, FARTHEST_LOGIT = 1e-100, 1e290  # a factor on rows whose products may be infinite, and their largest logit
+NEARER = 1e-100  # a factor on rows whose products may be infinite
+FARTHEST_LOGIT = 1e-8  # of the largest number: what their largest logit is taken for
 MISSING_CLASS_WEIGHT = 0.5  # rows' worth of evidence for a class that a fit has no row of
 MOST_ROWS = 1e12  # that weights are taken for
 FEWEST_COPIED_VALUES = 600_000  # entries of X times scores, no fewer than three, whose copy in single precision pays
@@ -29,10 +30,11 @@ class LinearForm(Form):
             return X @ arrays["coef"].T + arrays["intercept"]
         with np.errstate(over="ignore", invalid="ignore"):
             logits = X @ arrays["coef"].T + arrays["intercept"]
-        is_lost = ~(np.abs(logits) <= FARTHEST_LOGIT).all(axis=1)
+        farthest = FARTHEST_LOGIT * np.finfo(logits.dtype).max
+        is_lost = ~(np.abs(logits) <= farthest).all(axis=1)
         if is_lost.any():  # rows so far out that products may be infinite: intercepts are nothing beside them
-            near = (X[is_lost] * NEARER) @ arrays["coef"].T
-            logits[is_lost] = FARTHEST_LOGIT * (near / np.abs(near).max(axis=1, keepdims=True))
+            near = (X[is_lost].astype(np.float64) * NEARER) @ arrays["coef"].T
+            logits[is_lost] = farthest * (near / np.abs(near).max(axis=1, keepdims=True))
         return logits
 
 

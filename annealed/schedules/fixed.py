@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from reprlib import repr as shown
+
 import numpy as np
 
 from annealed.schedules.base import Schedule, check_temperature
@@ -30,7 +32,10 @@ class FixedSchedule(Schedule):
         self.values = values
 
     def temperatures(self, hot):
-        values = np.asarray(self.values, dtype=float).ravel()
+        try:
+            values = np.asarray(self.values, dtype=float).ravel()
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"schedule must hold temperatures, positive numbers. Got {shown(self.values)}.") from error
         if not len(values):
             raise ValueError("schedule must hold at least one temperature. Got an empty list.")
         for value in values:

@@ -239,3 +239,23 @@ def test_rows_whose_products_are_infinite_belong_where_those_nearer_do(estimator
     near = model.predict_proba(make_rows(directions * 1e200))
     np.testing.assert_allclose(far, near, atol=1e-12)
     assert np.isfinite(model.decision_function(make_rows(directions * 3e307))).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"n_components": 5}, "from 1 to min.* = 2. Got 5"), ({"reference_class": "x"}, "a class of y. Got 'x'")],
+)
+def test_what_melda_cannot_give_is_refused_before_the_walk(settings, message, monkeypatch):
+    monkeypatch.setattr(AnnealedClassifier, "fit", lambda *_, **__: pytest.fail("it walked"))
+    with pytest.raises(ValueError, match=message):
+        MELDA(**settings).fit(X, y)
+
+
+def test_long_lists_are_not_shown_whole():
+    for call in (
+        lambda: InnerProductADA().fit(X, y, sample_weight=["a"] * len(y)),
+        lambda: InnerProductADA(schedule=["a"] * 1000).fit(X, y),
+    ):
+        with pytest.raises(ValueError, match=r"(sample_weight|schedule) must hold .* Got \['a', 'a'") as caught:
+            call()
+        assert len(str(caught.value)) < 200

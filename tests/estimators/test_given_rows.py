@@ -7,7 +7,7 @@ from sklearn.datasets import load_iris
 from sklearn.metrics import accuracy_score, make_scorer
 from sklearn.model_selection import BaseCrossValidator
 
-from annealed import DistanceADA, InnerProductADA
+from annealed import MELDA, DistanceADA, InnerProductADA
 
 X, y = load_iris(return_X_y=True)
 FEW = [3.0, 1.0, 0.1]
@@ -94,3 +94,17 @@ def test_what_a_scorer_asks_for_need_not_be_of_rows():
 
 def pandas_frame():
     return pytest.importorskip("pandas").DataFrame(X, columns=NAMES)
+
+
+@pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA, MELDA])
+def test_frames_of_sparse_flags(estimator):
+    """As `pandas.get_dummies(sparse=True)` makes them; scikit-learn leaves them flags, whose sum is at most one."""
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    category, y = rng.integers(0, 6, 300), rng.integers(0, 3, 300)
+    y[category < 3] = category[category < 3]
+    flags = pandas.get_dummies(pandas.Series(category), sparse=True)
+    model = estimator().fit(flags, y)
+    same = estimator().fit(flags.astype(pandas.SparseDtype(float, 0.0)), y)
+    np.testing.assert_allclose(model.predict_proba(flags), same.predict_proba(flags), atol=1e-12)
+    assert model.score(flags, y) > 0.6

@@ -35,7 +35,9 @@ def test_rows_of_weight_zero_are_as_if_they_were_not_there(estimator, make_rows,
     np.testing.assert_allclose(weighted.predict_proba(X), removed.predict_proba(X), atol=1e-5)
 
 
-@pytest.mark.parametrize("model", [InnerProductADA(metric="halfway"), InnerProductADA(metric="covariance"), DistanceADA()])
+@pytest.mark.parametrize(
+    "model", [InnerProductADA(metric="halfway"), InnerProductADA(metric="covariance"), DistanceADA()]
+)
 def test_rows_of_weight_zero_do_not_make_up_for_columns(model):
     """Where all rows outnumber columns, but those with weight do not."""
     rng = np.random.default_rng(3)
