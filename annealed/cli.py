@@ -28,7 +28,7 @@ from annealed.export import (
     write_report,
 )
 from annealed.progress import CoolingBar
-from annealed.tables import MOST_CATEGORIES, InputError, default_table, label_table, read_table
+from annealed.tables import MOST_CATEGORIES, InputError, default_table, label_table, read_table, why_texts
 
 INTERRUPTED = 130  # as shells count: 128 and the number of the signal
 
@@ -266,8 +266,10 @@ def _labelled(data, target, weights, separator, encoding):
     for name, reason in table.columns.left_out.items():
         _say(f"note: column {name!r} is left out, {reason}.")
     for name in table.columns.categories:
-        n_texts = table.features[name].nunique()
-        if n_texts > MOST_CATEGORIES:
+        n_texts, reason = table.features[name].nunique(), why_texts(table.features[name])
+        if reason:
+            _say(f"note: column {name!r} is taken for categories: {reason}.")
+        elif n_texts > MOST_CATEGORIES:
             _say(f"note: column {name!r} holds {n_texts} different texts; the rarest share one category.")
     return table
 

@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 
 from annealed.export.base import write_then_rename
 from annealed.optional import require
+from annealed.path import AnnealingPath
 from annealed.tables import InputError, TableColumns, TableModel
 
 FORMAT = "annealed table model, 1"
@@ -108,6 +109,21 @@ def _ask(model):
     posterior = model.predict(row).iloc[:, 1:].to_numpy(dtype=float)
     if not np.isfinite(posterior).all():
         raise ValueError(f"A posterior was expected. Got {posterior}.")
+    path = getattr(model.classifier, "path_", None)
+    if path is not None:
+        _follow(path)
+
+
+def _follow(path):
+    """Print a path, lay it out as a table and ask what lies at its ends; all that it holds has an entry a step."""
+    repr(path)
+    path.to_frame()
+    if isinstance(path, AnnealingPath):
+        parts = [part for part in (*vars(path).values(), *path.arrays.values()) if isinstance(part, np.ndarray)]
+        if any(len(part) != len(path) for part in parts):
+            raise ValueError(f"{len(path)} steps were expected. Got {[len(part) for part in parts]}.")
+        for temperature in path.temperatures[[0, path.best_index, -1]].tolist():
+            path.at(temperature)
 
 
 def _bytes(path):

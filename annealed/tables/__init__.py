@@ -1,6 +1,6 @@
 """Tables as people have them: read from a file, numbers and categories mixed, cells missing."""
 
-from annealed.tables.base import InputError, TableColumns, nearest
+from annealed.tables.base import InputError, TableColumns, nearest, why_texts
 from annealed.tables.labelled import LabelledTable, default_table, label_table
 from annealed.tables.model import TableModel
 from annealed.tables.reading import read_table
@@ -17,4 +17,5 @@ __all__ = [
     "make_vectorizer",
     "nearest",
     "read_table",
+    "why_texts",
 ]

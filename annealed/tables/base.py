@@ -17,6 +17,9 @@ MOST_IDENTIFIERS = 20  # a column with more values than this may only tell rows 
 IDENTIFIER = re.compile(r"(^|[\W_])(id|Id|ID|uid|UID|uuid|UUID)$|(?<=[a-z])I[dD]$")  # as the name of a column
 MOST_CLASSES = 200  # of a numeric target; beyond them it is a quantity
 MOST_LEVELS = 20  # of a target that holds fractions
+MOST_STRAY = 0.1  # of the cells of a column, that are no numbers where the others are: told of
+NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*", re.IGNORECASE)
+WITH_UNIT = re.compile(r"\s*([^\w\s]?)\s*([-+\u2212]?\d[\d.,']*)\s*(\D{0,8})")  # before it a sign, as of a currency
 LARGEST = 1e100  # beyond it a number stands for none, and its square would overflow
 NO_YEARS = ("0000", "0001", "9999")  # of dates by which databases write that there is none
 SECONDS_OF_A_DAY = 86_400.0
@@ -65,7 +68,7 @@ class TableColumns:
     def conform(self, frame):
         """The used columns as floats and texts; an error that names what is missing or is no number."""
         check_columns(self.used, frame)
-        columns = {name: _as_numbers(frame[name]) for name in self.numbers}
+        columns = _numbers_of(frame[self.numbers])
         columns |= {name: _as_days(frame[name]) for name in self.dates}
         columns |= {name: as_texts(frame[name]) for name in self.categories}
         return require("pandas", extra="cli").DataFrame(columns, index=frame.index)
@@ -213,16 +216,52 @@ def _repeats(column, labels):
     return all(_plain(str(cell).strip()) == _plain(str(label)) for cell, label in zip(column, labels, strict=True))
 
 
+def why_texts(column) -> str | None:
+    """What keeps a column of texts from being one of numbers, where most cells are some, or all are but for a unit."""
+    cells = column.dropna().map(str)
+    is_number_cell = cells.map(NUMBER.fullmatch).notna().to_numpy()
+    n_texts = len(cells) - int(is_number_cell.sum())
+    if 0 < n_texts <= MOST_STRAY * len(cells):
+        stray = int(np.argmin(is_number_cell))
+        row = int(np.flatnonzero(column.notna())[stray]) + 1
+        return (
+            f"{len(cells) - n_texts} of its {len(cells)} cells are numbers, but not {cells.iloc[stray]!r} in row "
+            f"{row}: correct such cells, or leave them empty"
+        )
+    if n_texts < len(cells) or column.nunique() <= MOST_IDENTIFIERS:
+        return None
+    units = {_unit(cell) for cell in cells}
+    if len(units) == 1 and units != {None}:
+        return f"its cells are numbers with a unit, such as {cells.iloc[0]!r}: write the numbers alone"
+    return None
+
+
+def _unit(cell):
+    """What stands before and after a number, where that may be a unit."""
+    found = WITH_UNIT.fullmatch(cell)
+    return found.group(1, 3) if found else None
+
+
 def _reason_to_call_identifier(column, count, n_values):
     """Why a column only tells rows apart: of a table sorted by class it would give the class away."""
     kind = _kind(column)
     if kind == "category" and n_values == count:
-        return "every text is different"
+        return why_texts(column) or "every text is different"
     if kind == "number" and column.iloc[0] in (0, 1) and bool((column.diff().iloc[1:] == 1).all()):
         return "it numbers the rows"
     if IDENTIFIER.search(str(column.name)) and 2 * n_values > count:
         return "by its name it tells rows apart"
     return None
+
+
+def _numbers_of(frame):
+    """Each column as floats: those that are numbers already in one piece, as thousands take long one by one."""
+    types = require("pandas", extra="cli").api.types
+    ready = [types.is_numeric_dtype(dtype) and not types.is_bool_dtype(dtype) for dtype in frame.dtypes]
+    values = frame.loc[:, ready].to_numpy(dtype=float, na_value=np.nan)
+    values = np.where(np.abs(values) < LARGEST, values, np.nan)
+    block = dict(zip(frame.columns[ready], values.T, strict=True))
+    return {name: block[name] if name in block else _as_numbers(frame[name]) for name in frame.columns}
 
 
 def _as_numbers(column):

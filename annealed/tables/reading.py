@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 
 from annealed.optional import require
-from annealed.tables.base import InputError
+from annealed.tables.base import NUMBER, InputError
 
 STANDARD_INPUT = Path("-")
 PARQUET = b"PAR1"
@@ -40,6 +40,7 @@ MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 GUESSES = ("utf-8", "cp1252", "latin-1")  # the last reads anything
+LETTERS_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
 QUOTED = re.compile(r'"[^"]*"')
 BLANK_LINES = re.compile(r"\A\s*[\r\n]")  # before the names
 SEPARATOR_LINE = re.compile(r"sep=(.)\r?\n")  # which Excel writes and reads
@@ -53,12 +54,12 @@ UNREADABLE = (
     lzma.LZMAError,
     zipfile.BadZipFile,
 )
+PARSER_INTERRUPTED = "Calling read(nbytes) on source failed"  # pandas says of Ctrl-C: no text in memory fails
 COMMAS = {  # what they mean in a number, the likelier first
     "decimal": re.compile(r"\s*[-+]?(?=[\d,])(\d{1,3}(\.\d{3})+|\d*)(,\d+)?(e[-+]?\d+)?\s*", re.IGNORECASE),
     "thousands": re.compile(r"\s*[-+]?(?=[\d.])([1-9]\d{0,2}(,\d{3})+|\d*)(\.\d+)?(e[-+]?\d+)?\s*", re.IGNORECASE),
 }
 GROUPED = re.compile(r"\s*[-+]?([1-9]\d{0,2}(\.\d{3})+|\d{1,3})\s*")  # where points may mark thousands
-NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*", re.IGNORECASE)
 LONG = 2.0**64  # a whole number from here on makes pandas keep the cells of its column as they are
 
 
@@ -98,6 +99,8 @@ def read_table(
     except ImportError as error:
         raise InputError(str(error)) from error
     except UNREADABLE as error:
+        if PARSER_INTERRUPTED in str(error):
+            raise KeyboardInterrupt from error
         raise InputError(f"'{path}' cannot be read as a table: {_first_line(error)}") from error
     except Exception as error:  # pyarrow's errors have a root of their own
         if type(error).__module__.partition(".")[0] != "pyarrow":
@@ -157,9 +160,22 @@ def _text(path, content, encoding):
     for name in GUESSES[:-1]:
         try:
             return content.decode(name)
-        except UnicodeDecodeError:
-            continue
+        except UnicodeDecodeError as error:
+            if name == "utf-8":
+                _check_not_damaged(path, content, error.start)
     return content.decode(GUESSES[-1])
+
+
+def _check_not_damaged(path, content, place):
+    """Refuse UTF-8 with a few wrong bytes: as Latin letters all others would be wrong."""
+    text = content.decode("utf-8", errors="replace")
+    n_wrong = text.count("\ufffd")
+    if sum(map(len, LETTERS_BEYOND_ASCII.findall(text))) > 2 * n_wrong:
+        line = content.count(b"\n", 0, place) + 1
+        raise InputError(
+            f"'{path}' is UTF-8 but for {n_wrong} of its bytes, the first in line {line}: correct them, or say its "
+            "--encoding, as cp1252."
+        )
 
 
 def _read_csv(text, separator, texts, commas):
@@ -191,6 +207,8 @@ def _read_csv(text, separator, texts, commas):
     kept = {first + place: str for place, name in enumerate(names) if name.strip() in texts}
     frame = read(io.StringIO(text), na_values=ALSO_MISSING, dtype=kept, **by_place)
     frame = frame.iloc[:, first : first + len(names)].set_axis(names, axis=1)
+    if len(names) > 1 and frame.iloc[:, -1].isna().any():
+        _tell_of_short_rows(len(names), text, separator)
     frame = _with_long_numbers(frame, texts, pandas)
     return _without_commas(frame, separator, texts, commas, pandas, partial(as_written, first=first))
 
@@ -255,6 +273,19 @@ def _check_names_of_rows(names, text, separator):
                 f"The first line names {len(names)} columns, but row 1 holds {len(names) + 1} cells and row {row} "
                 f"holds {n_cells}: put cells that hold a separator in quotes."
             )
+
+
+def _tell_of_short_rows(n_names, text, separator):
+    if separator != SEVERAL_BLANKS and len(TYPED.get(separator, separator)) > 1:
+        return
+    lengths = list(_row_lengths(text, separator))
+    short = [row for row, n_cells in enumerate(lengths, start=1) if n_cells < n_names]
+    if short:
+        warnings.warn(
+            f"The first line names {n_names} columns, but {len(short)} of {len(lengths)} rows hold fewer cells, first "
+            f"row {short[0]} with {lengths[short[0] - 1]}: what they lack at their end is taken as missing.",
+            stacklevel=2,
+        )
 
 
 def _row_lengths(text, separator):

@@ -135,6 +135,17 @@ def test_parts_of_another_kind(tmp_path, model, step, name, value):
     assert "is damaged: fit the model again" in refused(tmp_path / "model.skops")
 
 
+@pytest.mark.parametrize("name", ["temperatures", "free_energy", "posterior_scale", "validation_score", "coef"])
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3)])
+def test_a_path_with_entries_of_other_steps(tmp_path, model, name, shape):
+    pipeline = copy.deepcopy(model.pipeline)
+    path = pipeline[-1].path_
+    of_name = {"arrays": path.arrays | {name: np.ones(shape)}} if name in path.arrays else {name: np.ones(shape)}
+    pipeline[-1].path_ = replace(path, **of_name)
+    skops.dump(content_of(model, pipeline=pipeline), tmp_path / "model.skops")
+    assert "is damaged: fit the model again" in refused(tmp_path / "model.skops")
+
+
 def test_files_that_cannot_be_read(tmp_path, monkeypatch):
     assert "cannot be read: File name too long" in refused(tmp_path / ("x" * 300))
 

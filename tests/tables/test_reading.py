@@ -1,8 +1,9 @@
 """Cells that a CSV leaves open: in which column they stand, and what number they are."""
 
+import numpy as np
 import pytest
 
-from annealed.tables import InputError, TableColumns, read_table
+from annealed.tables import InputError, TableColumns, read_table, why_texts
 
 pandas = pytest.importorskip("pandas")
 LONG = "99999999999999999999"  # more than 64 bits hold
@@ -87,3 +88,78 @@ def test_other_points_are_not(tmp_path, cells):
 
 def test_points_are_decimal_where_no_commas_are(tmp_path):
     assert read(tmp_path, "size;costs\n1.234;5\n12.500;6\n")["size"].tolist() == [1.234, 12.5]
+
+
+def test_short_rows_are_told(tmp_path):
+    with pytest.warns(UserWarning, match="names 3 columns, but 2 of 4 rows hold fewer cells, first row 2 with 1"):
+        frame = read(tmp_path, "a,b,c\n1,2,3\n4\n5,6,\n7,8\n")
+    assert frame["c"].isna().tolist() == [False, True, True, True]
+
+
+def test_empty_cells_are_no_short_rows(tmp_path):
+    assert read(tmp_path, "a,b,c\n1,2,\n\n4,5,6\n").shape == (2, 3)
+    assert read(tmp_path, "a b c\n1 2 NA\n4 5 6\n").shape == (2, 3)
+
+
+def test_utf8_with_a_few_wrong_bytes_is_refused(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_bytes("größe,ort\n1,Köln\n".encode() + b"2,K\xf6ln\n")
+    with pytest.raises(InputError, match="is UTF-8 but for 1 of its bytes, the first in line 3: correct them"):
+        read_table(path)
+    assert read_table(path, encoding="cp1252").shape == (2, 2)
+    path.write_bytes("größe,ort\n1,Köln\n".encode("cp1252"))
+    assert list(read_table(path).columns) == ["größe", "ort"]
+
+
+def test_an_interrupt_within_the_parser_is_one(tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise pandas.errors.ParserError("Error tokenizing data. C error: Calling read(nbytes) on source failed.")
+
+    monkeypatch.setattr(pandas, "read_csv", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        read(tmp_path, "a,b\n1,2\n")
+
+
+NUMBERS = [f"{own}.5" for own in range(30)]
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ([*NUMBERS, "-"], "30 of its 31 cells are numbers, but not '-' in row 31"),
+        (["n.d.", None, *NUMBERS], "30 of its 31 cells are numbers, but not 'n.d.' in row 1"),
+        (["1", "2", "3"] * 10 + ["x"], "30 of its 31 cells are numbers, but not 'x' in row 31"),
+        ([f"{own} cm" for own in NUMBERS], "with a unit, such as '0.5 cm'"),
+        ([f"${own}" for own in NUMBERS], "with a unit"),
+        ([f"{own}%" for own in NUMBERS], "with a unit"),
+        ([f"item {own}" for own in range(30)], None),
+        (["1", "2", "A", "B"] * 8, None),
+        (["red", "green", None] * 10, None),
+        ([f"{own}%" if own % 2 else f"{own} kg" for own in range(30)], None),
+        (NUMBERS, None),
+    ],
+)
+def test_why_a_column_holds_texts(cells, reason):
+    found = why_texts(pandas.Series(cells, dtype=object))
+    assert found is None if reason is None else reason in found
+
+
+def test_a_stray_cell_is_told_of_where_its_column_is_left_out():
+    table = pandas.DataFrame({"size": [*NUMBERS, "-"], "n": range(5, 36)})
+    assert "but not '-' in row 31" in TableColumns.of(table).left_out["size"]
+
+
+def test_many_columns_of_numbers_conform_as_each_does_alone():
+    values = pandas.DataFrame(
+        {
+            "a": [1, 2],
+            "b": [1.5, float("inf")],
+            "c": pandas.array([1, None], "Int64"),
+            "d": ["3", None],
+            "e": [True, False],
+        }
+    )
+    columns = TableColumns([*values.columns], [], [], {})
+    whole = columns.conform(values)
+    assert [*whole.columns] == [*values.columns] and set(whole.dtypes) == {np.dtype(float)}
+    assert whole.fillna(-1).to_numpy().tolist() == [[1, 1.5, 1, 3, 1], [2, -1, -1, -1, 0]]
