@@ -266,9 +266,9 @@ def _labelled(data, target, weights, separator, encoding):
     for name, reason in table.columns.left_out.items():
         _say(f"note: column {name!r} is left out, {reason}.")
     for name in table.columns.categories:
-        n_texts, reason = table.features[name].nunique(), why_texts(table.features[name])
-        if reason:
-            _say(f"note: column {name!r} is taken for categories: {reason}.")
+        n_texts, why = table.features[name].nunique(), why_texts(table.features[name])
+        if why:
+            _say(f"note: column {name!r} is taken for categories: {why}.")
         elif n_texts > MOST_CATEGORIES:
             _say(f"note: column {name!r} holds {n_texts} different texts; the rarest share one category.")
     return table

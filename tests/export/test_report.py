@@ -68,6 +68,20 @@ def test_names_from_the_data_are_text(report):
     assert not re.search(r"<script>alert\(1\)|<img src=x", report.read_text())
 
 
+def test_what_a_picture_shows_is_said_too(report):
+    """The numbers of the chosen temperature and the confusion stand in the file, without a script or a pointer."""
+    page = Tags(report.read_text())
+    attributes = {own.get("id"): tag for tag, own in page.tags}
+    assert attributes["temperature"] == "b" and float(page.texts[page.texts.index("temperature ") + 1]) > 0
+    labels = [own["aria-label"] for _, own in page.tags if own.get("role") == "figure"]
+    assert "Confusion" in labels and len(labels) == report.read_text().count('class="picture"')
+    first = page.texts.index("true, predicted (rows)")
+    cells = page.texts[first + 1 : first + 4 + 3 * 4]
+    assert cells[:3] == cells[3::4] == [HOSTILE, "setosa", "virginica"]
+    counts = np.array([[int(cell) for cell in cells[place : place + 3]] for place in (4, 8, 12)])
+    assert counts.sum(axis=1).tolist() == [50, 50, 50] and counts.trace() > 140
+
+
 def test_nothing_is_fetched(report):
     for tag, attributes in Tags(report.read_text()).tags:
         assert "src" not in attributes
@@ -288,9 +302,9 @@ def test_folds_that_cannot_be_fitted_are_told():
     [(0.0, "0"), (20000.0, "20000"), (12.0625, "12.0625"), (1 / 3, "0.333333"), (1.5e9, "1500000000"), (2e90, "2e+90")],
 )
 def test_sums_of_weights_are_short(count, text):
-    from annealed.export.report.figures import _written
+    from annealed.export.report.base import written
 
-    assert _written(count) == text
+    assert written(count) == text
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1.0, 1e90])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from annealed.export.base import write_then_rename
-from annealed.export.report.card import card, judged_by, live_numbers, weighted_by
+from annealed.export.report.card import card, confusion_table, judged_by, live_numbers, weighted_by
 from annealed.export.report.figures import figures
 from annealed.export.report.page import page
 from annealed.export.report.points import report_data
@@ -34,6 +34,7 @@ def write_report(model: TableModel, frame, path: Path) -> None:
         title=f"{model.target}: {type(model.pipeline[-1]).__name__}",
         subtitle=f"{rows}, {judged_by(model, data)}; {len(data.classes)} classes.{invitation}",
         figures=figures(data),
+        tables={"confusion": confusion_table(data)},
         card=card(model, data),
         numbers=live_numbers(data),
         chosen=data.chosen,

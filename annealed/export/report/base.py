@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
+LONGEST = 18  # characters of a name beside an axis, and of a number in a cell
+MOST_DIGITS = 6  # of a cell in the confusion matrix
 QUANTILE = float(norm.ppf(0.975))
 
 
@@ -100,3 +102,15 @@ class ReportData:
     @property
     def predicted(self) -> np.ndarray:
         return self.posterior.argmax(axis=2)
+
+    def confusion(self, predicted) -> np.ndarray:
+        """Weight of the rows by true and predicted class."""
+        counts = np.zeros((len(self.classes), len(self.classes)))
+        np.add.at(counts, (self.labels, predicted), self.weights)
+        return counts
+
+
+def written(count):
+    """A sum of weights in few digits, a number of rows in all of its own."""
+    text = np.format_float_positional(count, precision=MOST_DIGITS, fractional=False, trim="-")
+    return text if len(text) <= LONGEST else f"{count:.3g}"

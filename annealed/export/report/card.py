@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from annealed.export.report.base import QUANTILE, ReportData, effective_rows, share_interval
+from annealed.export.report.base import QUANTILE, ReportData, effective_rows, share_interval, written
 from annealed.tables import TableModel
 
 LEAST = 1e-15  # probability, so that a certain mistake costs a finite loss
 MOST_LISTED = 12
+MOST_TABLED = 50  # classes of a confusion matrix in words
 
 
 def live_numbers(data: ReportData) -> list[dict[str, str]]:
@@ -24,6 +25,15 @@ def live_numbers(data: ReportData) -> list[dict[str, str]]:
         }
         for place, temperature in enumerate(data.temperatures)
     ]
+
+
+def confusion_table(data: ReportData) -> list[list[str]]:
+    """Lines of cells at the chosen temperature, the first with the names of the predicted classes; none of many."""
+    if len(data.classes) > MOST_TABLED:
+        return []
+    counts = data.confusion(data.predicted[data.chosen])
+    lines = [[name, *map(written, own)] for name, own in zip(data.classes, counts, strict=True)]
+    return [[f"true, predicted ({data.unit})", *data.classes], *lines]
 
 
 def judged_by(model: TableModel, data: ReportData) -> str:

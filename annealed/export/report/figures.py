@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from annealed.displays.projection import CLASS_COLOURS
-from annealed.export.report.base import ReportData, effective_rows, share_interval
+from annealed.export.report.base import LONGEST, ReportData, effective_rows, share_interval, written
 from annealed.optional import require
 
 VALIDATION, TRAIN, CHOSEN = "#0072B2", "#E69F00", "#D55E00"  # of Okabe and Ito, as in the displays
@@ -22,10 +22,8 @@ MOST_WRITTEN = 12  # classes of a confusion matrix whose cells hold numbers
 N_BINS = 10
 N_FEATURES = 10
 MOST_DRAWN = 2_000  # rows in the plane
-LONGEST = 18  # characters of a name beside an axis
 LONGEST_IN_LEGEND = 30
 SIGNIFICANT = 4  # digits that a picture needs
-MOST_DIGITS = 6  # of a cell in the confusion matrix
 
 
 def figures(data: ReportData) -> dict[str, Any]:
@@ -127,11 +125,10 @@ def _confusion(data):
     pairs = [[(true, predicted) for predicted in names] for true in names]
 
     def matrix(predicted):
-        counts = np.zeros((n_classes, n_classes))
-        np.add.at(counts, (data.labels, predicted), data.weights)
+        counts = data.confusion(predicted)
         of_class = counts.sum(axis=1, keepdims=True)
         share = counts / np.where(of_class > 0, of_class, 1)
-        return objects.Heatmap(z=_rounded(share), text=[[_written(count) for count in row] for row in counts])
+        return objects.Heatmap(z=_rounded(share), text=[[written(count) for count in row] for row in counts])
 
     first = matrix(data.predicted[data.chosen]).update(
         customdata=pairs,
@@ -314,12 +311,6 @@ def _short(texts, longest=LONGEST):
 def _ticks(classes):
     places = list(range(len(classes)))
     return {"tickmode": "array", "tickvals": places, "ticktext": _short(classes), "showgrid": False}
-
-
-def _written(count):
-    """A sum of weights in few digits, a number of rows in all of its own."""
-    text = np.format_float_positional(count, precision=MOST_DIGITS, fractional=False, trim="-")
-    return text if len(text) <= LONGEST else f"{count:.3g}"
 
 
 def _rounded(values):

@@ -32,17 +32,18 @@ WIDE = {"path"}
 OPTIONS = {"responsive": True, "displaylogo": False, "modeBarButtonsToRemove": ["lasso2d", "select2d", "toImage"]}
 
 
-def page(title, subtitle, figures, card, numbers, chosen, classes) -> str:
+def page(title, subtitle, figures, tables, card, numbers, chosen, classes) -> str:
     """The whole file as text."""
     template = Template(files("annealed.export.report").joinpath("page.html").read_text(encoding="utf-8"))
     return template.substitute(
         title=escape(title),
         subtitle=escape(subtitle),
         plotlyjs=require("plotly.offline", extra="cli").get_plotlyjs(),
-        panels="\n".join(_panel(name, figure, classes) for name, figure in figures.items()),
+        panels="\n".join(_panel(name, own, classes, tables.get(name)) for name, own in figures.items()),
         card="".join(_section(heading, rows) for heading, rows in card.items()),
         numbers=_in_script(numbers),
         moving=_in_script([name for name, figure in figures.items() if figure.frames]),
+        **{name: escape(text) for name, text in numbers[chosen].items()},
         last=len(numbers) - 1,
         chosen=chosen,
         wrong=len(classes) + 1,
@@ -50,7 +51,7 @@ def page(title, subtitle, figures, card, numbers, chosen, classes) -> str:
     )
 
 
-def _panel(name, figure, classes):
+def _panel(name, figure, classes, table):
     heading, caption = HEADINGS[name]
     picture = figure.to_html(
         full_html=False, include_plotlyjs=False, auto_play=False, div_id=name, config=OPTIONS, include_mathjax=False
@@ -59,7 +60,22 @@ def _panel(name, figure, classes):
     choice = _class_choice(classes) if name == "features" else ""
     return (
         f'<section class="panel{wide}"><h2>{escape(heading)}</h2><p>{escape(caption)}</p>{choice}'
-        f'<div class="picture">{picture}</div></section>'
+        f'<div class="picture" role="figure" aria-label="{escape(heading)}">{picture}</div>{_table(table)}</section>'
+    )
+
+
+def _table(lines):
+    """For those who do not see the picture, and to copy."""
+    if not lines:
+        return ""
+    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in lines[0])
+    body = "".join(
+        f'<tr><th scope="row">{escape(name)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in cells)}</tr>'
+        for name, *cells in lines[1:]
+    )
+    return (
+        "<details><summary>As a table, at the chosen temperature</summary>"
+        f'<div class="table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></details>'
     )
 
 
