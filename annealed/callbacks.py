@@ -51,9 +51,10 @@ class StopOnInterrupt:
     True
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.is_interrupted = False
-        self._listening = self._usual = None
+        self._listening: Any = None
+        self._usual: Any = None
 
     def setup(self, estimator, context):
         if self._listening is not None:  # a fit around this one, or in the main thread, which this one must not disturb

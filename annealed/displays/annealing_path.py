@@ -1,5 +1,7 @@
 """The annealing path as a picture: scores and entropy while the temperature falls."""
 
+from typing import Self
+
 import numpy as np
 
 from annealed.optional import require
@@ -69,7 +71,7 @@ class AnnealingPathDisplay:
         free_energy,
         best_index,
         score_name="neg_log_loss",
-    ):
+    ) -> None:
         self.temperatures = temperatures
         self.train_score = train_score
         self.validation_score = validation_score
@@ -79,7 +81,7 @@ class AnnealingPathDisplay:
         self.score_name = score_name
 
     @classmethod
-    def from_estimator(cls, estimator, *, ax=None, twin="entropy"):
+    def from_estimator(cls, estimator, *, ax=None, twin="entropy") -> Self:
         """Draw the path of a fitted estimator.
 
         Parameters

@@ -1,5 +1,7 @@
 """The coefficients of a linear path as a picture: which features come in as the temperature falls."""
 
+from typing import Self
+
 import numpy as np
 from scipy import sparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
@@ -57,7 +59,9 @@ class CoefficientPathDisplay:
     3
     """
 
-    def __init__(self, *, temperatures, coef, best_index, feature_names=None, n_named=6, coef_name="coefficient"):
+    def __init__(
+        self, *, temperatures, coef, best_index, feature_names=None, n_named=6, coef_name="coefficient"
+    ) -> None:
         self.temperatures = temperatures
         self.coef = coef
         self.best_index = best_index
@@ -66,7 +70,7 @@ class CoefficientPathDisplay:
         self.coef_name = coef_name
 
     @classmethod
-    def from_estimator(cls, estimator, *, X=None, label=None, feature_names=None, n_named=6, ax=None):
+    def from_estimator(cls, estimator, *, X=None, label=None, feature_names=None, n_named=6, ax=None) -> Self:
         """Draw the coefficients of a fitted linear model.
 
         Parameters

@@ -1,5 +1,7 @@
 """A supervised reduction as a picture: rows in the plane of its first two components, coloured by class."""
 
+from typing import Self
+
 import numpy as np
 
 from annealed.arrays import to_host
@@ -53,7 +55,7 @@ class ProjectionDisplay:
     3
     """
 
-    def __init__(self, *, projected, y, classes, component_names=None, grid=None, regions=None):
+    def __init__(self, *, projected, y, classes, component_names=None, grid=None, regions=None) -> None:
         self.projected = projected
         self.y = y
         self.classes = classes
@@ -62,7 +64,7 @@ class ProjectionDisplay:
         self.regions = regions
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, grid_resolution=200, ax=None):
+    def from_estimator(cls, estimator, X, y, *, grid_resolution=200, ax=None) -> Self:
         """Draw rows as a fitted reduction sees them.
 
         Regions are drawn where the estimator can answer for points of the plane: where its ``gaussian_model()`` has as

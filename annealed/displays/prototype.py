@@ -1,5 +1,7 @@
 """Prototypes as a picture: rows, prototypes with their labels, the metric's ellipses and the cells they own."""
 
+from typing import Self
+
 import numpy as np
 from sklearn.utils.validation import validate_data
 
@@ -76,7 +78,7 @@ class PrototypeDisplay:
         grid,
         cells,
         axis_names=("column 0", "column 1"),
-    ):
+    ) -> None:
         self.rows = rows
         self.y = y
         self.prototypes = prototypes
@@ -88,7 +90,7 @@ class PrototypeDisplay:
         self.axis_names = axis_names
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, grid_resolution=300, ax=None):
+    def from_estimator(cls, estimator, X, y, *, grid_resolution=300, ax=None) -> Self:
         """Draw a fitted :class:`annealed.PottsDA` and rows.
 
         Parameters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from copy import copy
+from typing import Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -135,7 +136,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         random_state=None,
         device=None,
         precision=None,
-    ):
+    ) -> None:
         self.objective = objective
         self.schedule = schedule
         self.solver = solver
@@ -169,7 +170,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
     # -- fitting ---------------------------------------------------------------------------------------------
 
     @with_callbacks
-    def fit(self, X, y, sample_weight=None, *, X_val=None, y_val=None, sample_weight_val=None, **params):
+    def fit(self, X, y, sample_weight=None, *, X_val=None, y_val=None, sample_weight_val=None, **params) -> Self:
         """Fit the whole path and choose its temperature.
 
         Parameters
@@ -274,7 +275,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
 
     # -- one temperature of the path ---------------------------------------------------------------------------
 
-    def at(self, temperature):
+    def at(self, temperature) -> Self:
         """The same classifier at another temperature of its path, without a refit.
 
         Parameters

@@ -127,7 +127,7 @@ class DistanceADA(AnnealedClassifier):
         random_state=None,
         device=None,
         precision=None,
-    ):
+    ) -> None:
         super().__init__(
             schedule=schedule,
             solver=solver,

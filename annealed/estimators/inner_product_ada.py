@@ -136,7 +136,7 @@ class InnerProductADA(AnnealedClassifier):
         random_state=None,
         device=None,
         precision=None,
-    ):
+    ) -> None:
         super().__init__(
             schedule=schedule,
             selection=selection,

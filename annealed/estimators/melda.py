@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from numbers import Integral
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy import linalg
@@ -137,7 +137,7 @@ class MELDA(
         random_state=None,
         device=None,
         precision=None,
-    ):
+    ) -> None:
         self.n_components = n_components
         self.coordinates = coordinates
         self.reference_class = reference_class
@@ -156,7 +156,7 @@ class MELDA(
 
     # -- fitting ---------------------------------------------------------------------------------------------
 
-    def fit(self, X, y, sample_weight=None, *, X_val=None, y_val=None, sample_weight_val=None, **params):
+    def fit(self, X, y, sample_weight=None, *, X_val=None, y_val=None, sample_weight_val=None, **params) -> Self:
         """Fit the log-linear model and find its directions.
 
         Parameters

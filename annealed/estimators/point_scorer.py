@@ -28,7 +28,7 @@ class Part(NamedTuple):
 class PointScorer:
     """`speak(arrays, temperature, scale)` is the classifier that a path point makes."""
 
-    def __init__(self, scorer: Callable, speak: Callable, training: Part, held_out: list[Part]):
+    def __init__(self, scorer: Callable, speak: Callable, training: Part, held_out: list[Part]) -> None:
         self.scorer, self.speak, self.training, self.held_out = scorer, speak, training, held_out
         self.has_scored = False
         self.refusal: ValueError | None = None  # of the scorer, the last one, for want of a class

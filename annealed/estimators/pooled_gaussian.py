@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
+from typing import Self
 
 import numpy as np
 from scipy import sparse
@@ -45,11 +46,11 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
     array([0, 0])
     """
 
-    def __init__(self, *, priors="empirical", var_smoothing=1e-9):
+    def __init__(self, *, priors="empirical", var_smoothing=1e-9) -> None:
         self.priors = priors
         self.var_smoothing = var_smoothing
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y, sample_weight=None) -> Self:
         """Means of the classes and the variance of the columns about them.
 
         Parameters

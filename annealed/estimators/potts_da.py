@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import replace
 from numbers import Integral, Real
+from typing import Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -152,7 +153,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         max_sweeps=5,
         random_state=None,
         device=None,
-    ):
+    ) -> None:
         self.n_prototypes = n_prototypes
         self.label_coupling = label_coupling
         self.init = init
@@ -170,7 +171,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
     # -- fitting ---------------------------------------------------------------------------------------------
 
     @with_callbacks
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y, sample_weight=None) -> Self:
         """Anneal, grow and refine prototypes.
 
         Parameters

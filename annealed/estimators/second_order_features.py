@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
+from typing import Self
 
 import numpy as np
 from scipy import sparse
@@ -41,11 +42,11 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
     array([[4., 6., 9.]])
     """
 
-    def __init__(self, neighborhood=None, *, image_shape=None):
+    def __init__(self, neighborhood=None, *, image_shape=None) -> None:
         self.neighborhood = neighborhood
         self.image_shape = image_shape
 
-    def fit(self, X, y=None):
+    def fit(self, X, y=None) -> Self:
         """Find the pairs."""
         forget_last_fit(self)
         X = host_rows(self, X)

@@ -60,7 +60,7 @@ class Distance(Objective):
 
     runs_on_devices = True
 
-    def __init__(self, *, covariance="auto", shrinkage="oas", anchor=1.0, init="means"):
+    def __init__(self, *, covariance="auto", shrinkage="oas", anchor=1.0, init="means") -> None:
         self.covariance = covariance
         self.shrinkage = shrinkage
         self.anchor = anchor
@@ -86,7 +86,7 @@ class DistanceProblem(LinearProblem):
 
     fits_are_alike = False
 
-    def __init__(self, design: Design, family: Distance, random_state):
+    def __init__(self, design: Design, family: Distance, random_state) -> None:
         self.anchor = float(family.anchor)
         self.extrapolates = self.takes_last_step = self.anchor > 0
         center = mean_of_columns(design)

@@ -23,7 +23,7 @@ class InnerProduct(Objective):
     cooling_rate = 0.4  # what lies between is interpolated, to the tolerance
     learns_late = True  # what varies least is let in last
 
-    def __init__(self, *, l2_strength=1.0, metric="auto", fit_intercept=True):
+    def __init__(self, *, l2_strength=1.0, metric="auto", fit_intercept=True) -> None:
         self.l2_strength = l2_strength
         self.metric = metric
         self.fit_intercept = fit_intercept

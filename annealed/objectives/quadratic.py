@@ -39,7 +39,7 @@ class Quadratic(Objective):
     cooling_rate = 0.4  # what lies between is interpolated, to the tolerance
     learns_late = True  # what varies least is let in last
 
-    def __init__(self, *, l2_strength=1.0, metric="auto", fit_intercept=True):
+    def __init__(self, *, l2_strength=1.0, metric="auto", fit_intercept=True) -> None:
         self.l2_strength = l2_strength
         self.metric = metric
         self.fit_intercept = fit_intercept
@@ -60,7 +60,7 @@ class Quadratic(Objective):
 class QuadraticForm(LinearForm):
     """Logits are linear in the second-order features of the standardized rows."""
 
-    def __init__(self, center, scale):
+    def __init__(self, center, scale) -> None:
         self.center = center
         self.scale = scale
 
@@ -116,6 +116,6 @@ class _SecondOrderRows:
 class SecondOrderDesign(DenseDesign):
     """A dense design whose columns are second-order features of another's."""
 
-    def __init__(self, design, center, scale):
+    def __init__(self, design, center, scale) -> None:
         rows = _SecondOrderRows(design.X, center, scale)
         super().__init__(rows, design.labels, design.weight, design.total_weight, design.n_classes)

@@ -55,7 +55,7 @@ class AdaptiveSchedule(Schedule):
 
     fills_gaps = True
 
-    def __init__(self, *, n_temperatures=80, cooling_rate=0.7, learns_late=False):
+    def __init__(self, *, n_temperatures=80, cooling_rate=0.7, learns_late=False) -> None:
         self.n_temperatures = n_temperatures
         self.cooling_rate = cooling_rate
         self.learns_late = learns_late

@@ -27,7 +27,7 @@ class ExponentialSchedule(Schedule):
     [10.0, 1.0, 0.1, 0.01]
     """
 
-    def __init__(self, start=None, *, cooling_rate=0.9, stop=1e-3):
+    def __init__(self, start=None, *, cooling_rate=0.9, stop=1e-3) -> None:
         self.start = start
         self.cooling_rate = cooling_rate
         self.stop = stop

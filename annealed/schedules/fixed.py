@@ -28,7 +28,7 @@ class FixedSchedule(Schedule):
     [10.0, 1.0, 0.1]
     """
 
-    def __init__(self, values):
+    def __init__(self, values) -> None:
         self.values = values
 
     def temperatures(self, hot):

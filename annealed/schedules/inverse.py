@@ -29,7 +29,7 @@ class InverseTemperatureSchedule(Schedule):
     [2.0, 1.0, 0.5, 0.25]
     """
 
-    def __init__(self, start=0.5, *, growth=1.2, stop=1000.0):
+    def __init__(self, start=0.5, *, growth=1.2, stop=1000.0) -> None:
         self.start = start
         self.growth = growth
         self.stop = stop

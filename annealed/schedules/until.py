@@ -8,7 +8,7 @@ from annealed.schedules.base import Schedule, check_temperature
 class UntilSchedule(Schedule):
     """The temperatures of another schedule that are hotter than `last`, then `last` itself."""
 
-    def __init__(self, schedule, last):
+    def __init__(self, schedule, last) -> None:
         self.schedule = schedule
         self.last = last
 

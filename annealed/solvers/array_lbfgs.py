@@ -46,7 +46,7 @@ class ArrayLBFGS(Solver):
         Number of (step, gradient change) pairs kept per fit.
     """
 
-    def __init__(self, *, memory_size=10):
+    def __init__(self, *, memory_size=10) -> None:
         self.memory_size = memory_size
 
     def new_memory(self, problem):

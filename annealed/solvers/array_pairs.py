@@ -57,7 +57,7 @@ class Pairs:
     age : (n_fits, size), the number of each pair, rising with time; -1 where a place is empty
     """
 
-    def __init__(self, problem: ArrayProblem, size):
+    def __init__(self, problem: ArrayProblem, size) -> None:
         self.problem, self.size = problem, size
         self.xp = problem.xp
         shape = (problem.n_fits, size, problem.n_classes, problem.width)

@@ -57,7 +57,7 @@ class LBFGS(Solver):
 
     filled_together = 8
 
-    def __init__(self, *, memory_size=10, successor=None):
+    def __init__(self, *, memory_size=10, successor=None) -> None:
         self.memory_size = memory_size
         self.successor = successor
 

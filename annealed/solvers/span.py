@@ -18,7 +18,7 @@ RIDGE = 1e-12
 class Span:
     """The objective of the fits of a search over such directions from where they are."""
 
-    def __init__(self, search, alphas, images):
+    def __init__(self, search, alphas, images) -> None:
         self.search, self.images = search, images
         self.contrasts = search.problem.contrasts
         n_fits, n_directions = alphas.shape[:2]
