@@ -23,6 +23,7 @@ LEAST_ALIKE = 1e-10  # variance of a column beside the largest: less would be lo
 EMPTY = 1e-26  # likewise of a direction with nothing in it, as where indicators of categories add up to one
 EMPTY_EIGENVALUE = 1e-14  # and of one that is known by its eigenvalue alone, rounded as the largest is
 LIGHTEST = 1e-7  # weight of a row beside the heaviest's, below which it gives a fit no direction
+LEAST_WEIGHT = 1e-14  # beside the heaviest, that a row with any weight is taken for when a span is found
 CONSTANT = 1e-13  # spread of a column beside its mean that is nothing but rounding
 
 
@@ -286,15 +287,20 @@ class RowSpan:
 
 
 def row_span(design: Design, scale) -> RowSpan:
-    """Span of the centred rows divided by `scale`, from the n_rows x n_rows Gram matrix; rows of weight zero in the
-    final fit, which no other weighs either, are seen at the centre.
+    """Span of the centred rows divided by `scale`, from the n_rows x n_rows Gram matrix, along the principal axes of the
+    rows as the final fit weighs them. Rows of weight zero, which no other fit weighs either, are seen at the centre.
     """
-    gram, is_idle = design.row_gram(1 / scale), to_host(design.weight[:, 0]) == 0
-    gram[is_idle] = gram[:, is_idle] = 0.0
-    eigenvalues, vectors = linalg.eigh(gram)
+    root = _roots_of_weights(to_host(design.weight[:, 0]))
+    eigenvalues, vectors = linalg.eigh(design.row_gram(1 / scale) * np.outer(root, root))
     keep = eigenvalues > SMALLEST_EIGENVALUE * max(eigenvalues[-1], np.finfo(float).tiny)
     lengths = np.sqrt(eigenvalues[keep])
     vectors = vectors[:, keep]
     if not keep.any():  # every row is the same: one direction of zeros keeps the shapes
         vectors, lengths = np.zeros((design.n_rows, 1)), np.ones(1)
-    return RowSpan(design, scale, vectors / lengths, vectors * lengths)
+    rows = np.divide(vectors * lengths, root[:, None], out=np.zeros_like(vectors), where=root[:, None] > 0)
+    return RowSpan(design, scale, root[:, None] * vectors / lengths, rows)
+
+
+def _roots_of_weights(weight):
+    """Square roots of weights beside the heaviest, none so small that it could not be divided by; zeros stay."""
+    return np.where(weight > 0, np.sqrt(np.maximum(weight / weight.max(), LEAST_WEIGHT)), 0.0)

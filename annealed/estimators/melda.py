@@ -236,6 +236,7 @@ class MELDA(
 
     def _checked_components(self, n_classes, n_features):
         most = n_classes - 1 if self.coordinates == "paper" else min(n_classes - 1, n_features)
+        most = max(1, most)  # a single class is refused for that alone
         if self.n_components is None:
             return most
         if not isinstance(self.n_components, Integral) or not 1 <= int(self.n_components) <= most:
