@@ -226,13 +226,13 @@ def test_missing_extra_is_one_sentence_with_the_pip_line():
 SLOW_FIT = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is born deaf to it
-import annealed.walk
-visit = annealed.walk._Walk.visit
+import annealed.walk.cooling
+visit = annealed.walk.cooling._Walk.visit
 def slowly(self, *arguments):
     print("visiting", file=sys.stderr, flush=True)
     time.sleep(1.0)
     return visit(self, *arguments)
-annealed.walk._Walk.visit = slowly
+annealed.walk.cooling._Walk.visit = slowly
 from annealed.__main__ import main
 main()
 """

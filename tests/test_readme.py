@@ -21,7 +21,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
-PLACE = re.compile(r"`(annealed/[\w/]+\.py)(?:::([\w.]+))?`")  # `annealed/walk.py` or `annealed/walk.py::anneal`
+PLACE = re.compile(r"`(annealed/[\w/]+\.py)(?:::([\w.]+))?`")  # `annealed/path.py` or `annealed/path.py::AnnealingPath`
 
 
 class Block(NamedTuple):
@@ -157,5 +157,5 @@ def test_a_bad_block_fails_and_names_its_line(second, error):
 
 
 def test_a_place_that_is_not_there_is_found():
-    text = "`annealed/walk.py::anneal` `annealed/walk.py` `annealed/walk.py::melt` `annealed/oven.py`"
-    assert missing_places(text) == ["annealed/walk.py::melt", "annealed/oven.py"]
+    text = "`annealed/path.py::AnnealingPath` `annealed/path.py` `annealed/path.py::melt` `annealed/oven.py`"
+    assert missing_places(text) == ["annealed/path.py::melt", "annealed/oven.py"]

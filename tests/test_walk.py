@@ -27,7 +27,10 @@ from annealed.schedules import AdaptiveSchedule
 from annealed.selection import NoValidation
 from annealed.solvers import LBFGS, Newton
 from annealed.solvers.newton import GROUP_SIZE
-from annealed.walk import REACH, Judgement, Step, _predict, _should_stop, _Walk, anneal
+from annealed.walk import Judgement, Step, anneal
+from annealed.walk.cooling import REACH, _Walk
+from annealed.walk.ending import _should_stop
+from annealed.walk.prediction import predicted
 from benchmarks.quality import PenalizedLikelihood
 
 LADDER = 4.0 * 0.7 ** np.arange(12)
@@ -70,7 +73,7 @@ def with_tangent(place):
 
 def worst_prediction(nodes, place):
     """The largest relative error of what is predicted for a place."""
-    return np.abs(_predict(FewFits(), nodes, np.exp(place)) / course(place) - 1).max()
+    return np.abs(predicted(FewFits(), nodes, np.exp(place)) / course(place) - 1).max()
 
 
 @pytest.mark.parametrize("n_nodes", [1, 2, 5])
@@ -83,19 +86,19 @@ def test_tangents_predict_better_than_points_alone(n_nodes):
 def test_tangents_of_nodes_that_lie_close_do_not_swing_far_away():
     near = [with_tangent(own) for own in (0.0, -1e-3)]
     alone = [with_tangent(-1e-3)]
-    np.testing.assert_array_equal(*(_predict(FewFits(), nodes, np.exp(-0.5)) for nodes in (near, alone)))
+    np.testing.assert_array_equal(*(predicted(FewFits(), nodes, np.exp(-0.5)) for nodes in (near, alone)))
 
 
 def test_a_tangent_predicts_alone_where_the_node_before_has_none():
     nodes = [step(0.0), with_tangent(-NEAR)]
     target = -2 * NEAR
     expected = nodes[1].parameters - NEAR * nodes[1].tangent
-    np.testing.assert_allclose(_predict(FewFits(), nodes, np.exp(target)), expected, rtol=1e-12)
+    np.testing.assert_allclose(predicted(FewFits(), nodes, np.exp(target)), expected, rtol=1e-12)
 
 
 def test_far_away_the_last_point_is_taken_rather_than_its_tangent():
     nodes = [with_tangent(own) for own in (0.0, -0.5)]
-    np.testing.assert_array_equal(_predict(FewFits(), nodes, np.exp(-5.0)), nodes[-1].parameters)
+    np.testing.assert_array_equal(predicted(FewFits(), nodes, np.exp(-5.0)), nodes[-1].parameters)
 
 
 def test_the_middle_of_each_gap_is_filled_before_what_lies_beside_it():
@@ -242,7 +245,7 @@ FINER_LADDER = 4.0 * 0.9 ** np.arange(32)
 def nodes_and_every(monkeypatch, ladder, X, y):
     """The path of a ladder as it is walked, and with a node at every temperature."""
     walked = InnerProductADA(schedule=ladder, cv=3).fit(X, y).path_
-    monkeypatch.setattr("annealed.walk.REACH", 0.0)
+    monkeypatch.setattr("annealed.walk.cooling.REACH", 0.0)
     every = InnerProductADA(schedule=ladder, cv=3).fit(X, y).path_
     assert every.is_node.all()
     return walked, every

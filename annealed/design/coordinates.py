@@ -287,8 +287,8 @@ class RowSpan:
 
 
 def row_span(design: Design, scale) -> RowSpan:
-    """Span of the centred rows divided by `scale`, from the n_rows x n_rows Gram matrix, along the principal axes of the
-    rows as the final fit weighs them. Rows of weight zero, which no other fit weighs either, are seen at the centre.
+    """Span of the centred rows divided by `scale`, from the n_rows x n_rows Gram matrix, along their principal axes as
+    the final fit weighs them. Rows of weight zero, which no other fit weighs either, are seen at the centre.
     """
     root = _roots_of_weights(to_host(design.weight[:, 0]))
     eigenvalues, vectors = linalg.eigh(design.row_gram(1 / scale) * np.outer(root, root))

@@ -8,96 +8,26 @@ fit's polynomial has them among its points from then on. Beside one that started
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from time import perf_counter
-from typing import Protocol
 
 import numpy as np
 
-from annealed.arrays import combined, copied, stacked, to_host
-from annealed.interpolation import N_POINTS, WIDEST_STEP, between, hermite, lagrange, nearest_parabola
-from annealed.objectives import Inspection, Picks, Problem
+from annealed.arrays import copied, stacked, to_host
+from annealed.interpolation import N_POINTS
+from annealed.objectives import Problem
 from annealed.schedules import falling
 from annealed.solvers import Solution, Solver
+from annealed.walk.base import Judge, Judgement, Step, Watch
+from annealed.walk.ending import has_ended
+from annealed.walk.prediction import along_tangents, interpolated, predicted
 
 COLDER_NODES = 2  # beyond a temperature, before it is filled
 NODES_AT_HAND = N_POINTS + COLDER_NODES  # newest ones, among which those around a waiting temperature are
-N_SMOOTHED = 10  # newest nodes behind a smoothed prediction
 REACH = 0.95  # of log temperature, between nodes
-LEAST_LEARNED = 0.01  # share of the hot Q / T by which it falls where something was learned
-MUCH_HELD_BACK = 0.1  # share of Q / T that what is held back could make it fall by
-CLEAR_EVIDENCE, NO_EVIDENCE = 5.0, 2.0  # standard errors beyond chance, from which and up to which rows tell so
-WORSE = 1e-3  # share of the hot end's score by which it is below that
-LONG_WORSE = 50.0  # times as hot as the last: worse since then, where rows cannot say whether there is more to learn
 MOST_HALVINGS = 4  # of a gap in which the path bends
 MISLED = 1.1  # times the hot Q / T, which no fit ends above but by a start out of reach
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """What validation says of one temperature: a score per fold, and the scale at which the posterior speaks.
-
-    penalty : what a log-loss owes to its scale and its certainty, where temperatures are compared
-    """
-
-    scores: np.ndarray | None = None
-    scale: float = 1.0
-    train_score: float | None = None
-    penalty: float = 0.0
-
-    @property
-    def compared(self) -> np.ndarray | None:
-        return None if self.scores is None else self.scores - self.penalty
-
-
-NOT_INSPECTED = Inspection(np.nan, np.nan)
-
-
-class Judge(Protocol):
-    """Validates every temperature (step 5). `sees_final`: by the final fit too, not by folds alone."""
-
-    picks: Picks
-    sees_final: bool
-
-    def judge(self, problem: Problem, parameters, temperature) -> Judgement: ...
-
-    def judge_all(self, problem: Problem, points, temperatures) -> list[Judgement]: ...
-
-
-class Watch(Protocol):
-    """Follows a walk from temperature to temperature, and may end it."""
-
-    def begin(self, temperature: float) -> None: ...
-
-    def end(self, nodes: list[Step]) -> bool:
-        """Whether to stop, given every node so far."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One temperature of the walk: what is kept of it. Numbers are those of fit 0, the final fit.
-
-    parameters : of all fits where they may yet predict others, else of the final one alone
-    tangent : how they move with the logarithm of the temperature, where the solver says so
-    was_far : whether they were interpolated so badly that what lies nearby may be, too
-    entropy : of the posterior, where the last look told it
-    """
-
-    temperature: float
-    value: float
-    gradient_norm: float
-    n_iter: int
-    converged: bool
-    is_node: bool
-    judgement: Judgement
-    parameters: np.ndarray
-    seconds: float
-    inspection: Inspection = NOT_INSPECTED
-    certificate: float = np.nan
-    tangent: np.ndarray | None = None
-    was_far: bool = False
-    entropy: float = np.nan
 
 
 def anneal(
@@ -165,26 +95,6 @@ def _of_final(values) -> float:
     return np.nan if values is None else float(values[0])
 
 
-def _should_stop(schedule, nodes: list[Step]) -> bool:
-    """Whether what validation says, or what temperatures are compared by, has passed its best."""
-    temperatures, scores, values = _record_of(nodes)
-    compared = [node.judgement.compared for node in nodes]
-    return any(schedule.should_stop(temperatures, own, values) for own in (scores, compared))
-
-
-def _has_long_been_worse(nodes: list[Step]) -> bool:
-    """Whether validation has been below the hot end for so long that nothing need be waited for."""
-    temperatures, scores, _ = _record_of(nodes)
-    hot, *means = np.mean(scores, axis=1)
-    recent = [mean for mean, own in zip(means, temperatures[1:], strict=True) if own <= LONG_WORSE * temperatures[-1]]
-    return max(recent) < hot - WORSE * abs(hot)
-
-
-def _record_of(nodes: list[Step]):
-    """Temperatures, fold scores and Q / T, as schedules are shown them."""
-    return zip(*((node.temperature, node.judgement.scores, node.value) for node in nodes), strict=True)
-
-
 def _with_nodes(ladder, reach):
     """(temperature, whether it is left out) of a ladder: nodes are as far apart as `reach` and the ladder allow."""
     node = waiting = None
@@ -229,33 +139,18 @@ class _Walk:
         """Whether one of the last nodes ends the walk, by what is seen or by a watch; those after it are forgotten."""
         for end in range(len(self.nodes) - n_new + 1, len(self.nodes) + 1):
             seen = self.nodes[:end]
-            if (watch is not None and watch.end(seen)) or self._has_ended(schedule, seen):
+            if (watch is not None and watch.end(seen)) or has_ended(self.problem, schedule, seen):
                 self.nodes = seen
                 return True
             if watch is not None and end < len(self.nodes):
                 watch.begin(self.nodes[end].temperature)
         return False
 
-    def _has_ended(self, schedule, seen: list[Step]) -> bool:
-        """Whether the schedule says so. One that lets learn late goes on after all where rows clearly tell something
-        that is held back, and much beside what was learned; and does not wait for it where they tell nothing.
-        """
-        has_ended, is_waiting = _should_stop(schedule, seen), schedule.is_waiting(*_record_of(seen))
-        if not schedule.learns_late or not (has_ended or is_waiting):
-            return has_ended
-        last = seen[-1]
-        held_back = self.problem.evidence_held_back(last.parameters[0, ...], last.temperature)
-        if not has_ended:
-            return held_back.errors < NO_EVIDENCE or (np.isnan(held_back.errors) and _has_long_been_worse(seen))
-        has_learned = last.value < (1 - LEAST_LEARNED) * seen[0].value
-        is_much = held_back.nats > MUCH_HELD_BACK * last.value or not has_learned
-        return not (is_much and held_back.errors > CLEAR_EVIDENCE)
-
     def visit(self, temperatures):
         """Solve and validate every fit at the next nodes; fill what now has nodes enough around it."""
         began = perf_counter()
         first, *later = temperatures
-        starts = [_predict(self.problem, self.nodes, first), *(self._foreseen(own) for own in later)]
+        starts = [predicted(self.problem, self.nodes, first), *(self._foreseen(own) for own in later)]
         solutions = self._solved_from(starts, temperatures)
         if any(map(self._was_misled, solutions)):
             again = self._solved_from([self.nodes[-1].parameters] * len(starts), temperatures)
@@ -295,7 +190,7 @@ class _Walk:
 
     def _foreseen(self, temperature):
         """Where a minimum may lie that is solved together with those before it: on the line of the last tangent."""
-        return _along_tangents(self.nodes[-1:], temperature) if self.nodes else self.problem.start(temperature)
+        return along_tangents(self.nodes[-1:], temperature) if self.nodes else self.problem.start(temperature)
 
     def settle(self):
         """Solve the final fit to the tolerance at every node."""
@@ -360,10 +255,10 @@ class _Walk:
 
     def _between(self, temperatures) -> list:
         """Parameters of all fits, interpolated: the folds from nodes, the final fit from all where it was solved."""
-        points = _interpolated(self.nodes, [node.parameters for node in self.nodes], temperatures)
+        points = interpolated(self.nodes, [node.parameters for node in self.nodes], temperatures)
         solved = [step for step in self.steps() if step.is_node or (step.n_iter and step.converged)]
         if len(solved) > len(self.nodes):
-            finals = _interpolated(solved, [step.parameters[0, ...] for step in solved], temperatures)
+            finals = interpolated(solved, [step.parameters[0, ...] for step in solved], temperatures)
             for point, final in zip(points, finals, strict=True):
                 point[0, ...] = final
         return points
@@ -386,44 +281,5 @@ class _Walk:
         )
 
 
-def _interpolated(steps: list[Step], parameters: list, temperatures) -> list:
-    known = [step.temperature for step in steps]
-    found = [between(known, temperature) for temperature in temperatures]
-    return [combined(weights, parameters[window]) for weights, window in found]
-
-
 def _without_folds(step: Step) -> Step:
     return replace(step, parameters=copied(step.parameters[:1, ...]))
-
-
-def _predict(problem: Problem, nodes: list[Step], temperature):
-    """Where the next minimum should lie: the last three carried along a parabola in log temperature, or the last two by
-    their tangents where these are known.
-
-    Where nodes lie close, the parabola nearest to several of them: their own errors are then not magnified.
-    """
-    if not nodes:
-        return problem.start(temperature)
-    if nodes[-1].tangent is not None and np.log(nodes[-1].temperature / temperature) <= WIDEST_STEP:
-        return _along_tangents(nodes, temperature)
-    if problem.visits_all and problem.temperature_free and len(nodes) > 3:
-        known = nodes[-N_SMOOTHED:]
-        places = np.log([node.temperature for node in known])
-        return combined(nearest_parabola(places, np.log(temperature)), [node.parameters for node in known])
-    known = nodes[-3:] if problem.extrapolates else nodes[-1:]
-    carried = [problem.carry(node.parameters, node.temperature, temperature) for node in known]
-    places = np.log([node.temperature for node in known])
-    target = np.log(temperature)
-    if len(known) < 3 or places[-1] - target > 2 * min(places[0] - places[1], places[1] - places[2]):
-        return carried[-1]
-    return combined(lagrange(places, target), carried)
-
-
-def _along_tangents(nodes: list[Step], temperature):
-    """By the last two, or the last alone where these lie so close that what they say of far away is noise."""
-    places, target = [float(np.log(node.temperature)) for node in nodes[-2:]], float(np.log(temperature))
-    has_two = len(places) > 1 and nodes[-2].tangent is not None
-    n_known = 2 if has_two and places[-1] - target <= 2 * (places[0] - places[1]) else 1
-    known, places = nodes[-n_known:], places[-n_known:]
-    weights = np.concatenate(hermite(places, target))
-    return combined(weights, [*(node.parameters for node in known), *(node.tangent for node in known)])
