@@ -20,7 +20,7 @@ from benchmarks.__main__ import parse
 from benchmarks.contract import Anchor, Method, Skipped, Table
 from benchmarks.machine import Machine, measure_machine
 from benchmarks.measure import Estimate, Timing, interleaved, peak_extra_bytes, settle, timed
-from benchmarks.peers import lda, logistic_regression, logistic_regression_cv
+from benchmarks.peers import coordinate_descent, lda, logistic_regression, logistic_regression_cv
 from benchmarks.peers.logistic_regression import in_raw_columns, one_row_per_class
 from benchmarks.problems import PROBLEMS, QUICK, dense_ill_conditioned, scaling
 from benchmarks.quality import Gap, PenalizedLikelihood, Yardstick
@@ -108,7 +108,7 @@ def test_certificate_agrees_with_a_known_optimum(made, metric):
     temperature = 0.05
     X = made.columns_in(metric)
     peer = LogisticRegression(C=made.C_at(temperature), tol=1e-12, max_iter=10_000, solver="newton-cg").fit(X, made.y)
-    coef, intercept = in_raw_columns(made, metric, *one_row_per_class(peer))
+    coef, intercept = in_raw_columns(made, metric, *one_row_per_class(peer.coef_, peer.intercept_))
     likelihood = PenalizedLikelihood(made.X, made.y, metric)
     best = likelihood.gap(coef, intercept, temperature)
     assert best.relative < 1e-10
@@ -139,7 +139,8 @@ def test_certificate_agrees_along_principal_directions(metric, power, n_rows):
     is_kept = size > 1e-6
     turn = (across[is_kept] / size[is_kept, None] ** (2 * power)).T / spread[:, None]
     peer = LogisticRegression(C=made.C_at(temperature), tol=1e-12, max_iter=10_000, solver="newton-cg")
-    coef, intercept = one_row_per_class(peer.fit(X @ turn, y))
+    peer.fit(X @ turn, y)
+    coef, intercept = one_row_per_class(peer.coef_, peer.intercept_)
     likelihood = PenalizedLikelihood(X, y, metric)
     best = likelihood.gap(coef @ turn.T, intercept, temperature)
     assert best.relative < 1e-9
@@ -164,7 +165,8 @@ def test_yardstick_finds_our_path_solved_and_a_lazy_peer_above_it():
     anchor = Anchor.of(model)
     assert abs(yardstick.excess_at(model.path_, anchor)) <= 1e-6
     lazy = LogisticRegression(C=made.C_at(anchor.chosen), tol=0.1).fit(made.standardized, made.y)
-    judged = yardstick.judge(*in_raw_columns(made, anchor.metric, *one_row_per_class(lazy)), anchor.chosen)
+    raw = in_raw_columns(made, anchor.metric, *one_row_per_class(lazy.coef_, lazy.intercept_))
+    judged = yardstick.judge(*raw, anchor.chosen)
     assert 1e-6 < judged["reference_suboptimality"] <= judged["suboptimality"]
     assert yardstick.reference(anchor.chosen).relative <= 1e-7
 
@@ -242,6 +244,41 @@ def test_what_does_not_run_says_so():
     assert skipped(logistic_regression_cv, made_table(is_large=True)) == ["LogisticRegressionCV"]
     assert skipped(logistic_regression_cv, made_table(is_large=True), peers="all") == []
     assert skipped(logistic_regression_cv, made_table()) == []
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_glmnet_runs_on_small_tables_where_it_is_installed(is_installed, monkeypatch):
+    monkeypatch.setattr(coordinate_descent, "find_spec", lambda name: object() if is_installed else None)
+    assert skipped(coordinate_descent, made_table()) == ([] if is_installed else [coordinate_descent.NAME])
+    assert skipped(coordinate_descent, made_table(is_large=True)) == [coordinate_descent.NAME]
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_glmnets_path_is_judged_at_its_worst_point(n_classes):
+    """Our own minima in its shapes: two classes have one row there."""
+    made, temperatures = made_table(n_classes), np.array([0.1, 0.01])
+    own = InnerProductADA(schedule=temperatures, selection="last", tol=1e-6).fit(made.X, made.y).path_
+    coef, intercept = own.coef.transpose(1, 2, 0), own.intercept.T
+    if n_classes == 2:
+        coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
+    path = SimpleNamespace(coef_path_=coef, intercept_path_=intercept, n_lambda_=2)
+    solved = coordinate_descent.described(path, temperatures, "diagonal", Yardstick(made))
+    assert solved["suboptimality"] <= 1e-7
+    assert solved["note"] == ""
+    path.intercept_path_ = intercept + np.outer(1 + np.arange(len(intercept)), [0.0, 0.1])
+    assert coordinate_descent.described(path, temperatures, "diagonal", Yardstick(made))["suboptimality"] > 1e-4
+    path.coef_path_, path.intercept_path_, path.n_lambda_ = coef[..., :1], intercept[:, :1], 1
+    assert coordinate_descent.described(path, temperatures, "diagonal", Yardstick(made))["note"] == "1 of 2 penalties"
+
+
+@pytest.mark.parametrize("made", [made_table(2), made_table(3), sparse_table()], ids=["two", "three", "sparse"])
+@pytest.mark.parametrize("metric", ["diagonal", "euclidean"])
+def test_glmnet_minimizes_the_same(made, metric):
+    pytest.importorskip("glmnet", reason="python-glmnet has wheels for Linux on x86 alone")
+    temperatures = np.array([1.0, 0.1]) * (1 if metric == "diagonal" else np.max(made.scaler.scale_) ** 2)
+    path = coordinate_descent.six_paths(made, temperatures, metric)
+    judged = coordinate_descent.described(path, temperatures, metric, Yardstick(made))
+    assert judged == {"suboptimality": pytest.approx(0, abs=1e-3), "note": ""}
 
 
 def test_grid_is_estimated_from_a_part_of_it():

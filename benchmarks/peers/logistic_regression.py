@@ -39,7 +39,7 @@ def one_fit(name, table: Table, anchor: Anchor, yardstick: Yardstick, solver) ->
     X, C = table.columns_in(anchor.metric), table.C_at(anchor.chosen)
 
     def describe(model):
-        raw = in_raw_columns(table, anchor.metric, *one_row_per_class(model))
+        raw = in_raw_columns(table, anchor.metric, *one_row_per_class(model.coef_, model.intercept_))
         return {"n_iter": int(np.max(model.n_iter_)), **yardstick.judge(*raw, anchor.chosen, anchor.metric)}
 
     return Method(name, lambda: LogisticRegression(C=C, solver=solver).fit(X, table.y), describe, patience=PATIENCE)
@@ -50,18 +50,18 @@ def one_raw_fit(name, table: Table, anchor: Anchor, yardstick: Yardstick) -> Met
     C = table.C_at(anchor.chosen)
 
     def describe(model):
-        coef, intercept = one_row_per_class(model)
+        coef, intercept = one_row_per_class(model.coef_, model.intercept_)
         judged = yardstick.judge(coef, intercept, anchor.chosen, metric="euclidean")
         return {"n_iter": int(np.max(model.n_iter_)), **judged}
 
     return Method(name, lambda: LogisticRegression(C=C).fit(table.X, table.y), describe, patience=PATIENCE)
 
 
-def one_row_per_class(model):
+def one_row_per_class(coef, intercept):
     """Two classes have one row w in scikit-learn, and -w/2 and w/2 here."""
-    if len(model.classes_) > 2:
-        return model.coef_, model.intercept_
-    return np.vstack([-model.coef_, model.coef_]) / 2, np.concatenate([-model.intercept_, model.intercept_]) / 2
+    if len(coef) > 1:
+        return coef, intercept
+    return np.vstack([-coef, coef]) / 2, np.concatenate([-intercept, intercept]) / 2
 
 
 def in_raw_columns(table: Table, metric: str, coef, intercept):

@@ -44,7 +44,8 @@ def whole(X, y, Cs):
 def judged(model, table: Table, metric: str, yardstick: Yardstick) -> dict:
     """Its final fit, at the C it chose itself."""
     temperature = table.temperature_at(float(np.ravel(model.C_)[0]))
-    return yardstick.judge(*in_raw_columns(table, metric, *one_row_per_class(model)), temperature, metric)
+    raw = in_raw_columns(table, metric, *one_row_per_class(model.coef_, model.intercept_))
+    return yardstick.judge(*raw, temperature, metric)
 
 
 def estimated(X, y, Cs, every=EVERY) -> Estimate:
