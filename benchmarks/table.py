@@ -1,4 +1,4 @@
-"""The latest results as a Markdown table and a plot: the measured part of docs/speed.md.
+"""The latest results as a Markdown table and a plot: the measured part of docs/speed.md, and the picture above it.
 
 Only methods of one run are compared, since only they were interleaved. Rehearsals are left out.
 """
@@ -12,6 +12,7 @@ import pandas as pd
 
 from benchmarks import ours, rows
 from benchmarks.machine import BUSY
+from benchmarks.peers.coordinate_descent import NAME as GLMNET
 from benchmarks.peers.logistic_regression import ONE_FIT
 from benchmarks.peers.logistic_regression_cv import WHOLE_GRID
 from benchmarks.problems import PROBLEMS, scaling
@@ -29,15 +30,18 @@ HEADER = (
     "path / one fit",
     "50 temperatures / one fit",
     "CV grid / path",
+    "glmnet / path",
     "path is above its optimum by at most",
     "one fit is above it by",
     "CV's fit by",
+    "glmnet's path by at most",
     "peak extra memory / X, MB",
 )
-COLOURS = {ours.DEFAULT: "#0072B2", ONE_FIT: "#8C8C8C", WHOLE_GRID: "#D55E00"}
+COLOURS = {ours.DEFAULT: "#0072B2", ONE_FIT: "#8C8C8C", GLMNET: "#009E73", WHOLE_GRID: "#D55E00"}
 LABELS = {
     ours.DEFAULT: "InnerProductADA: the path, 5 folds, final fit",
     ONE_FIT: "LogisticRegression: one fit at the chosen C",
+    GLMNET: "glmnet: 50 penalties, 6 paths, nothing scored",
     WHOLE_GRID: "LogisticRegressionCV: 50 C, 5 folds (hollow: estimated)",
 }
 
@@ -83,8 +87,7 @@ def measured_lines(table: pd.DataFrame) -> list[list[str]]:
         if ours.DEFAULT not in of.index:
             continue
         path = of.loc[ours.DEFAULT]
-        one_fit, grid = _row(of, ONE_FIT), _row(of, WHOLE_GRID)
-        fifty = _row(of, ours.FIFTY)
+        one_fit, grid, fifty, glmnet = (_row(of, name) for name in (ONE_FIT, WHOLE_GRID, ours.FIFTY, GLMNET))
         lines.append(
             [
                 str(name),
@@ -94,9 +97,11 @@ def measured_lines(table: pd.DataFrame) -> list[list[str]]:
                 _ratio(path, one_fit),
                 _ratio(fifty, one_fit),
                 _ratio(grid, path),
+                _ratio(glmnet, path),
                 f"{_number(path.suboptimality)}, between {_number(path.suboptimality_between)}",
                 _excess(one_fit),
                 _excess(grid),
+                "" if glmnet is None else _number(glmnet.suboptimality),
                 _number(path.peak_extra_bytes / 1e6, "{:.3g}") + f" / {path.n_bytes / 1e6:.3g}",
             ]
         )
@@ -211,7 +216,7 @@ def measured_block(table: pd.DataFrame) -> str:
 
 
 def draw(table: pd.DataFrame, path: Path) -> None:
-    """Seconds of the path, of one fit and of the grid, a line a table, at the largest number of threads measured."""
+    """Seconds of the path and its peers, a line a table, at the largest number of threads measured."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -260,7 +265,6 @@ def write_report(folder: Path = rows.RESULTS, page: Path = PAGE, picture: Path =
     block = measured_block(table)
     if (table["method"] == ours.DEFAULT).any():
         draw(table, picture)
-        block += f"\n\n![Seconds of the path, of one fit and of the grid](images/{picture.name})"
     page.write_text(put_between_marks(page.read_text(), block))
     print(block)
     busy = table.loc[table["load"] > BUSY, "table"].unique()
