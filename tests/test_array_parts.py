@@ -77,6 +77,18 @@ def test_solver_finds_the_minimum_of_numpy(family, few_columns, move, monkeypatc
         assert polished.converged[0] and polished.value[0] <= known.value[0] * (1 + 1e-7)
 
 
+def test_a_polish_without_a_certificate_does_not_climb(move, monkeypatch):
+    """Directions too long by far lead up a slope; that the gradient there is within a large tolerance says nothing."""
+    _, moved = problems(Distance(), move, n_fits=1)
+    solver, precondition = ArrayLBFGS(), moved.precondition
+    start = moved.start(1.0)
+    before = float(to_host(moved.objective(start, 1.0, [0]).value)[0])
+    monkeypatch.setattr(moved, "precondition", lambda *given: 30 * precondition(*given))
+    solver.new_memory(moved)
+    polished = solver.polish(moved, start, 1.0, tol=10.0, max_iter=1)
+    assert polished.value[0] <= before
+
+
 def test_temperatures_are_looked_at_together(move):
     _, moved = problems(InnerProduct(), move, n_fits=1)
     solver = ArrayLBFGS()

@@ -264,15 +264,16 @@ class _Descent:
 
     def _accept(self, numbers):
         """Armijo's rule, or, where the value has no digits left to fall, a slope that did, or what is certified enough:
-        corrected values and gradients of rounded products agree but so far.
+        corrected values and gradients of rounded products agree but so far. A family without a certificate has zero.
         """
         search, old = self.search, self.search.value[self.active]
         with np.errstate(invalid="ignore"):
             falls = numbers.value <= old + ARMIJO * self.length * self.slope
             level = numbers.value <= old + search.rounding * np.abs(old)
             flatter = np.abs(numbers.new_slope) <= 0.9 * np.abs(self.slope)
-            is_enough = (numbers.largest <= search.tol) & (numbers.certificate <= search.tol * np.abs(numbers.value))
-        return np.isfinite(numbers.value) & (falls | (level & flatter) | (search.certify & is_enough))
+            is_certified = (numbers.certificate > 0) & (numbers.certificate <= search.tol * np.abs(numbers.value))
+            is_enough = search.certify & is_certified & (numbers.largest <= search.tol)
+        return np.isfinite(numbers.value) & (falls | (level & flatter) | is_enough)
 
     def _shorten(self, refused, value):
         """Minimum of the parabola through both values and the slope, kept within [0.1, 0.5] of the step."""
