@@ -248,8 +248,9 @@ def _column_coordinates(design, means, shares, usual, is_scaled) -> Coordinates:
     """
     squares = np.stack([design.column_variance(fit) for fit in range(design.n_fits)])
     within = squares - np.einsum("sc,scd->sd", shares, means**2)
-    floor = SMALLEST_VARIANCE * np.maximum(squares.max(axis=0), usual**2)
-    spread = np.sqrt(np.where(within > floor, within, np.where(floor > 0, floor, 1.0)))
+    largest, rounding = squares.max(axis=0), SMALLEST_VARIANCE * usual**2
+    floor = np.where(largest > rounding, SMALLEST_VARIANCE * largest, usual**2)
+    spread = np.sqrt(np.maximum(within, floor))
     if not is_scaled:
         spread = np.ones_like(spread)
     return Coordinates(1 / spread, spread, squares / spread**2, per_fit=True)

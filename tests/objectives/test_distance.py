@@ -515,3 +515,14 @@ def test_a_constant_column_of_sparse_rows_is_as_that_of_dense_ones(covariance, c
     model = DistanceADA(covariance=covariance, selection="last", schedule=[10.0, 1.0])
     plain = model.fit(X, y).predict_proba(X)
     np.testing.assert_allclose(model.fit(sparse.csr_array(X), y).predict_proba(X), plain, atol=1e-6)
+
+
+def test_a_constant_column_of_sparse_rows_tells_nothing_of_new_rows():
+    """What rounding leaves between its class means is not divided by a spread that it does not have."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 400)
+    X = np.column_stack([rng.normal(size=(400, 4)) + 1.5 * rng.normal(size=(3, 4))[y], np.full(400, 1e6)])
+    model = DistanceADA(covariance="diagonal", selection="last", schedule=[10.0, 1.0]).fit(sparse.csr_array(X), y)
+    known = model.predict_proba(X)
+    X[:, -1] += 1
+    np.testing.assert_allclose(model.predict_proba(X), known, atol=1e-6)
