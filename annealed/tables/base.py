@@ -231,7 +231,7 @@ def why_texts(column) -> str | None:
     if n_texts < len(cells) or column.nunique() <= MOST_IDENTIFIERS:
         return None
     units = {_unit(cell) for cell in cells}
-    if len(units) == 1 and units != {None}:
+    if len(units) == 1 and units.isdisjoint({None, ("", "")}):  # dates and versions are digits and points alone
         return f"its cells are numbers with a unit, such as {cells.iloc[0]!r}: write the numbers alone"
     return None
 

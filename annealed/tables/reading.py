@@ -278,7 +278,10 @@ def _check_names_of_rows(names, text, separator):
 def _tell_of_short_rows(n_names, text, separator):
     if separator != SEVERAL_BLANKS and len(TYPED.get(separator, separator)) > 1:
         return
-    lengths = list(_row_lengths(text, separator))
+    try:
+        lengths = list(_row_lengths(text, separator))
+    except csv.Error:  # of a cell longer than it takes: nothing is told
+        return
     short = [row for row, n_cells in enumerate(lengths, start=1) if n_cells < n_names]
     if short:
         warnings.warn(

@@ -96,6 +96,11 @@ def test_short_rows_are_told(tmp_path):
     assert frame["c"].isna().tolist() == [False, True, True, True]
 
 
+def test_long_cells_are_read_though_rows_cannot_be_counted(tmp_path):
+    text = "x" * 200_000
+    assert read(tmp_path, f"a,b,c\n1,{text},\n2,y,3\n")["b"].tolist() == [text, "y"]
+
+
 def test_empty_cells_are_no_short_rows(tmp_path):
     assert read(tmp_path, "a,b,c\n1,2,\n\n4,5,6\n").shape == (2, 3)
     assert read(tmp_path, "a b c\n1 2 NA\n4 5 6\n").shape == (2, 3)
@@ -137,6 +142,8 @@ NUMBERS = [f"{own}.5" for own in range(30)]
         (["red", "green", None] * 10, None),
         ([f"{own}%" if own % 2 else f"{own} kg" for own in range(30)], None),
         (NUMBERS, None),
+        ([f"{day:02}.12.2020" for day in range(1, 32)], None),
+        ([f"1.2.{own}" for own in range(30)], None),
     ],
 )
 def test_why_a_column_holds_texts(cells, reason):
