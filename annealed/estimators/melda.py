@@ -30,6 +30,7 @@ from annealed.estimators.mixins import PathDiagramMixin, forget_last_fit
 from annealed.estimators.on_device import check_foreign, check_same_library, coded_labels
 from annealed.estimators.validation import DTYPES, checked_rows, with_splitter
 from annealed.objectives import InnerProduct
+from annealed.objectives.linear import scores_of_rows
 from annealed.schedules import check_temperature
 
 COORDINATES = ("whitened", "paper", "orthonormal")
@@ -236,8 +237,7 @@ class MELDA(
 
     def _checked_components(self, n_classes, n_features):
         most = n_classes - 1 if self.coordinates == "paper" else min(n_classes - 1, n_features)
-        most = max(1, most)  # a single class is refused for that alone
-        if self.n_components is None:
+        if self.n_components is None or n_classes < 2:  # a single class is refused for that alone
             return most
         if not isinstance(self.n_components, Integral) or not 1 <= int(self.n_components) <= most:
             raise ValueError(
@@ -404,7 +404,7 @@ def _project(X, scalings, offset):
     if is_foreign(X):
         place = Place.of(X)
         return X @ place.row(scalings) - place.row(offset)
-    return np.asarray(X @ scalings.astype(X.dtype, copy=False) - offset.astype(X.dtype, copy=False))
+    return scores_of_rows(X, scalings.astype(X.dtype, copy=False), -offset.astype(X.dtype, copy=False))
 
 
 def class_weights_of(classifier):

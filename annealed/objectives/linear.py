@@ -28,14 +28,21 @@ class LinearForm(Form):
     def logits(self, X, arrays, temperature):
         if is_foreign(X):
             return X @ arrays["coef"].T + arrays["intercept"]
-        with np.errstate(over="ignore", invalid="ignore"):
-            logits = X @ arrays["coef"].T + arrays["intercept"]
-        farthest = FARTHEST_LOGIT * np.finfo(logits.dtype).max
-        is_lost = ~(np.abs(logits) <= farthest).all(axis=1)
-        if is_lost.any():  # rows so far out that products may be infinite: intercepts are nothing beside them
-            near = (X[is_lost].astype(np.float64) * NEARER) @ arrays["coef"].T
-            logits[is_lost] = farthest * (near / np.abs(near).max(axis=1, keepdims=True))
-        return logits
+        return scores_of_rows(X, arrays["coef"].T, arrays["intercept"])
+
+
+def scores_of_rows(X, weights, offset):
+    """`X @ weights + offset`, and where rows lie so far out that it may be infinite, the farthest numbers of their
+    direction, beside which offsets are nothing.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores = np.asarray(X @ weights + offset)
+    farthest = FARTHEST_LOGIT * np.finfo(scores.dtype).max
+    is_lost = ~(np.abs(scores) <= farthest).all(axis=1)
+    if is_lost.any():
+        near = (X[is_lost].astype(np.float64) * NEARER) @ weights
+        scores[is_lost] = farthest * (near / np.abs(near).max(axis=1, keepdims=True))
+    return scores
 
 
 class LinearProblem(SmoothProblem):

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
@@ -229,11 +230,11 @@ def test_settings_of_distances(settings):
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered in reduce")  # scikit-learn's own sum of such a row
-@pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA, MELDA])
+@pytest.mark.parametrize("model", [InnerProductADA(), DistanceADA(), MELDA(), MELDA(n_components=1)])
 @pytest.mark.parametrize("make_rows", [np.asarray, sparse.csr_array])
-def test_rows_whose_products_are_infinite_belong_where_those_nearer_do(estimator, make_rows):
+def test_rows_whose_products_are_infinite_belong_where_those_nearer_do(model, make_rows):
     X, y = load_iris(return_X_y=True)
-    model = estimator().fit(X, y)
+    model = clone(model).fit(X, y)
     directions = np.random.default_rng(0).normal(size=(50, 4))
     far = model.predict_proba(make_rows(directions * 3e307))
     near = model.predict_proba(make_rows(directions * 1e200))
@@ -259,3 +260,8 @@ def test_long_lists_are_not_shown_whole():
         with pytest.raises(ValueError, match=r"(sample_weight|schedule) must hold .* Got \['a', 'a'") as caught:
             call()
         assert len(str(caught.value)) < 200
+
+
+def test_a_single_class_is_refused_for_that_alone():
+    with pytest.raises(ValueError, match="at least two classes"):
+        MELDA(n_components=2).fit(X, np.zeros(len(y)))
