@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from scipy import sparse
 
@@ -141,14 +143,18 @@ def spans_fewer_than_columns(design: Design) -> bool:
 
 
 def _n_unlike_rows(design: Design) -> int:
-    """How many rows have weight, those that repeat, as in bootstrap samples, counted once."""
+    """How many rows have weight, those that repeat, as in bootstrap samples, counted once; however zeros are kept."""
     X, weighty = design.X, np.flatnonzero(to_host(design.weight[:, 0]))
     if len(weighty) < design.n_features:
         return len(weighty)
     if sparse.issparse(X):
-        ends = zip(X.indptr[weighty], X.indptr[weighty + 1], strict=True)
-        return len({X.indices[first:last].tobytes() + X.data[first:last].tobytes() for first, last in ends})
-    return len({row.tobytes() for row in to_host(X[:, :])[weighty]})
+        X = X[weighty]
+        X.sum_duplicates()
+        X.eliminate_zeros()
+        return len(
+            {X.indices[first:last].tobytes() + X.data[first:last].tobytes() for first, last in pairwise(X.indptr)}
+        )
+    return len({(row + 0.0).tobytes() for row in to_host(X[:, :])[weighty]})  # no zero is negative then
 
 
 def missing_class_weight(class_shares, total_weight, unheard):

@@ -211,3 +211,19 @@ def test_weights_are_repetitions_where_columns_outnumber_unlike_rows(model, n_co
     weighted = clone(model).set_params(cv=folds(np.arange(40))).fit(make_rows(X), y, sample_weight=times)
     longer = clone(model).set_params(cv=folds(repeated)).fit(make_rows(X[repeated]), y[repeated])
     np.testing.assert_allclose(weighted.predict_proba(X), longer.predict_proba(X), atol=2e-4)
+
+
+@pytest.mark.parametrize("are_sparse", [False, True])
+def test_rows_repeat_however_their_zeros_are_kept(are_sparse):
+    """Negative, or stored among the entries of sparse rows."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 50)) * (rng.random((60, 50)) < 0.5)
+    picked = rng.integers(0, 40, 60)
+    X, y = X[picked], rng.integers(0, 3, 40)[picked]
+    other = np.where((X == 0) & (rng.random(X.shape) < 0.5), -0.0, X)
+    if are_sparse:
+        stored = other.ravel(), np.tile(np.arange(50), 60), np.arange(0, 3001, 50)
+        X, other = csr_array(X), csr_array(stored, shape=X.shape)
+    folds = [(np.flatnonzero(picked % 5 != own), np.flatnonzero(picked % 5 == own)) for own in range(5)]
+    model = InnerProductADA(metric="covariance", cv=folds)
+    np.testing.assert_allclose(model.fit(X, y).predict_proba(X), model.fit(other, y).predict_proba(X), atol=1e-6)
