@@ -138,23 +138,31 @@ def check_spread(spread, mean):
 
 
 def spans_fewer_than_columns(design: Design) -> bool:
-    """Whether to solve in the span of the rows: columns outnumber unlike rows and the Gram matrix is affordable."""
-    return design.n_rows <= WIDEST_EIGENPROBLEM and _n_unlike_rows(design) < design.n_features
+    """Whether to solve in the span of the rows: columns outnumber unlike rows and the Gram matrix is affordable.
 
-
-def _n_unlike_rows(design: Design) -> int:
-    """How many rows have weight, those that repeat, as in bootstrap samples, counted once; however zeros are kept."""
-    X, weighty = design.X, np.flatnonzero(to_host(design.weight[:, 0]))
+    Rows that repeat, as in bootstrap samples, count once, and those without weight not at all.
+    """
+    if design.n_rows > WIDEST_EIGENPROBLEM:
+        return False
+    weighty = np.flatnonzero(to_host(design.weight[:, 0]))
     if len(weighty) < design.n_features:
-        return len(weighty)
+        return True
+    unlike = set()
+    for row in _rows_as_bytes(design.X, weighty):
+        unlike.add(row)
+        if len(unlike) >= design.n_features:
+            return False
+    return True
+
+
+def _rows_as_bytes(X, rows):
+    """Alike for equal rows, whatever the sign of a zero, and where sparse rows store some."""
     if sparse.issparse(X):
-        X = X[weighty]
+        X = X[rows]
         X.sum_duplicates()
         X.eliminate_zeros()
-        return len(
-            {X.indices[first:last].tobytes() + X.data[first:last].tobytes() for first, last in pairwise(X.indptr)}
-        )
-    return len({(row + 0.0).tobytes() for row in to_host(X[:, :])[weighty]})  # no zero is negative then
+        return (X.indices[first:last].tobytes() + X.data[first:last].tobytes() for first, last in pairwise(X.indptr))
+    return ((row + 0.0).tobytes() for row in to_host(X[:, :])[rows])
 
 
 def missing_class_weight(class_shares, total_weight, unheard):
