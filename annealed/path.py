@@ -125,7 +125,11 @@ class AnnealingPath:
         return arrays, float(np.exp(_between(weights, np.log(self.posterior_scale), window)))
 
     def to_frame(self):
-        """The path as a pandas DataFrame, one row per temperature, parameters left out."""
+        """The path as a pandas DataFrame, one row per temperature, parameters left out.
+
+        `validation_score` is the mean over the folds and `validation_spread` their standard deviation; `chosen` is
+        True in the row of the chosen temperature.
+        """
         return require("pandas", extra="frames").DataFrame(self._columns())
 
     def _columns(self):

@@ -54,6 +54,7 @@ SHARED_IN_A_FOLDER = {
     "fused_potts",
     "hessian",
     "gibbs",
+    "labels",
     "leading_rows",
     "learning",
     "leave_one_out",

@@ -9,13 +9,13 @@ from typing import Self
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from annealed.arrays import Place, is_dispatched, is_foreign
 from annealed.callbacks import CallbackSupportMixin, FitWatch, with_callbacks
 from annealed.design.threads import threads_over_blocks
 from annealed.estimators.annealing import AnnealingMixin
+from annealed.estimators.labels import coded
 from annealed.estimators.mixins import LogitsMixin, PathDiagramMixin, forget_last_fit
 from annealed.estimators.on_device import (
     check_foreign,
@@ -202,8 +202,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
             y = classes[labels]
         else:
             X, y = checked_rows(self, X, y, accept_sparse=self._accept_sparse())
-            check_classification_targets(y)
-            classes, labels = np.unique(y, return_inverse=True)
+            classes, labels = coded(y)
         if len(classes) < 2:
             raise ValueError(f"y must hold at least two classes. Got only one class: {classes.tolist()[0]!r}.")
         rows = self._rows(X, Shown.of(given_X, given_y, X, y), labels, classes, sample_weight)

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils import column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from annealed.arrays import PRECISIONS, Place, detached, is_foreign, namespace_of, on_named_device, take_rows, to_host
 from annealed.design import ArrayDesign
+from annealed.estimators.labels import check_labels_classify, coded
 from annealed.estimators.weights import class_factors, counted_in_rows, heard_classes
 from annealed.objectives.array_gibbs import deviations, leads, scaled_losses, scaled_moments
 from annealed.objectives.array_linear import KEPT_BYTES, TEMPORARIES, HeldOutPart
@@ -82,11 +82,10 @@ def coded_labels(y, n_rows):
     if labels.shape[0] != n_rows:
         raise ValueError(f"X and y must have the same number of rows. Got {n_rows} and {labels.shape[0]}.")
     if not is_plain:
-        check_classification_targets(labels)
-        return np.unique(labels, return_inverse=True)
+        return coded(labels)
     values, codes = namespace_of(labels).unique_inverse(labels)
     values = to_host(values)
-    check_classification_targets(np.tile(values, min(2, n_rows // len(values))))  # scikit-learn minds if all differ
+    check_labels_classify(np.tile(values, min(2, n_rows // len(values))))  # scikit-learn minds if all differ
     classes, ranks = np.unique(values, return_inverse=True)
     return classes, ranks[to_host(codes)]
 

@@ -8,10 +8,10 @@ from typing import Self
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import check_is_fitted
 
+from annealed.estimators.labels import coded
 from annealed.estimators.mixins import LogitsMixin, forget_last_fit
 from annealed.estimators.validation import host_rows
 from annealed.estimators.weights import check_weight
@@ -66,8 +66,7 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
         smoothing = self._checked_smoothing()
         forget_last_fit(self)
         X, y = host_rows(self, X, y)
-        check_classification_targets(y)
-        classes, labels = np.unique(y, return_inverse=True)
+        classes, labels = coded(y)
         weight = check_weight(sample_weight, len(labels))
         weight = weight / weight.max()  # so that the sum of large ones is finite
         share = weight / weight.sum()

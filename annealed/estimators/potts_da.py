@@ -10,12 +10,12 @@ from typing import Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state, gen_batches
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from annealed.arrays import Place, is_dispatched, is_foreign, namespace_of, on_named_device, take_rows, to_host
 from annealed.callbacks import CallbackSupportMixin, FitWatch, with_callbacks
 from annealed.design.threads import one_thread, threads_over_blocks
+from annealed.estimators.labels import coded
 from annealed.estimators.mixins import forget_last_fit
 from annealed.estimators.on_device import (
     argmax,
@@ -195,8 +195,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
             y = self.classes_[labels]
         else:
             X, y = validate_data(self, X, y, dtype=DTYPES)
-            check_classification_targets(y)
-            self.classes_, labels = np.unique(y, return_inverse=True)
+            self.classes_, labels = coded(y)
         with one_thread():  # so that not even rounding depends on how many there are
             rows = self._rows(X, labels, sample_weight)
         watch = self._watch(given_X, given_y, sample_weight)

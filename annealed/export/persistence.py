@@ -49,6 +49,11 @@ TRUSTED = [
 
 def save_model(model: TableModel, path: Path) -> None:
     """Write a model, whole or not at all; one that `load_model` would not open is refused."""
+    if not isinstance(model, TableModel):
+        raise TypeError(
+            f"save_model writes what fit_table returns, a TableModel. Got a {type(model).__name__}. Write an estimator "
+            "of your own with skops.io.dump or joblib.dump."
+        )
     skops = require("skops.io", extra="cli")
     content = {
         "format": FORMAT,

@@ -55,6 +55,7 @@ UNREADABLE = (
     zipfile.BadZipFile,
 )
 PARSER_INTERRUPTED = "Calling read(nbytes) on source failed"  # pandas says of Ctrl-C: no text in memory fails
+LONGER_ROW = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")  # as pandas says it
 COMMAS = {  # what they mean in a number, the likelier first
     "decimal": re.compile(r"\s*[-+]?(?=[\d,])(\d{1,3}(\.\d{3})+|\d*)(,\d+)?(e[-+]?\d+)?\s*", re.IGNORECASE),
     "thousands": re.compile(r"\s*[-+]?(?=[\d.])([1-9]\d{0,2}(,\d{3})+|\d*)(\.\d+)?(e[-+]?\d+)?\s*", re.IGNORECASE),
@@ -101,7 +102,9 @@ def read_table(
     except UNREADABLE as error:
         if PARSER_INTERRUPTED in str(error):
             raise KeyboardInterrupt from error
-        raise InputError(f"'{path}' cannot be read as a table: {_first_line(error)}") from error
+        longer = LONGER_ROW.search(str(error))
+        reason = _tell_of_longer(*map(int, longer.groups())) if longer else _first_line(error)
+        raise InputError(f"'{path}' cannot be read as a table: {reason}") from error
     except Exception as error:  # pyarrow's errors have a root of their own
         if type(error).__module__.partition(".")[0] != "pyarrow":
             raise
@@ -380,6 +383,13 @@ def _is_data(names):
     except ValueError:
         return False
     return numbers != [numbers[0] + place for place in range(len(numbers))]
+
+
+def _tell_of_longer(n_expected, line, n_cells):
+    return (
+        f"line {line} holds {n_cells} cells, but those before it hold {n_expected}. Put cells that hold a separator "
+        "in quotes, or say which --separator it is."
+    )
 
 
 def _first_line(error):

@@ -9,7 +9,15 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from annealed import MELDA, AnnealedClassifier, DistanceADA, ExponentialSchedule, InnerProductADA, PottsDA
+from annealed import (
+    MELDA,
+    AnnealedClassifier,
+    DistanceADA,
+    ExponentialSchedule,
+    InnerProductADA,
+    PooledGaussian,
+    PottsDA,
+)
 from annealed.objectives import InnerProduct, Quadratic
 
 X, y = load_iris(return_X_y=True)
@@ -31,6 +39,15 @@ def test_not_a_number_or_infinite(estimator, value, store):
 def test_one_class(estimator, names, shown):
     with pytest.raises(ValueError, match=f"at least two classes. Got only one class: {shown}.$"):
         estimator().fit(X[:50], np.array(names)[y[:50]])
+
+
+@pytest.mark.parametrize("estimator", [InnerProductADA, MELDA, PottsDA, PooledGaussian])
+@pytest.mark.parametrize("other", [None, 1])
+@pytest.mark.parametrize("others", [[0], [2], [0, 1, 2]])
+def test_python_objects_as_labels(estimator, other, others):
+    labels = np.where(np.isin(y, others), other, np.array(["a", "b", "c"], dtype=object)[y])
+    with pytest.raises(ValueError, match=f"Unknown label type: where y holds .* must be strings. Got {other}. Fill in"):
+        estimator().fit(X, labels)
 
 
 @ESTIMATORS

@@ -80,6 +80,11 @@ def test_what_could_not_be_opened_is_not_written(tmp_path, name):
     assert not list(tmp_path.iterdir())
 
 
+def test_what_no_table_was_fitted_with_is_not_written(tmp_path, model):
+    with pytest.raises(TypeError, match="writes what fit_table returns, a TableModel. Got a Pipeline. Write"):
+        save_model(model.pipeline, tmp_path / "model.skops")
+
+
 def test_what_is_no_data_is_not_written(tmp_path, model):
     with pytest.raises(InputError, match="cannot hold all of 'inner-product'"):
         save_model(replace(model, facts={"of the user's own": {}.keys()}), tmp_path / "model.skops")

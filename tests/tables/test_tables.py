@@ -130,7 +130,7 @@ def test_kinds_of_parquet(tmp_path):
         ("broken.csv.gz", b"no gzip", "cannot be read as a table"),
         ("broken.csv.xz", b"no xz", "cannot be read as a table"),
         ("broken.csv.zip", b"no zip", "cannot be read as a table"),
-        ("ragged.csv", b"a,b\n1,2\n1,2,3,4\n", "cannot be read as a table"),
+        ("ragged.csv", b"a,b\n1,2\n\n1,2,3,4\n", "line 4 holds 4 cells, but those before it hold 2. Put"),
         ("broken.parquet", b"PAR1 and no more", "cannot be read as a table"),
     ],
 )
