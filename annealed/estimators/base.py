@@ -48,38 +48,38 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
     schedule : "auto", array-like of temperatures, or Schedule, default="auto"
         "auto" finds a hot end from the data and cools until validation has clearly passed its best.
     solver : {"auto", "lbfgs", "newton", "scg", "subspace"} or Solver, default="auto"
-        How one temperature is minimized; "auto" goes by the problem's shape. "newton" is for the inner-product family,
-        "subspace" for that of columns so many, most often sparse, that no eigenbasis is made of them.
+        How the free energy is minimized at one temperature; "auto" goes by the problem's shape. "newton" is for the
+        inner-product family, "subspace" for the same with so many columns, mostly sparse, that no eigenbasis is made.
     selection : {"cv", "loo", "holdout", "last"} or float, default="cv"
-        How the temperature is chosen: by folds; by approximate leave-one-out, which fits no fold (of the inner-product
-        and the quadratic family; near separability it is not to be trusted: a warning says so and folds are used); by a
-        held-out fifth of the rows, or the validation set given to ``fit``; the last one of the schedule; or this very
-        temperature. The final fit always uses all rows.
+        How the temperature is chosen. "cv": by folds. "loo": by approximate leave-one-out, which fits no fold (for the
+        inner-product and the quadratic family); where it cannot be trusted, as near separability, a warning says so and
+        folds are used. "holdout": by a fifth of the rows, or by the validation set given to ``fit``. "last": the
+        coldest of the schedule. A number: this very temperature. The final fit always uses all rows.
     cv : int, splitter or iterable of splits, default=None
         Folds for ``selection="cv"``; a number is that many stratified, shuffled folds, None is five.
     scoring : str or callable, default=None
-        What validation compares; None is the log-loss. Held-out parts that it gives no number for, as a fold of one
-        class has no ROC curve, are left out, with a warning; temperatures at which others have none are not chosen.
+        What validation compares; None is the log-loss. Folds that it cannot score, as a fold of one class has no ROC
+        curve, are left out, with a warning; a temperature at which any other fold has no score is not chosen.
     rule : {"best", "one_standard_error"}, default="best"
         Take the best temperature, or the hottest within one standard error of it.
     calibrate : bool, default=True
-        Whether the posterior speaks at its own temperature: one factor on the logits, ``posterior_scale_``,
-        chosen together with the fit temperature from the held-out scores. Without held-out rows it is one.
+        Whether the posterior has a temperature of its own: one factor on the logits, ``posterior_scale_``, chosen
+        together with the fit temperature so that held-out rows are predicted best. Without held-out rows it is one.
     class_weight : dict or "balanced", default=None
-        Weight of each class, multiplied into ``sample_weight`` of the rows fitted and of their folds; a scorer and a
-        validation set know ``sample_weight`` and ``sample_weight_val`` alone.
+        Weight of each class, multiplied into ``sample_weight``, for the fit and its folds. A scorer gets
+        ``sample_weight`` without it, and a validation set ``sample_weight_val``.
     tol : float, default=1e-4
         At every temperature the largest entry of the gradient of the free energy (in the coordinates solved in)
         is at most `tol`, and its certified relative suboptimality, where the family has a certificate, at most
         a hundredth of it. On a device every temperature is solved until a step promises
         a relative fall below a tenth of `tol`; the chosen one until its gradient and its certificate are within `tol`.
     max_iter : int, default=1000
-        The most iterations at one temperature, each time it is solved on.
+        The most iterations at one temperature, each time that it is solved.
     random_state : int, RandomState instance or None, default=None
         Shuffles the folds and draws random starts; None shuffles the same way every time.
     device : str, default=None
-        Where NumPy rows are fitted, such as "cuda"; needs torch. What is fitted comes back in NumPy. Rows that are on a
-        device already (with scikit-learn's ``array_api_dispatch``) are fitted there, and so are coef_ and predictions.
+        Where NumPy rows are fitted, such as "cuda"; needs torch. The fitted attributes are NumPy. Rows that are on a
+        device already (with scikit-learn's ``array_api_dispatch``) are fitted there; coef_ and predictions stay there.
     precision : {"tf32", "bf16"}, default=None
         Round the products of float32 rows on a device: several times as fast on recent GPUs. The chosen temperature is
         solved once more in full precision, and ``path_`` says how near its optimum it is.
@@ -89,7 +89,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
     temperature_ : float
         The chosen temperature.
     posterior_scale_ : float
-        Factor on the logits at which the posterior speaks.
+        Factor on the logits by which the posterior is calibrated; one with ``calibrate=False``.
     path_ : AnnealingPath
         Everything seen on the way.
     classes_ : ndarray of shape (n_classes,)
@@ -105,7 +105,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
 
     See Also
     --------
-    InnerProductADA : The stronger classifier; penalized multinomial logistic regression with a temperature.
+    InnerProductADA : Penalized multinomial logistic regression with a temperature.
     DistanceADA : Annealed linear discriminant analysis.
 
     Examples

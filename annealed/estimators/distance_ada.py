@@ -27,18 +27,20 @@ class DistanceADA(AnnealedClassifier):
     schedule : "auto", array-like of temperatures, or Schedule, default="auto"
         "auto" finds a hot end from the data and cools until validation has clearly passed its best.
     selection : {"cv", "holdout", "last"} or float, default="cv"
-        How the temperature is chosen: by folds; by a held-out fifth of the rows, or the validation set given to
-        ``fit``; the last one of the schedule; or this very temperature. The final fit always uses all rows.
+        How the temperature is chosen. "cv": by folds. "holdout": by a fifth of the rows, or by the validation set given
+        to ``fit``. "last": the coldest of the schedule. A number: this very temperature. The final fit always uses all
+        rows.
     cv : int, splitter or iterable of splits, default=None
         Folds for ``selection="cv"``; a number is that many stratified, shuffled folds, None is five.
     scoring : str or callable, default=None
-        What validation compares; None is the log-loss. Held-out parts that it gives no number for, as a fold of one
-        class has no ROC curve, are left out, with a warning; temperatures at which others have none are not chosen.
+        What validation compares; None is the log-loss. Folds that it cannot score, as a fold of one class has no ROC
+        curve, are left out, with a warning; a temperature at which any other fold has no score is not chosen.
     rule : {"best", "one_standard_error"}, default="best"
         Take the best temperature, or the hottest within one standard error of it.
     calibrate : bool, default=True
-        Whether the posterior speaks at its own temperature: one factor on the logits, ``posterior_scale_``,
-        chosen together with the fit temperature from the held-out scores. ``False`` is the paper's form.
+        Whether the posterior has a temperature of its own: one factor on the logits, ``posterior_scale_``, chosen
+        together with the fit temperature so that held-out rows are predicted best. ``False`` is the paper's form.
+        Without held-out rows (``selection`` "last" or a number) the factor is one.
     init : {"means", "random", "zero"}, default="means"
         Where the soft means start: at the class means (LDA), at rows drawn at random, or at the origin.
     covariance : {"auto", "pooled", "total", "diagonal", "identity"}, default="auto"
@@ -55,8 +57,8 @@ class DistanceADA(AnnealedClassifier):
     solver : {"auto", "lbfgs", "scg"} or Solver, default="auto"
         Preconditioned L-BFGS (also "auto"), or the paper's scaled conjugate gradient.
     class_weight : dict or "balanced", default=None
-        Weight of each class, multiplied into ``sample_weight`` of the rows fitted and of their folds; a scorer and a
-        validation set know ``sample_weight`` and ``sample_weight_val`` alone.
+        Weight of each class, multiplied into ``sample_weight``, for the fit and its folds. A scorer gets
+        ``sample_weight`` without it, and a validation set ``sample_weight_val``.
     tol : float, default=1e-4
         Largest entry of the gradient (12), in whitened coordinates and with the anchor's pull, at a solution.
     max_iter : int, default=1000
@@ -64,8 +66,8 @@ class DistanceADA(AnnealedClassifier):
     random_state : int, RandomState instance or None, default=None
         Shuffles the folds and draws ``init="random"``; None shuffles the same way every time.
     device : str, default=None
-        Where NumPy rows are fitted, such as "cuda"; needs torch. What is fitted comes back in NumPy. Rows that are on a
-        device already (with scikit-learn's ``array_api_dispatch``) are fitted there, and so are coef_ and predictions.
+        Where NumPy rows are fitted, such as "cuda"; needs torch. The fitted attributes are NumPy. Rows that are on a
+        device already (with scikit-learn's ``array_api_dispatch``) are fitted there; coef_ and predictions stay there.
     precision : {"tf32"}, default=None
         Round the products of float32 rows on a device: several times as fast on recent GPUs. The chosen temperature is
         solved once more in full precision, and ``path_`` says how near its optimum it is.
@@ -75,7 +77,7 @@ class DistanceADA(AnnealedClassifier):
     temperature_ : float
         The chosen temperature.
     posterior_scale_ : float
-        Factor on the logits at which the posterior speaks.
+        Factor on the logits by which the posterior is calibrated; one with ``calibrate=False``.
     path_ : AnnealingPath
         Everything seen on the way.
     means_ : ndarray of shape (n_classes, n_features)

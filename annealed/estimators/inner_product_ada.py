@@ -25,55 +25,61 @@ class InnerProductADA(AnnealedClassifier):
     schedule : "auto", array-like of temperatures, or Schedule, default="auto"
         "auto" finds a hot end from the data and cools until validation has clearly passed its best.
     selection : {"cv", "loo", "holdout", "last"} or float, default="cv"
-        How the temperature is chosen: by folds; by approximate leave-one-out, which fits no fold (near separability
-        it is not to be trusted: a warning says so and folds are used); by a held-out fifth of the rows, or the
-        validation set given to ``fit``; the last one of the schedule; or this very temperature. The final fit always
-        uses all rows.
+        How the temperature is chosen. "cv": by folds. "loo": by approximate leave-one-out, which fits no fold; where it
+        cannot be trusted, as near separability, a warning says so and folds are used. "holdout": by a fifth of the
+        rows, or by the validation set given to ``fit``. "last": the coldest of the schedule. A number: this very
+        temperature. The final fit always uses all rows.
     cv : int, splitter or iterable of splits, default=None
         Folds for ``selection="cv"``; a number is that many stratified, shuffled folds, None is five.
     scoring : str or callable, default=None
-        What validation compares; None is the log-loss. Held-out parts that it gives no number for, as a fold of one
-        class has no ROC curve, are left out, with a warning; temperatures at which others have none are not chosen.
+        What validation compares; None is the log-loss. Folds that it cannot score, as a fold of one class has no ROC
+        curve, are left out, with a warning; a temperature at which any other fold has no score is not chosen.
     rule : {"best", "one_standard_error"}, default="best"
         Take the best temperature, or the hottest within one standard error of it.
     calibrate : bool, default=True
-        Whether the posterior speaks at its own temperature: one factor on the logits, ``posterior_scale_``,
-        chosen together with the fit temperature from the held-out scores. ``False`` is the paper's form. Without
-        held-out rows (``selection`` "last" or a number) the factor is one.
+        Whether the posterior has a temperature of its own: one factor on the logits, ``posterior_scale_``, chosen
+        together with the fit temperature so that held-out rows are predicted best. ``False`` is the paper's form.
+        Without held-out rows (``selection`` "last" or a number) the factor is one.
     fit_intercept : bool, default=True
         Whether each class has an unpenalized intercept. The paper has none: append a constant column for that.
     metric : {"auto", "validated", "euclidean", "diagonal", "halfway", "covariance"}, default="auto"
-        In which units |lambda_j| is measured: "euclidean" is the paper's, raw features; "diagonal" divides each
-        column by its standard deviation, so units do not matter; "covariance" whitens the columns, so no linear
-        map of the features matters (about the origin without an intercept); "halfway" is between these two, each
-        principal direction of the standardized columns divided by the fourth root of its variance; "auto" is euclidean
-        for sparse X, unless folds say that diagonal is clearly better (asked up to a thousand columns, of a few hundred
-        rows, or where nothing was learned), and diagonal for dense X, unless they say that halfway is (not asked on a
-        device), or covariance where columns outnumber a few hundred independent rows. Where they do so fifteen times
-        over and least squares, leaving rows out, only lose by a ridge, it is covariance at once (not with a ``cv``
-        that may keep rows together: splits that are given, splitters by groups or in the order of the rows). All this
-        with the default schedule, several folds and log-loss: ``metric_`` tells. The spreads of columns are those of
-        all rows, also within folds. Principal directions are too, but where columns outnumber rows: there each fold
-        has its own.
-        "validated" walks one path a metric and keeps the one that validates best, ``metric_``: diagonal, and where
-        they are better by more than a standard error over the folds, halfway or covariance for dense X (not where
-        both rows and columns are more than a thousand); euclidean or diagonal for sparse X. It takes as long as these
-        paths together. Without held-out rows (``selection`` "last" or a number) it is "auto".
+        The units in which |lambda_j| is measured. ``metric_`` says which one was used.
+
+        - "euclidean": raw columns, as in the paper.
+        - "diagonal": each column is divided by its standard deviation, so that units do not matter.
+        - "covariance": the columns are whitened, so that no linear map of them matters (about the origin without an
+          intercept).
+        - "halfway": between these two; each principal direction of the standardized columns is divided by the fourth
+          root of its variance.
+        - "auto": for sparse X euclidean, or diagonal where folds say that it is clearly better (tried with up to a
+          thousand columns, with a few hundred rows, or where nothing was learned). For dense X diagonal, or halfway
+          where folds say that it is clearly better (not tried on a device). Where columns outnumber a few hundred
+          independent rows, covariance is tried too, and with fifteen times as many columns taken at once if least
+          squares, leaving rows out, only lose by a ridge (not with a ``cv`` that may keep rows together: given splits,
+          splitters by groups or in the order of the rows). All this with the default schedule, several folds and
+          log-loss; else it is euclidean or diagonal.
+        - "validated": one path a metric, of which the one that validates best is kept. For dense X diagonal, unless
+          halfway or covariance is better by more than a standard error over the folds (neither is tried where rows and
+          columns are both more than a thousand); for sparse X euclidean or diagonal. It takes as long as these paths
+          together. Without held-out rows (``selection`` "last" or a number) it is "auto".
+
+        The standard deviations are those of all rows, also within folds. So are the principal directions, unless
+        columns outnumber rows: then each fold has its own.
     class_weight : dict or "balanced", default=None
-        Weight of each class, multiplied into ``sample_weight`` of the rows fitted and of their folds; a scorer and a
-        validation set know ``sample_weight`` and ``sample_weight_val`` alone.
+        Weight of each class, multiplied into ``sample_weight``, for the fit and its folds. A scorer gets
+        ``sample_weight`` without it, and a validation set ``sample_weight_val``.
     tol : float, default=1e-4
-        At every temperature the largest entry of the gradient (18), in the metric's units (of the widest column, where
-        wide rows are combined), is at most `tol`, and the relative suboptimality of (17), certified by
-        |gradient|^2 / (2 l2_strength T), at most `tol` / 100. On a device every temperature is solved until a step
-        promises a relative fall below `tol` / 10; the chosen one until its gradient and certificate are within `tol`.
+        At every temperature the largest entry of the gradient (18) is at most `tol`, in the metric's units (in those of
+        the widest column, where columns far outnumber rows), and the relative suboptimality of (17), certified by
+        |gradient|^2 / (2 l2_strength T), is at most `tol` / 100. On a device every temperature is solved until a step
+        promises a relative fall below `tol` / 10, the chosen one until its gradient and certificate are within `tol`.
     max_iter : int, default=1000
-        The most iterations at one temperature, each time it is solved on.
+        The most iterations at one temperature, each time that it is solved.
     random_state : int, RandomState instance or None, default=None
         Shuffles the folds; None shuffles the same way every time.
     device : str, default=None
-        Where NumPy rows are fitted, such as "cuda"; needs torch. What is fitted comes back in NumPy. Rows that are on a
-        device already (with scikit-learn's ``array_api_dispatch``) are fitted there, and so are coef_ and predictions.
+        Where NumPy rows are fitted, such as "cuda"; needs torch. The fitted attributes are NumPy. Rows that are on a
+        device already (with scikit-learn's ``array_api_dispatch``) are fitted there; coef_ and predictions stay there.
     precision : {"tf32", "bf16"}, default=None
         Round the products of float32 rows on a device: several times as fast on recent GPUs. The chosen temperature is
         solved once more in full precision, and ``path_`` says how near its optimum it is.
@@ -83,7 +89,7 @@ class InnerProductADA(AnnealedClassifier):
     temperature_ : float
         The chosen temperature.
     posterior_scale_ : float
-        Factor on the logits at which the posterior speaks.
+        Factor on the logits by which the posterior is calibrated; one with ``calibrate=False``.
     metric_ : str
         The metric of the penalty: as given, or as chosen.
     path_ : AnnealingPath

@@ -82,6 +82,7 @@ class MELDA(
         None lets validation choose; a number fixes it: the literal method, with ``l2_strength * temperature`` as
         penalty.
     l2_strength : float, default=1.0
+        Sets the scale of the temperature; see :class:`annealed.InnerProductADA`.
     metric : {"auto", "validated", "euclidean", "diagonal", "halfway", "covariance"}, default="auto"
         Units of the penalty; see :class:`annealed.InnerProductADA`.
     schedule, selection, cv, class_weight, tol, max_iter, random_state, device, precision
@@ -104,6 +105,7 @@ class MELDA(
         The log-linear model of the kept directions; `classifier_` itself where all are kept.
     classes_ : ndarray of shape (n_classes,)
     n_iter_ : int
+        Solver iterations of the final fit, over all temperatures.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
 
