@@ -3,17 +3,17 @@
 Which features come in, and when
 ================================
 
-At a high temperature every coefficient is near zero; as it falls, features come in one after another, first those that
-say much by themselves. Colder than the chosen temperature they begin to follow single rows. The whole walk is kept in
-``path_``, so a picture of it costs nothing.
+At a high temperature every coefficient is near zero. As it falls, features come in one after another, first those that
+say much by themselves. Below the chosen temperature the coefficients begin to follow single rows. All of them are kept in
+``path_``, so drawing them needs no further fit.
 """
 
 # %%
 # Cells under a microscope
 # ------------------------
 #
-# Thirty measurements of each cell, of quite different units: ``X`` is given to the display too, so that each
-# coefficient is multiplied by the standard deviation of its column.
+# Thirty measurements of each cell, in quite different units. ``X`` is given to the display too, which multiplies each
+# coefficient by the standard deviation of its column, so that they can be compared.
 
 import sys
 

@@ -12,7 +12,8 @@ are not trained. Its only knob is the penalty, and here that is the temperature,
 # ----------
 #
 # The features are the pixels of the digits. A fifth of the rows is held out to choose the temperature, and the final
-# fit uses all of them.
+# fit uses all of them. Where rows come in groups, such as frames of one video, held-out rows must be of other groups:
+# ``InnerProductADA(cv=GroupKFold(5)).fit(X, y, groups=video)``.
 
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits

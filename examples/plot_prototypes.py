@@ -3,13 +3,15 @@
 Prototypes that grow themselves
 ================================
 
-Two spirals, wound into each other. :class:`~annealed.PottsDA` starts with one prototype a class, adds some where rows
-are wrong, heats up and cools down again, and stops when rows that it did not see no longer gain.
+Two spirals, wound into each other. :class:`~annealed.PottsDA` starts with one prototype per class, adds some where rows
+are classified wrongly, heats up and cools down again, and stops when held-out rows no longer gain.
 """
 
 # %%
 # Spirals
 # -------
+
+import sys
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -26,9 +28,9 @@ print(f"{len(spirals.prototypes_)} prototypes, error {np.mean(spirals.predict(X_
 # Strips, and the course of learning
 # ----------------------------------
 #
-# Four long strips are four prototypes and one metric: its ellipses are as long and thin as the strips. (A refinement
-# would stretch them: what lies along a strip does not tell the classes apart.) On the right, how hard the memberships
-# are while the spirals are learnt: every round of growth heats up and cools down again.
+# Four long strips take four prototypes and one metric, whose ellipses are as long and thin as the strips. (Refinement is
+# off: it would stretch them further, because distance along a strip does not tell the classes apart.) On the right, how
+# hard the memberships are while the spirals are learnt: every round of growth heats up and cools down again.
 
 strips_X, strips_y = make_mixed_strips(random_state=0)
 strips = PottsDA(4, refine=False, random_state=0).fit(strips_X, strips_y)
@@ -54,4 +56,6 @@ number.set_ylabel("prototypes (grey)")
 for ax in (axes[2], number):
     ax.spines["top"].set_visible(False)
 
+if len(sys.argv) > 1:  # python examples/plot_prototypes.py docs/images/prototypes.png
+    figure.savefig(sys.argv[1], dpi=110)
 plt.show()
