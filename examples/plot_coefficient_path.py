@@ -4,8 +4,8 @@ Which features come in, and when
 ================================
 
 At a high temperature every coefficient is near zero. As it falls, features come in one after another, first those that
-say much by themselves. Below the chosen temperature the coefficients begin to follow single rows. All of them are kept in
-``path_``, so drawing them needs no further fit.
+say much by themselves. Below the chosen temperature the coefficients begin to follow single rows. All of them are kept
+in ``path_``, so drawing them needs no further fit.
 """
 
 # %%

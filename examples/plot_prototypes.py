@@ -28,9 +28,9 @@ print(f"{len(spirals.prototypes_)} prototypes, error {np.mean(spirals.predict(X_
 # Strips, and the course of learning
 # ----------------------------------
 #
-# Four long strips take four prototypes and one metric, whose ellipses are as long and thin as the strips. (Refinement is
-# off: it would stretch them further, because distance along a strip does not tell the classes apart.) On the right, how
-# hard the memberships are while the spirals are learnt: every round of growth heats up and cools down again.
+# Four long strips take four prototypes and one metric, whose ellipses are as long and thin as the strips. (Refinement
+# is off: it would stretch them further, because distance along a strip does not tell the classes apart.) On the right,
+# how hard the memberships are while the spirals are learnt: every round of growth heats up and cools down again.
 
 strips_X, strips_y = make_mixed_strips(random_state=0)
 strips = PottsDA(4, refine=False, random_state=0).fit(strips_X, strips_y)
