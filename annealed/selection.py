@@ -24,6 +24,7 @@ from sklearn.model_selection import (
     check_cv,
 )
 from sklearn.utils import check_random_state
+from sklearn.utils.metadata_routing import get_routing_for_object
 
 from annealed.interpolation import lagrange
 from annealed.objectives import NO_PICKS, Picks
@@ -240,6 +241,11 @@ def make_splits(cv, X, y, labels, weight, random_state, split_params) -> list[tu
             )
         return splits
     splitter = check_cv(cv, y, classifier=True)
+    if split_params.get("groups") is None and get_routing_for_object(splitter).consumes("split", ["groups"]):
+        raise ValueError(
+            f"cv={cv!r} needs groups: give them to fit, as fit(X, y, groups=groups). Inside a search or cross_validate "
+            "they arrive with scikit-learn's metadata routing enabled."
+        )
     every_row = np.arange(len(labels))
     splits = [
         (_row_numbers(train, every_row), _row_numbers(test, every_row))

@@ -9,7 +9,14 @@ from problems import separable
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.metrics import accuracy_score, log_loss, make_scorer
-from sklearn.model_selection import GroupKFold, RepeatedStratifiedKFold, StratifiedKFold, TimeSeriesSplit
+from sklearn.model_selection import (
+    GroupKFold,
+    LeaveOneGroupOut,
+    RepeatedStratifiedKFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    TimeSeriesSplit,
+)
 
 from annealed import DistanceADA, ExponentialSchedule, InnerProductADA, selection
 from annealed.datasets import make_gaussian_classes
@@ -146,6 +153,12 @@ def test_groups_keep_together():
     groups = np.arange(len(y)) % 7
     model = InnerProductADA(cv=GroupKFold(7), schedule=[0.1, 0.01]).fit(X, y, groups=groups)
     assert model.path_.validation_score.shape == (2, 7)
+
+
+@pytest.mark.parametrize("cv", [GroupKFold(7), StratifiedGroupKFold(7), LeaveOneGroupOut()], ids=repr)
+def test_groups_that_a_splitter_lacks_are_asked_for(cv):
+    with pytest.raises(ValueError, match=r"cv=\w+\(.*\) needs groups: give them to fit, as fit\(X, y, groups=groups\)"):
+        InnerProductADA(cv=cv).fit(X, y)
 
 
 def test_groups_and_weights_are_routed():
