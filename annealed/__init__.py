@@ -1,4 +1,10 @@
-"""Discriminant analysis by annealing and maximum entropy, in scikit-learn's language."""
+"""Discriminant analysis by annealing and maximum entropy, in scikit-learn's language.
+
+Begin with ``InnerProductADA().fit(X, y)``: a linear classifier that walks from a hot, simple model to a cold, sharp one
+and keeps the temperature at which held-out rows are predicted best. ``path_`` holds everything seen on the way, and
+``AnnealingPathDisplay.from_estimator(model)`` draws it. ``DistanceADA`` (fitted class means), ``MELDA`` (a reduction),
+``PottsDA`` (prototypes) and ``AnnealedClassifier`` (families from ``annealed.objectives``, or your own) anneal too.
+"""
 
 from annealed.displays import AnnealingPathDisplay, CoefficientPathDisplay, ProjectionDisplay, PrototypeDisplay
 from annealed.estimators import (

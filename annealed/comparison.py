@@ -106,7 +106,22 @@ def make_candidate(name: str):
 
 
 def fit_table(table: LabelledTable, name: str, callbacks=()) -> TableModel:
-    """One of the candidates on a whole table."""
+    """Fit one of the models that `annealed compare` knows on all rows of a table.
+
+    Parameters
+    ----------
+    table : LabelledTable
+        As `annealed.tables.label_table` gives it.
+    name : str
+        Of the model, such as "inner-product", as in `--model`.
+    callbacks : sequence
+        Callbacks of the fit, of models that take them.
+
+    Returns
+    -------
+    model : TableModel
+        It predicts frames, and `annealed.export.save_model` writes it.
+    """
     pipeline = _pipeline(table, name, callbacks)
     rows = table.conformed()
     began = perf_counter()

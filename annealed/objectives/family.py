@@ -1,22 +1,7 @@
 """Bring your own discriminant functions: "here the discriminant functions are general" (after eq. 1).
 
 A subclass of `ScoreFamily` says how many parameters a fit has, what the scores are, and how a row's residual
-flows back to the parameters; annealing, selection, path and scikit-learn's behaviour follow:
-
-    class Radial(ScoreFamily):
-        "Scores are minus the squared distance to a centre per class."
-
-        def start(self, X, labels, weight, n_classes, random_state):
-            rows = [labels == label for label in range(n_classes)]
-            return np.stack([np.average(X[own], axis=0, weights=weight[own]) for own in rows])
-
-        def scores(self, X, parameters):
-            return -((X[:, None] - parameters) ** 2).sum(axis=2)
-
-        def pullback(self, X, parameters, residual):
-            return 2 * (residual.T @ X - residual.sum(axis=0)[:, None] * parameters)
-
-`AnnealedClassifier(Radial())` minimizes `Q(parameters; T) + l2_strength / 2 |parameters - start|^2`.
+flows back to the parameters; annealing, selection, path and scikit-learn's behaviour follow.
 """
 
 from __future__ import annotations
@@ -34,14 +19,37 @@ CHECKED_ROWS = 10  # that tell whether a family gives what it should
 
 
 class ScoreFamily(Objective):
-    """Base of user-defined families; see the module's docstring for one.
+    """Base of user-defined families: a subclass gives `start`, `scores` and `pullback`.
 
+    `AnnealedClassifier(family)` minimizes ``Q(parameters; T) + l2_strength / 2 |parameters - start|^2`` along the path.
     Dense X reaches the three methods standardized (column mean 0, standard deviation 1), sparse X as CSR rows.
 
     Parameters
     ----------
     l2_strength : float, default=1.0
         Strength of the pull of the parameters to their start; with the temperature it governs complexity.
+
+    Examples
+    --------
+    A centre per class, scores minus the squared distance to it:
+
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_iris
+    >>> from annealed import AnnealedClassifier
+    >>> from annealed.objectives import ScoreFamily
+    >>> class Radial(ScoreFamily):
+    ...     def start(self, X, labels, weight, n_classes, random_state):
+    ...         rows = [labels == label for label in range(n_classes)]
+    ...         return np.stack([np.average(X[own], axis=0, weights=weight[own]) for own in rows])
+    ...
+    ...     def scores(self, X, parameters):
+    ...         return -((X[:, None] - parameters) ** 2).sum(axis=2)
+    ...
+    ...     def pullback(self, X, parameters, residual):
+    ...         return 2 * (residual.T @ X - residual.sum(axis=0)[:, None] * parameters)
+    >>> X, y = load_iris(return_X_y=True)
+    >>> AnnealedClassifier(Radial()).fit(X, y).path_.parameters.shape[1:]
+    (3, 4)
     """
 
     def __init__(self, *, l2_strength=1.0):
@@ -51,8 +59,8 @@ class ScoreFamily(Objective):
     def start(self, X, labels, weight, n_classes, random_state) -> np.ndarray:
         """Parameters, an array of any shape, before annealing; labels are integers from 0, weights sum to one.
 
-        Every fold has a start of its own rows, of the same shape. Where weights of a class are zero, or folds are one's
-        own, these may have none of that class.
+        It is called for every fold with the fold's rows, and must always give the same shape. Where weights are zero,
+        or with folds of one's own, a class may have no row there.
         """
 
     @abstractmethod
