@@ -205,7 +205,7 @@ def report(
 ):
     """One HTML file that opens offline: the path with a temperature slider, and what the model says at each."""
     fitted = load_model(model)
-    check_writable(output)
+    _check_report(output)
     write_report(fitted, _table_for(fitted, data, separator, encoding), output)
     _say(f"The report is in {output.resolve()}")
     if as_json:
@@ -230,7 +230,7 @@ def demo(
     as_json: AsJson = False,
 ):
     """Compare on the embedded default, and write the report of the best annealed model."""
-    check_writable(output)
+    _check_report(output)
     table = default_table()
     ranked = _ranked(table, 5)
     if not as_json:
@@ -272,6 +272,12 @@ def _labelled(data, target, weights, separator, encoding):
         elif n_texts > MOST_CATEGORIES:
             _say(f"note: column {name!r} holds {n_texts} different texts; the rarest share one category.")
     return table
+
+
+def _check_report(output):
+    if output.suffix.lower() not in ("", ".html", ".htm"):
+        raise InputError(f"A report is HTML, which browsers open by the name .html. Got '{output}'.")
+    check_writable(output)
 
 
 def _table_for(model, data, separator, encoding):

@@ -183,6 +183,7 @@ def test_models_that_cannot_be_used(folder):
     for arguments in (["predict", "model.skops", "flowers.csv"], ["path", "model.skops"]):
         assert "is not a model file" in refused(*arguments)
     assert "There is no model file" in refused("report", "absent.skops", "flowers.csv")
+    assert "A report is HTML, which browsers open by the name .html. Got 'a.pdf'" in refused("demo", "-o", "a.pdf")
 
 
 def test_a_model_without_a_path(folder, frame):

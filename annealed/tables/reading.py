@@ -26,6 +26,7 @@ from annealed.tables.base import NUMBER, InputError
 
 STANDARD_INPUT = Path("-")
 PARQUET = b"PAR1"
+WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")  # .xlsx and .ods, .xls
 SAMPLE = 65_536  # characters by which the separator is found
 SEPARATORS = "\t;|,"  # a comma last: it also stands in numbers and in names
 SEVERAL_BLANKS = r"\s+"
@@ -158,6 +159,8 @@ def _text(path, content, encoding):
     known = encoding or next((name for mark, name in MARKS.items() if content.startswith(mark)), None)
     if known is not None:
         return content.decode(known)
+    if content.startswith(WORKBOOKS):
+        raise InputError(f"'{path}' is a workbook of a spreadsheet program: save its table there as CSV.")
     if b"\0" in content[:SAMPLE]:
         raise InputError(f"'{path}' is no text: a table must be CSV or Parquet (or say its --encoding, as utf-16-le).")
     for name in GUESSES[:-1]:

@@ -123,6 +123,7 @@ def test_kinds_of_parquet(tmp_path):
         ("empty.csv", b"", "is empty"),
         ("nameless.csv", b"5,1,2\n5,4,2\n3,1,4\n", "must hold the names of the columns. Got 5, 1, 2 ..."),
         ("header.csv", b"a,b\n", "has no rows"),
+        ("book.xlsx", b"PK\x03\x04\x14\0", "is a workbook of a spreadsheet program: save its table there as CSV"),
         ("picture.csv", b"\x89PNG\r\n\0\0\0", "is no text"),
         ("wide.csv", b"a,b\n1,2,3,4\n1,2,3,4\n", "names 2 columns, but the first row holds 4 cells"),
         ("twice.csv", b"a,a \n1,2\n", "must have different names. Got 'a' twice"),
