@@ -40,8 +40,10 @@ class Covariances(NamedTuple):
     usual: np.ndarray | None
     n_columns: int
 
-    def of_fit(self, fit, moment) -> _Estimate:
-        """`moment` is the second one of its rows."""
+    def of_fit(self, fit, moment, usual_variance=1.0) -> _Estimate:
+        """`moment` is the second one of its rows; `usual_variance` is that of a column where the rows tell none, as of
+        classes of one row each.
+        """
         design, means, shares = self.design, self.means[fit], self.shares[fit]
         mean = shares @ means
         spread = np.ones(len(moment))
@@ -49,6 +51,8 @@ class Covariances(NamedTuple):
             spread = _spread(np.diag(moment) - mean**2, np.diag(moment), design.n_rows, self.usual)
         inner_means = means if self.is_pooled else np.broadcast_to(mean, means.shape)
         matrix = (moment - (inner_means.T * shares) @ inner_means) / np.outer(spread, spread)
+        if not np.trace(matrix) > SMALLEST_VARIANCE * self.n_columns:
+            return _Estimate(moment, matrix, spread, 1.0, usual_variance)
         if self.shrinkage == "oas":
             amount = _oas(matrix, design.total_weight[fit], self.n_columns)
         elif self.shrinkage == "ledoit_wolf":
@@ -69,6 +73,10 @@ class _Estimate(NamedTuple):
     amount: float
     ridge: float
 
+    def mean_variance(self, n_columns) -> float:
+        """Of a column."""
+        return self.ridge if self.amount == 1 else np.trace(self.matrix) / n_columns
+
     @property
     def is_shrunk(self) -> bool:
         """Else only a floor under the eigenvalues of the covariance may make its directions bearable."""
@@ -87,22 +95,26 @@ def whitening_coordinates(covariances: Covariances, all_diagonal: bool) -> Coord
     what is reached depends on it, most of all where the rows of a fold span less than all rows do.
     """
     design, moments = covariances.design, covariances.design.covariances()
+    of_all = covariances.of_fit(0, moments[0])
+    usual_variance = of_all.mean_variance(covariances.n_columns)
+
+    def own(fit):
+        return covariances.of_fit(fit, moments[fit], usual_variance)
 
     def diagonalized(fit):
-        return _diagonalized(design, covariances.of_fit(fit, moments[fit]))
+        return _diagonalized(design, own(fit))
 
     if all_diagonal:
         found = list(map_in_order(diagonalized, range(design.n_fits)))
-        basis, inverse = np.stack([own.basis for own in found]), np.stack([own.inverse for own in found])
-        return Coordinates(basis, inverse, np.stack([own.spectrum for own in found]), per_fit=True)
-    of_all = covariances.of_fit(0, moments[0])
+        parts = zip(*[(each.basis, each.inverse, each.spectrum) for each in found], strict=True)
+        return Coordinates(*map(np.stack, parts), per_fit=True)
     has_axes = covariances.usual is None and of_all.is_shrunk
     frame = _axes(of_all) if has_axes else _diagonalized(design, of_all)
 
     def turned(fit):
         if fit == 0 and not has_axes:
             return (np.eye(frame.rank),) * 2
-        near = _turned_from(frame, covariances.of_fit(fit, moments[fit]))
+        near = _turned_from(frame, own(fit))
         return near or _turned_to(frame, diagonalized(fit))
 
     turns, returns = map(np.stack, zip(*map_in_order(turned, range(design.n_fits)), strict=True))
@@ -114,8 +126,7 @@ def _diagonalized(design: Design, estimate: _Estimate) -> Coordinates:
     moment, matrix, scale, amount, ridge = estimate
     eigenvalues, vectors = design.eigh(matrix.copy())
     eigenvalues = (1 - amount) * eigenvalues + ridge
-    largest = eigenvalues[-1] if eigenvalues[-1] > SMALLEST_VARIANCE else 1.0  # where classes have none, the columns'
-    spread = np.sqrt(np.maximum(eigenvalues, SMALLEST_VARIANCE * largest))
+    spread = np.sqrt(np.maximum(eigenvalues, SMALLEST_VARIANCE * eigenvalues[-1]))
     whitener = vectors / spread / scale[:, None]
     spectrum, rotation = design.eigh(whitener.T @ moment @ whitener)
     inverse = (vectors * spread @ rotation) * scale[:, None]

@@ -250,6 +250,7 @@ def _column_coordinates(design, means, shares, usual, is_scaled) -> Coordinates:
     within = squares - np.einsum("sc,scd->sd", shares, means**2)
     largest, rounding = squares.max(axis=0), SMALLEST_VARIANCE * usual**2
     floor = np.where(largest > rounding, SMALLEST_VARIANCE * largest, usual**2)
+    within = np.where(np.any(within > floor, axis=1, keepdims=True), within, within[0])  # classes of a row tell none
     spread = np.sqrt(np.maximum(within, floor))
     if not is_scaled:
         spread = np.ones_like(spread)

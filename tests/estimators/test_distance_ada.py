@@ -155,3 +155,25 @@ def test_units_of_columns_that_are_constant_in_a_fold_change_nothing(unit):
     np.testing.assert_allclose(other.path_.temperatures, usual.path_.temperatures, rtol=1e-6)
     np.testing.assert_allclose(other.path_.validation_score, usual.path_.validation_score, rtol=1e-4)
     np.testing.assert_allclose(other.predict_proba(features * unit), usual.predict_proba(features), atol=1e-6)
+
+
+@pytest.mark.parametrize("n_columns", [4, 40])
+@pytest.mark.parametrize("covariance", ["pooled", "diagonal"])
+def test_folds_with_one_row_of_each_class_are_measured_as_all_rows_are(covariance, n_columns):
+    """Two rows a class: folds see no spread within classes, and were certain of everything."""
+    generator = np.random.default_rng(0)
+    means = 6 / np.sqrt(n_columns) * generator.standard_normal((8, n_columns))
+    labels, unseen = np.repeat(np.arange(8), 2), np.repeat(np.arange(8), 40)
+    rows = means[labels] + generator.standard_normal((16, n_columns))
+    with pytest.warns(UserWarning, match="fewer than the 5 folds"):
+        model = DistanceADA(covariance=covariance).fit(rows, labels)
+    posterior = model.predict_proba(means[unseen] + generator.standard_normal((320, n_columns)))
+    assert 0.1 < model.posterior_scale_ < 10
+    assert log_loss(unseen, posterior) < 0.8
+
+
+def test_rows_that_are_all_at_their_class_means_are_measured_by_the_columns():
+    corners, labels = np.array([[0.0, 0.0], [1e6, 0.0], [0.0, 1e-6]]), np.repeat([0, 1, 2], 20)
+    model = DistanceADA().fit(corners[labels], labels)
+    assert model.temperature_ < 100
+    np.testing.assert_allclose(model.predict_proba(corners), np.eye(3), atol=0.05)
