@@ -278,3 +278,24 @@ def test_steps_do_not_chase_rounding(copies, monkeypatch):
     )
     assert disturbed[0] <= 2 * calm[0]
     assert disturbed[1] > calm[1]  # the rest is left to double precision
+
+
+def test_folds_that_rounding_leads_nowhere_go_on_in_double_precision(copies, monkeypatch):
+    problem, solver, seen = quickened(gaussian()), LBFGS(), []
+    objective = problem.objective
+
+    def disturbed(parameters, own, fits=slice(None), quick=False):
+        """Single precision takes every step of a fold for a rise."""
+        value, gradient, loss_gradient = objective(parameters, own, fits, quick)
+        is_fold = bool(np.arange(problem.n_fits)[fits][0] > 0)
+        rise = float(quick and is_fold and len(seen) > 0)
+        if is_fold:
+            seen.append(quick)
+        return value + rise, gradient, loss_gradient
+
+    monkeypatch.setattr(problem, "objective", disturbed)
+    options = {"tol": 1e-4, "max_iter": 1000, "memory": solver.new_memory(problem)}
+    found = solver.minimize(problem, problem.start(1.0), 0.01, **options)
+    assert seen[0]
+    assert not seen[-1]
+    assert found.converged.all()
