@@ -78,8 +78,8 @@ class LearnedCurvature:
     def _factor(self, strength):
         """Factors of the sum with the penalty, balanced to a unit diagonal, and what balances."""
         square, penalty = self.sample.contrasts.square, self.sample.penalty(strength)
-        diagonal = np.diag(self.hessian) + np.tile(penalty, len(square)) * square[0, 0]
-        balance = 1 / np.sqrt(np.maximum(diagonal, np.finfo(float).tiny))
+        diagonal = np.maximum(np.diag(self.hessian), SMALLEST_CURVATURE)
+        balance = 1 / np.sqrt(diagonal + np.tile(penalty, len(square)) * square[0, 0])
         with blas_threads(len(balance)):
             factor = _first_factor(partial(self._balanced, balance, penalty), self.sample.dtype)
         return balance / np.tile(self.sample.spread, len(square)), factor

@@ -161,11 +161,15 @@ def test_classes_by_themselves_are_preconditioned_by_their_blocks(n_vectors):
         np.testing.assert_allclose(solved, expected, rtol=1e-6, atol=1e-8)
 
 
-def test_a_class_that_no_row_may_have_is_moved_no_further_than_others():
+@pytest.mark.parametrize("intercept", [-300.0, -1e4])
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_class_that_no_row_may_have_is_moved_no_further_than_others(is_whole, intercept, monkeypatch):
+    monkeypatch.setattr(leading_rows, "DOUBLE_PARAMETERS", 0)
     problem = InnerProduct().prepare(stack_of(gaussian()))
     point = problem.start(TEMPERATURE)
-    problem._table(point)[0, 1, -1] = -300.0
-    learned = problem.learn_classes(point[0], TEMPERATURE)
+    problem._table(point)[0, 1, -1] = intercept
+    learn = (lambda *at: problem.learn_curvature(*at, 0)) if is_whole else problem.learn_classes
+    learned = learn(point[0], TEMPERATURE)
     solved, vectors = np.zeros((1, 3, 5)), np.zeros((1, 3, 5))
     vectors[0, 1, -1] = 1e-30
     learned.improve(solved, vectors, 0.05)
