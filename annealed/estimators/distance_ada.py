@@ -46,7 +46,8 @@ class DistanceADA(AnnealedClassifier):
     covariance : {"auto", "pooled", "total", "diagonal", "identity"}, default="auto"
         The matrix of (10): pooled within classes, of all rows, its diagonal, or none. "auto" is pooled, and
         diagonal for sparse X with thousands of rows and columns. Each fold estimates its own; where columns outnumber
-        rows, in units of the columns' spreads over all rows.
+        rows, in units of the columns' spreads over all rows. A fold with one row of each class has none within them:
+        that of all rows is taken.
     shrinkage : {"oas", "ledoit_wolf"} or float in [0, 1], default="oas"
         Shrinkage of the covariance towards a multiple of the columns' own variances, so that singular data work.
     anchor : float, default=1.0
