@@ -180,13 +180,13 @@ class MELDA(
             raise ValueError(f"coordinates must be one of {COORDINATES}. Got {self.coordinates!r}.")
         if self.temperature is not None:
             check_temperature(self.temperature)
+        forget_last_fit(self)
         if is_dispatched(X):
             X = check_foreign(self, X)
         else:
             X, y = checked_rows(self, X, y)
         X_val = None if X_val is None else self._validated(X_val)
         params |= {"y_val": y_val, "sample_weight_val": sample_weight_val}
-        forget_last_fit(self)
         classes, _ = coded_labels(y, X.shape[0])
         n_components, reference = self._checked_components(len(classes), X.shape[1]), self._reference(classes)
         cv = list(self.cv) if isinstance(self.cv, Iterator) else self.cv  # its splits are had once and used twice

@@ -77,11 +77,23 @@ def test_a_fit_that_fails_is_no_fit(estimator, wrong, is_refit):
             getattr(model, method)(X)
 
 
-@pytest.mark.parametrize("estimator", [InnerProductADA(), AnnealedClassifier(Quadratic()), PooledGaussian()], ids=repr)
+@pytest.mark.parametrize(
+    "estimator", [InnerProductADA(), AnnealedClassifier(Quadratic()), PooledGaussian(), MELDA()], ids=repr
+)
 def test_rows_that_are_refused_leave_no_old_model_under_new_columns(estimator):
     model = clone(estimator).fit(X[:, :3], y)
     with pytest.raises(ValueError, match="NaN"):
         model.fit(np.full_like(X[:, :5], np.nan), y)
+    for columns in (3, 5):
+        with pytest.raises(NotFittedError):
+            model.predict(X[:, :columns])
+
+
+@pytest.mark.parametrize("estimator", [InnerProductADA(selection="holdout"), MELDA(selection="holdout")], ids=repr)
+def test_a_validation_set_that_is_refused_leaves_no_old_model_under_new_columns(estimator):
+    model = clone(estimator).fit(X[:, :3], y)
+    with pytest.raises(ValueError, match="3 features"):
+        model.fit(X[:, :5], y, X_val=X[:, :3], y_val=y)
     for columns in (3, 5):
         with pytest.raises(NotFittedError):
             model.predict(X[:, :columns])
