@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
+from itertools import takewhile
 from numbers import Integral, Real
 from typing import Self
 
@@ -48,6 +49,8 @@ INITS = ("kmeans++", "mean")
 DECISIONS = ("posterior", "nearest")
 SEARCHED_SHRINKAGES = ("oas", 0.3, 0.9)
 BETA_GROWTH = 1.5  # of the default schedule
+LIGHTEST = 1e-30  # of the heaviest row's weight: less is nothing in single precision, in which folds are searched
+COLDEST, STRONGEST = 1e-30, 1e30  # temperature and coupling, beyond which it has no numbers for scores
 BLOCK_ROWS = 10_000  # read at once
 DEVICE_BLOCK_ROWS = 100_000  # and on a device
 MANY_ROWS = 50_000  # from here on blocks of rows go to threads
@@ -87,7 +90,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         label of the nearest prototype, as in the slides.
     schedule : "auto", array-like of temperatures, or Schedule, default="auto"
         "auto" multiplies beta = 1 / temperature by 1.5 from 0.5 on. A
-        :class:`annealed.InverseTemperatureSchedule` is the slides' form.
+        :class:`annealed.InverseTemperatureSchedule` is the slides' form. Temperatures below 1e-30 are not visited.
     saturation : float, default=0.98
         Cooling halts when the mean sums of squares of memberships and labels pass this.
     max_sweeps : int, default=5
@@ -215,8 +218,8 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
     def _rows(self, X, labels, sample_weight) -> LabelledRows:
         """Rows in standardized columns: on a device where they are too many for the host to look at them all."""
         weight = check_weight(to_host(sample_weight) if is_foreign(sample_weight) else sample_weight, X.shape[0])
-        if not weight.all():
-            weighty = np.flatnonzero(weight)
+        weighty = np.flatnonzero(weight > LIGHTEST * weight.max())
+        if len(weighty) < len(weight):
             X, labels, weight = take_rows(X, weighty), labels[weighty], weight[weighty]
         if X.shape[0] > FIT_ROWS and (is_foreign(X) or self.device is not None):
             return self._device_rows(X, labels, weight)
@@ -285,9 +288,12 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
 
     def _cooling(self) -> Cooling:
         schedule = InverseTemperatureSchedule(growth=BETA_GROWTH) if is_auto(self.schedule) else self.schedule
-        temperatures = falling(make_schedule(schedule).temperatures(lambda: 2.0))
+        ladder = falling(make_schedule(schedule).temperatures(lambda: 2.0))
+        temperatures = tuple(takewhile(lambda own: own >= COLDEST, ladder))  # colder ones find hard memberships
+        if not temperatures:
+            raise ValueError(f"schedule must begin at a temperature of at least {COLDEST:g}. Got {self.schedule!r}.")
         return Cooling(
-            temperatures=tuple(temperatures),
+            temperatures=temperatures,
             coupling=float(self.label_coupling),
             shrinkage="oas",
             relaxation=self.relaxation,
@@ -308,7 +314,8 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         for name in ("n_init", "max_sweeps"):
             check_count(getattr(self, name), name)
         check_flag(self.refine, "refine")
-        check_temperature(self.label_coupling, "label_coupling")
+        if check_temperature(self.label_coupling, "label_coupling") > STRONGEST:
+            raise ValueError(f"label_coupling must be at most {STRONGEST:g}. Got {self.label_coupling!r}.")
         if not isinstance(self.saturation, Real) or not 0 < float(self.saturation) <= 1:
             raise ValueError(f"saturation must be above 0 and at most 1. Got {self.saturation!r}.")
         known = ("auto", *SHRINKAGES)

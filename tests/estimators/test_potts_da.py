@@ -182,6 +182,30 @@ def test_weight_two_is_the_row_twice(options):
     np.testing.assert_array_equal(twice.predict_proba(table.X), weighted.predict_proba(table.X))
 
 
+@pytest.mark.parametrize("lightest", [1e-40, 1e-300])
+def test_rows_of_next_to_no_weight_are_none(lightest):
+    X, y = make_xor_means(120, random_state=1)
+    weight = np.where(np.arange(120) % 5, 1.0, 0.0)
+    without = PottsDA(**QUICK).fit(X, y, sample_weight=weight)
+    light = PottsDA(**QUICK).fit(X, y, sample_weight=np.maximum(weight, lightest))
+    np.testing.assert_array_equal(light.predict_proba(X), without.predict_proba(X))
+
+
+def test_one_row_may_outweigh_all():
+    X, y = make_xor_means(120, random_state=1)
+    weight = np.where(np.arange(120) == 7, 1e100, 1.0)
+    assert np.isfinite(PottsDA(**QUICK).fit(X, y, sample_weight=weight).predict_proba(X)).all()
+
+
+def test_a_schedule_may_end_where_numbers_do():
+    X, y = make_xor_means(120, random_state=1)
+    options = QUICK | {"saturation": 1.0}
+    cold = PottsDA(**options, schedule=[1.0, 0.1, 1e-60]).fit(X, y)
+    np.testing.assert_array_equal(cold.path_.temperatures, [1.0, 0.1])
+    mild = PottsDA(**options, schedule=[1.0, 0.1]).fit(X, y)
+    np.testing.assert_array_equal(cold.predict_proba(X), mild.predict_proba(X))
+
+
 def test_small_weights_are_scaled_up():
     table = gaussian()
     plain = PottsDA(**QUICK).fit(table.X, table.y)
@@ -320,6 +344,8 @@ def test_probabilities_are_honest():
         ({"shrinkage": 1.5}, "shrinkage must be one of"),
         ({"shrinkage": "some"}, "shrinkage must be one of"),
         ({"label_coupling": 0}, "label_coupling must be a positive number. Got 0"),
+        ({"label_coupling": 1e307}, r"label_coupling must be at most 1e\+30. Got 1e\+307"),
+        ({"schedule": [1e-40]}, r"schedule must begin at a temperature of at least 1e-30. Got \[1e-40\]"),
         ({"saturation": 0}, "saturation must be above 0"),
         ({"n_init": 0}, "n_init must be a positive whole number. Got 0"),
         ({"schedule": []}, "at least one temperature"),
