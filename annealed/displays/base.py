@@ -1,5 +1,7 @@
 """What pictures share: names as they are written, labels that are known, and regions of classes."""
 
+from numbers import Integral
+
 import numpy as np
 
 from annealed.optional import require
@@ -28,8 +30,8 @@ def checked_labels(y, n_rows, classes):
 
 def axis_places(column, grid_resolution):
     """Places along an axis, a little further than the rows."""
-    if grid_resolution < 2:
-        raise ValueError(f"grid_resolution must be at least 2. Got {grid_resolution!r}.")
+    if not isinstance(grid_resolution, Integral) or grid_resolution < 2:
+        raise ValueError(f"grid_resolution must be a whole number of at least 2. Got {grid_resolution!r}.")
     low, high = float(column.min()), float(column.max())
     room = MARGIN * (high - low) or 1.0  # rows in a single place get a picture too
     return np.linspace(low - room, high + room, grid_resolution)

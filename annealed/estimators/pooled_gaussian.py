@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
+from reprlib import repr as shown
 from typing import Self
 
 import numpy as np
@@ -96,7 +97,12 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
             if self.priors not in ("equal", "empirical"):
                 raise ValueError(f'priors must be "equal", "empirical" or one number a class. Got {self.priors!r}.')
             return counts if self.priors == "empirical" else has_rows / has_rows.sum()
-        prior = np.asarray(self.priors, dtype=np.float64)
+        try:
+            prior = np.asarray(self.priors, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f'priors must be "equal", "empirical" or one number a class. Got {shown(self.priors)}.'
+            ) from error
         if prior.shape != counts.shape or not (np.isfinite(prior) & (prior >= 0)).all() or not prior.any():
             raise ValueError(
                 f"priors must hold one finite number of at least 0 for each of {len(counts)} classes, not 0 for all. "

@@ -7,6 +7,7 @@ flows back to the parameters; annealing, selection, path and scikit-learn's beha
 from __future__ import annotations
 
 from abc import abstractmethod
+from reprlib import repr as shown
 
 import numpy as np
 from scipy import sparse
@@ -113,7 +114,7 @@ class FamilyProblem(SmoothProblem):
         name, parameters = type(self.family).__name__, self.start_parameters[0]
         n_rows = min(CHECKED_ROWS, self.design.n_rows)
         X = self._features(np.arange(n_rows))
-        scores = np.asarray(self.family.scores(X, parameters))
+        scores = np.atleast_1d(self.family.scores(X, parameters))
         if scores.shape != (n_rows, self.n_classes) or not np.isfinite(scores).all():
             raise ValueError(
                 f"{name}.scores must give finite numbers, (n_rows, n_classes), here {(n_rows, self.n_classes)}. "
@@ -148,7 +149,11 @@ class FamilyProblem(SmoothProblem):
         used = np.flatnonzero(self.design.weight[:, fit])
         weight = self.design.weight[used, fit]
         start = self.family.start(self._features(used), self.design.labels[used], weight, self.n_classes, random_state)
-        return np.asarray(start, dtype=np.float64)
+        try:
+            return np.asarray(start, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            name = type(self.family).__name__
+            raise ValueError(f"{name}.start must give an array of numbers. Got {shown(start)}.") from error
 
     def _features(self, rows):
         """Some rows as the family sees them."""

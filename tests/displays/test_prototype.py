@@ -29,9 +29,10 @@ def test_cells_are_those_of_the_estimator(fitted):
     np.testing.assert_array_equal(drawn, model.prototype_labels_.argmax(axis=1)[display.cells])
 
 
-def test_a_grid_has_two_places_at_least(fitted):
-    with pytest.raises(ValueError, match="grid_resolution must be at least 2. Got 1"):
-        PrototypeDisplay.from_estimator(*fitted, grid_resolution=1)
+@pytest.mark.parametrize("wrong", [1, 2.5, "fine"])
+def test_a_grid_has_two_places_at_least(fitted, wrong):
+    with pytest.raises(ValueError, match=f"grid_resolution must be a whole number of at least 2. Got {wrong!r}"):
+        PrototypeDisplay.from_estimator(*fitted, grid_resolution=wrong)
 
 
 def test_cells_far_from_the_origin():

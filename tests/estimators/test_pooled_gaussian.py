@@ -157,6 +157,7 @@ def test_one_row_a_class():
     ("priors", "message"),
     [
         ("flat", "priors must be .* Got 'flat'"),
+        (["much", "some", "none"], "priors must be .* Got .'much', 'some', 'none'"),
         ([0.5, 0.5], "one finite number of at least 0 for each of 3 classes"),
         ([0.5, 0.7, -0.2], "one finite number of at least 0 for each of 3 classes"),
         ([0, 0, 0], "not 0 for all. Got"),

@@ -218,6 +218,16 @@ class StartOfRows(Radial):
         return np.zeros(len(X))
 
 
+class StartInWords(Radial):
+    def start(self, X, labels, weight, n_classes, random_state):
+        return "at the mean"
+
+
+class NoScores(Radial):
+    def scores(self, X, parameters):
+        super().scores(X, parameters)
+
+
 class NoSlope(Radial):
     def pullback(self, X, parameters, residual):
         return np.nan * super().pullback(X, parameters, residual)
@@ -235,13 +245,15 @@ class NoNumbersAway(Radial):
     [
         (WrongStart(), "WrongStart.start must give finite numbers, .* Got array"),
         (StartOfRows(), "StartOfRows.start must give finite numbers, as many for every fold. Got array"),
+        (StartInWords(), "StartInWords.start must give an array of numbers. Got 'at the mean'"),
+        (NoScores(), r"NoScores.scores must give .* here \(10, 3\). Got shape \(1,\): array\(\[None"),
         (NoSlope(), "NoSlope.pullback must give finite numbers .* nan"),
         (NoNumbersAway(), "NoNumbersAway.scores are no finite numbers one step of the gradient away"),
         (WrongScores(), r"WrongScores.scores must give .* here \(10, 3\). Got shape \(10, 2\)"),
         (NoNumbers(), r"NoNumbers.scores must give finite numbers, .* nan"),
         (WrongPullback(), r"WrongPullback.pullback must give .* shape, \(3, \d\). Got shape \(3, 2\)"),
     ],
-    ids=["start", "start_shape", "slope", "away", "scores", "numbers", "pullback"],
+    ids=["start", "start_shape", "start_words", "nothing", "slope", "away", "scores", "numbers", "pullback"],
 )
 @pytest.mark.filterwarnings("ignore:invalid value")
 def test_a_family_that_gives_something_else_is_told_so(family, message):
