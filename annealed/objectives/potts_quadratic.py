@@ -46,10 +46,11 @@ class Quadratic:
             new = replace(state, labels=labels)
             return free_energy(rows, new, memberships, temperature, self.coupling, prior, quadratic_error)
 
+        before = value(self.memberships, state.labels)
         goal = gibbs.posterior(self.membership_field(state, self.memberships) / temperature)
-        self.memberships = _descend(lambda spins: value(spins, state.labels), self.memberships, goal)
+        self.memberships, before = _descend(lambda spins: value(spins, state.labels), self.memberships, goal, before)
         goal = gibbs.posterior(self.label_field(state, self.memberships) / temperature)
-        labels = _descend(lambda spins: value(self.memberships, spins), state.labels, goal)
+        labels, _ = _descend(lambda spins: value(self.memberships, spins), state.labels, goal, before)
         weighted = self.memberships * rows.weight[:, None]
         squares = float(rows.weight @ np.sum(self.memberships**2, axis=1))
         sums = Sums(weighted.T @ self.targets, weighted.T @ rows.X, squares, np.nan)
@@ -70,12 +71,12 @@ class Quadratic:
         return self.coupling * (memberships * self.rows.weight[:, None]).T @ missed
 
 
-def _descend(value, spins, goal):
-    """As far towards the goal as halving finds a value that does not rise."""
-    before, step = value(spins), 1.0
+def _descend(value, spins, goal, before):
+    """As far towards the goal as halving finds a value that does not rise above the one before, and that value."""
+    step = 1.0
     while step > SHORTEST_STEP:
         moved_spins = spins + step * (goal - spins)
-        if value(moved_spins) <= before:
-            return moved_spins
+        if (reached := value(moved_spins)) <= before:
+            return moved_spins, reached
         step /= 2
-    return spins
+    return spins, before
