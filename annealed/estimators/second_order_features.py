@@ -50,11 +50,7 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
         """Find the pairs."""
         forget_last_fit(self)
         X = host_rows(self, X)
-        first, second = np.tril_indices(X.shape[1])
-        pairs = np.column_stack([first, second])
-        if self.neighborhood is not None:
-            pairs = pairs[self._distances(pairs, X.shape[1]) <= self._radius() * (1 + 1e-12)]
-        self.pairs_ = pairs
+        self.pairs_ = _all_pairs(X.shape[1]) if self.neighborhood is None else self._near_pairs(X.shape[1])
         return self
 
     def _radius(self):
@@ -62,14 +58,21 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
             raise ValueError(f"neighborhood must be None or a number of at least 0. Got {self.neighborhood!r}.")
         return float(self.neighborhood)
 
-    def _distances(self, pairs, n_columns):
+    def _near_pairs(self, n_columns):
+        """Pairs of neighbouring pixels, by the steps that lead from one to another: of a large image all are many."""
         height, width = self._checked_shape(n_columns)
         if height * width != n_columns:
             raise ValueError(
                 f"image_shape must have as many pixels as X has columns, {n_columns}. Got {(height, width)}."
             )
-        places = np.column_stack(np.divmod(np.arange(n_columns), width))
-        return np.linalg.norm(places[pairs[:, 0]] - places[pairs[:, 1]], axis=1)
+        places, radius = np.arange(n_columns).reshape(height, width), self._radius() * (1 + 1e-12)
+        pairs = []
+        for down, across in np.argwhere(_lengths(height, width) <= radius).tolist():
+            for right in {across, -across} if down else {across}:
+                later = places[down:, max(right, 0) : width + min(right, 0)].ravel()
+                pairs.append(np.column_stack([later, later - down * width - right]))
+        pairs = np.concatenate(pairs)
+        return pairs[np.lexsort(pairs.T[::-1])]
 
     def _checked_shape(self, n_columns):
         if self.image_shape is None:
@@ -132,3 +135,13 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _all_pairs(n_columns):
+    """Columns (i, j), i >= j, in ascending order."""
+    return np.column_stack(np.tril_indices(n_columns))
+
+
+def _lengths(height, width):
+    """Of the steps of so many pixels down, and so many to one side."""
+    return np.hypot(np.arange(height)[:, None], np.arange(width))

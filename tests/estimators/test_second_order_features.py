@@ -1,5 +1,7 @@
 """Products of pairs of columns, against loops over rows, columns and pixels."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -105,6 +107,18 @@ def test_neighbourhood_on_an_image(radius, shape):
     assert [tuple(pair) for pair in model.pairs_.tolist()] == pairs
     expected = np.array([[row[i] * row[j] for i, j in pairs] for row in image])
     np.testing.assert_array_equal(model.transform(image), expected)
+
+
+def test_neighbours_on_a_large_image_are_found_without_a_look_at_all_pairs():
+    image = np.ones((1, 64**2))
+    tracemalloc.start()
+    try:
+        pairs = SecondOrderFeatures(1).fit(image).pairs_
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(pairs) == 64**2 + 2 * 63 * 64
+    assert peak < 20 * pairs.nbytes
 
 
 def test_image_is_square_unless_told():
