@@ -196,11 +196,8 @@ def _component_names(estimator, n_components):
 
 def _regions(estimator, projected, grid_resolution):
     """A grid over the rows and the class predicted at each of its points; (None, None) where nobody can tell."""
-    if not hasattr(estimator, "gaussian_model") or projected.shape[1] > 2:
+    if not hasattr(estimator, "_logits_of") or projected.shape[1] > 2:
         return None, None
     grid = tuple(axis_places(column, grid_resolution) for column in projected.T)
     points = np.stack(np.meshgrid(*grid), axis=-1)
-    model = estimator.gaussian_model()
-    coef = np.linalg.solve(model.covariance, model.means.T)  # (n_components, n_classes)
-    bias = model.log_prior - 0.5 * np.sum(model.means * coef.T, axis=1)
-    return grid, np.argmax(points @ coef + bias, axis=-1)
+    return grid, np.argmax(estimator._logits_of(points), axis=-1)

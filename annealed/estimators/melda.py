@@ -365,6 +365,12 @@ class MELDA(
         log_prior = bias + 0.5 * np.sum(means**2, axis=1)
         return GaussianModel(log_prior - np.logaddexp.reduce(log_prior), means, np.eye(means.shape[1]))
 
+    def _logits_of(self, projected):
+        """Logits of the posterior of places among the projected rows, (..., n_components), as pictures ask for them:
+        exact where the Gaussian reading has lost its digits.
+        """
+        return projected @ to_host(self._loadings).T + to_host(self._bias)
+
     # -- prediction ------------------------------------------------------------------------------------------
 
     def _ask(self, method, X):

@@ -42,6 +42,16 @@ def test_regions_are_what_the_estimator_predicts_there(fitted):
     assert len(np.unique(display.regions)) == 3
 
 
+@pytest.mark.parametrize("units", [np.logspace(-6, 6, 4), np.logspace(6, -6, 4)], ids=["rising", "falling"])
+def test_regions_are_right_in_very_unlike_units(fitted, units):
+    _, X, y = fitted
+    model = MELDA(coordinates="orthonormal", temperature=0.1).fit(X * units, y)
+    display = ProjectionDisplay.from_estimator(model, X * units, y, grid_resolution=9)
+    points = np.stack(np.meshgrid(*display.grid), axis=-1).reshape(-1, 2)
+    predicted = model.predict(model.inverse_transform(points))
+    np.testing.assert_array_equal(model.classes_[display.regions.ravel()], predicted)
+
+
 def test_regions_honour_the_kept_components():
     made = make_gaussian_classes(120, 5, 5, separation=3.0, random_state=0)
     model = MELDA(2, temperature=0.01).fit(made.X, made.y)
