@@ -223,8 +223,10 @@ def choose(scores: np.ndarray, rule: str) -> int:
     best = best_of(scores)
     if rule == "best":
         return best
-    error = scores[best].std(ddof=1) / np.sqrt(scores.shape[1])
-    return int(np.flatnonzero(mean >= mean[best] - error)[0])
+    with np.errstate(invalid="ignore"):  # infinite scores have no error: the best alone is near
+        error = scores[best].std(ddof=1) / np.sqrt(scores.shape[1])
+    is_near = mean >= mean[best] - error
+    return int(np.argmax(is_near)) if is_near.any() else best
 
 
 def make_splits(cv, X, y, labels, weight, random_state, split_params) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -67,8 +67,8 @@ class ProjectionDisplay:
     def from_estimator(cls, estimator, X, y, *, grid_resolution=200, ax=None) -> Self:
         """Draw rows as a fitted reduction sees them.
 
-        Regions are drawn where the estimator can answer for points of the plane: where its ``gaussian_model()`` has as
-        many components as are drawn.
+        Regions are drawn where the estimator can answer for points of the plane: those of a
+        :class:`annealed.MELDA` that has no more components than are drawn.
 
         Parameters
         ----------

@@ -283,6 +283,20 @@ def test_a_score_that_is_no_number_is_never_chosen():
         assert choose(scores, rule) == 1
 
 
+@pytest.mark.parametrize("rule", ["best", "one_standard_error"])
+@pytest.mark.parametrize(
+    ("scores", "chosen"),
+    [
+        ([[-np.inf, -1.0], [-np.inf, -0.5]], 0),
+        ([[-np.inf, -1.0], [-0.5, -0.5]], 1),
+        ([[1.0, 2.0], [np.inf, np.inf]], 1),
+    ],
+    ids=["all", "the first", "the best"],
+)
+def test_scores_may_be_infinite(rule, scores, chosen):
+    assert choose(np.array(scores), rule) == chosen
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("start", [0.0, 1.5])
 @pytest.mark.parametrize("doubts", [False, True])
