@@ -392,6 +392,7 @@ def test_output_as_a_data_frame():
         ({"n_components": 1.5}, "n_components must be an integer .* Got 1.5"),
         ({"n_components": 2, "coordinates": "paper"}, "no order to cut: n_components=2 needs coordinates="),
         ({"coordinates": "paper", "reference_class": 7}, "reference_class must be a class of y. Got 7, known: .*0, 1"),
+        ({"reference_class": [0, 1, 2, 3, 4]}, r"reference_class must be a class of y. Got \[0, 1, 2, 3, 4\]"),
         ({"metric": "round"}, "metric must be one of .* Got 'round'"),
         ({"l2_strength": -1}, "l2_strength must be a positive number. Got -1"),
         ({"temperature": -1}, "temperature must be a positive number. Got -1"),
