@@ -106,8 +106,8 @@ def whitening_coordinates(covariances: Covariances, all_diagonal: bool) -> Coord
 
     if all_diagonal:
         found = list(map_in_order(diagonalized, range(design.n_fits)))
-        parts = zip(*[(each.basis, each.inverse, each.spectrum) for each in found], strict=True)
-        return Coordinates(*map(np.stack, parts), per_fit=True)
+        basis, inverse = np.stack([each.basis for each in found]), np.stack([each.inverse for each in found])
+        return Coordinates(basis, inverse, np.stack([each.spectrum for each in found]), per_fit=True)
     has_axes = covariances.usual is None and of_all.is_shrunk
     frame = _axes(of_all) if has_axes else _diagonalized(design, of_all)
 

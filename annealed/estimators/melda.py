@@ -265,7 +265,7 @@ class MELDA(
         if self.reference_class is None:
             return 0
         is_one = np.ndim(self.reference_class) == 0  # a list would be compared class by class
-        found = np.flatnonzero(classes == self.reference_class) if is_one else ()
+        found = np.flatnonzero(is_one and classes == self.reference_class)
         if not len(found):
             raise ValueError(
                 f"reference_class must be a class of y. Got {self.reference_class!r}, known: {classes[:20].tolist()}."

@@ -66,12 +66,12 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
                 f"image_shape must have as many pixels as X has columns, {n_columns}. Got {(height, width)}."
             )
         places, radius = np.arange(n_columns).reshape(height, width), self._radius() * (1 + 1e-12)
-        pairs = []
+        of_steps = []
         for down, across in np.argwhere(_lengths(height, width) <= radius).tolist():
             for right in {across, -across} if down else {across}:
                 later = places[down:, max(right, 0) : width + min(right, 0)].ravel()
-                pairs.append(np.column_stack([later, later - down * width - right]))
-        pairs = np.concatenate(pairs)
+                of_steps.append(np.column_stack([later, later - down * width - right]))
+        pairs = np.concatenate(of_steps)
         return pairs[np.lexsort(pairs.T[::-1])]
 
     def _checked_shape(self, n_columns):

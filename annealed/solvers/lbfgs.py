@@ -123,7 +123,7 @@ class LBFGS(Solver):
             if problem.fits_are_alike:
                 solution.parameters[folds] += solution.parameters[0] - start[0]
                 memory.share()
-            _run_folds(state, folds, max_iter)
+            _run_folds(*state, folds, max_iter)
         memory.spend(-1)  # one step a temperature is what a good preconditioner costs
         if not final_only:
             memory.is_over = self.successor is not None and memory.n_learned > 1
@@ -132,17 +132,16 @@ class LBFGS(Solver):
 
     def minimize_folds(self, problem, start, temperature, *, tol, max_iter, memory):
         solution, folds = unsolved(start), np.arange(1, problem.n_fits)
-        _run_folds((problem, solution, temperature, tol, memory), folds, max_iter)
+        _run_folds(problem, solution, temperature, tol, memory, folds, max_iter)
         return solution
 
 
-def _run_folds(state, folds, max_iter):
+def _run_folds(problem, solution, temperature, tol, memory, folds, max_iter):
     """In single precision where rows are quick; those that its rounding misled go on in double."""
-    problem, solution = state[:2]
-    _Search(*state, folds, quick=problem.has_quick_rows).run(max_iter)
+    _Search(problem, solution, temperature, tol, memory, folds, quick=problem.has_quick_rows).run(max_iter)
     left = folds[~solution.converged[folds]]
     if problem.has_quick_rows and len(left):
-        _Search(*state, left).run(max_iter - solution.n_iter[left].max())
+        _Search(problem, solution, temperature, tol, memory, left).run(max_iter - solution.n_iter[left].max())
 
 
 def _stepped_together(problem, starts, temperatures, tol, memories):
