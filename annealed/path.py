@@ -27,7 +27,8 @@ class AnnealingPath:
         The fitted parameters with a leading axis of temperatures: `coef` (n_temperatures, n_classes, n_features)
         and `intercept` (n_temperatures, n_classes) of the logits for linear families (the paper's lambda is
         `temperature * coef`), `means` for distances, `parameters` for a family of one's own. Also reached as
-        attributes: `path.coef`. They do not include `posterior_scale`.
+        attributes: `path.coef`. They do not include `posterior_scale`. Where rows use few of a sparse X's columns,
+        `arrays["coef"]` holds those alone, `columns`; `path.coef` is made of all when it is asked for.
     free_energy : ndarray of shape (n_temperatures,)
         The paper's Q (9), or Q_new (17) with its penalty, of the final fit.
     entropy : ndarray of shape (n_temperatures,)
@@ -50,6 +51,10 @@ class AnnealingPath:
         Bound on the relative suboptimality of the final fit's free energy, of families that have one (the inner-product
         and the quadratic). With rounded products on a device it and `gradient_norm` are of full precision at the chosen
         temperature, of rounded ones elsewhere.
+    columns : ndarray of shape (n_used,) or None
+        Columns of X that `arrays["coef"]` holds, where it does not hold all.
+    n_columns : int
+        How many X has.
 
     Examples
     --------
@@ -78,6 +83,8 @@ class AnnealingPath:
     best_index: int
     score_name: str
     certificate: np.ndarray | None = None
+    columns: np.ndarray | None = None
+    n_columns: int = 0
 
     @classmethod
     def from_steps(cls, steps: list[Step], problem: Problem, best_index: int, score_name: str, dtype) -> AnnealingPath:
@@ -102,12 +109,22 @@ class AnnealingPath:
             best_index=best_index,
             score_name=score_name,
             certificate=certificate if np.isfinite(certificate).any() else None,
+            columns=problem.used,
+            n_columns=problem.n_columns,
         )
 
     def __getattr__(self, name):
         if name in ("coef", "intercept", "means", "parameters") and "arrays" in self.__dict__:
-            return self.arrays.get(name)
+            return self._of_all_columns(name, self.arrays.get(name))
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _of_all_columns(self, name, array):
+        """Zeros where `columns` leaves some out."""
+        if name != "coef" or self.columns is None:
+            return array
+        whole = np.zeros((*array.shape[:-1], self.n_columns), array.dtype)
+        whole[..., self.columns] = array
+        return whole
 
     def __len__(self) -> int:
         return len(self.temperatures)
@@ -121,7 +138,9 @@ class AnnealingPath:
                 "Refit with a schedule that reaches it."
             )
         weights, window = between(self.temperatures, temperature)
-        arrays = {name: _between(weights, array, window) for name, array in self.arrays.items()}
+        arrays = {
+            name: self._of_all_columns(name, _between(weights, array, window)) for name, array in self.arrays.items()
+        }
         return arrays, float(np.exp(_between(weights, np.log(self.posterior_scale), window)))
 
     def to_frame(self):
@@ -191,6 +210,8 @@ def _reported(steps: list[Step], problem: Problem) -> dict[str, np.ndarray]:
     for first in range(0, len(steps), step):
         batch = steps[first : first + step]
         report = problem.report(np.stack([own.parameters[0] for own in batch]), batch[0].temperature, slice(0, 1))
+        if problem.used is not None:
+            report["coef"] = report["coef"][..., problem.used]
         if len(batch) == len(steps):
             return report
         for name, values in report.items():

@@ -119,6 +119,10 @@ class Design(ABC):
         other.center = center
         return other
 
+    def without_empty_columns(self) -> tuple[Design, np.ndarray | None]:
+        """The same rows by the columns that any of them uses, and which these are, where most are used by none."""
+        return self, None
+
     multiplies_in_double = True  # whatever the type of the rows
     lends_rows = False  # whether a block has the rows as they lie, and no copy of its own
 

@@ -9,6 +9,8 @@ from scipy import sparse
 
 from annealed.design.base import Block, Design
 
+MOST_USED = 0.5  # of the columns, up to which those that no row uses are left out
+
 
 class CsrBlock(Block):
     def __init__(self, values, center, rows, labels, weight):
@@ -78,6 +80,15 @@ class CsrBlock(Block):
 
 
 class CsrDesign(Design):
+    def without_empty_columns(self):
+        used = np.flatnonzero(np.bincount(self.X.indices, minlength=self.n_features))
+        if not 0 < len(used) <= MOST_USED * self.n_features:
+            return self, None
+        place = np.zeros(self.n_features, dtype=self.X.indices.dtype)
+        place[used] = np.arange(len(used))
+        X = sparse.csr_array((self.X.data, place[self.X.indices], self.X.indptr), shape=(self.n_rows, len(used)))
+        return CsrDesign(X, self.labels, self.weight, self.total_weight, self.n_classes), used
+
     def block_rows(self, n_fits: int, copies_rows=True) -> int:
         """Blocks bound the row-sized temporaries only: slicing CSR rows has a price of its own."""
         return max(4096, (1 << 24) // (8 * n_fits * self.n_classes))

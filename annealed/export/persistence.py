@@ -124,7 +124,8 @@ def _follow(path):
     repr(path)
     path.to_frame()
     if isinstance(path, AnnealingPath):
-        parts = [part for part in (*vars(path).values(), *path.arrays.values()) if isinstance(part, np.ndarray)]
+        own = {name: part for name, part in vars(path).items() if name != "columns"}
+        parts = [part for part in (*own.values(), *path.arrays.values()) if isinstance(part, np.ndarray)]
         if any(len(part) != len(path) for part in parts):
             raise ValueError(f"{len(path)} steps were expected. Got {[len(part) for part in parts]}.")
         for temperature in path.temperatures[[0, path.best_index, -1]].tolist():

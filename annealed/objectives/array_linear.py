@@ -72,6 +72,7 @@ class ArrayProblem(Problem):
         self.precision = None if host.span else precision  # rows in a basis of their span are few, and hold all digits
         self.design, self.form = host.design, host.form
         self.n_fits, self.n_classes, self.class_shares = host.n_fits, host.n_classes, host.class_shares
+        self.n_columns = host.n_columns
         self.temperature_free, self.extrapolates = host.temperature_free, host.extrapolates
         self.interpolates, self.fits_are_alike = host.interpolates, host.fits_are_alike
         place = self.place = self.design.place

@@ -119,6 +119,7 @@ class Problem(ABC):
     extrapolates = True
     interpolates = False
     visits_all = False  # whether every temperature is a node all the same: where there are no folds to save on
+    used: np.ndarray | None = None  # columns that `design` holds, where it leaves out those that no row uses
     form: Form
 
     def __init__(self, design: Design):

@@ -102,7 +102,11 @@ class LinearProblem(SmoothProblem):
         """Coefficients and intercepts of x itself."""
         if self.span:
             coef = self.span.expand_coef(coef)
-        return {"coef": coef, "intercept": intercept - coef @ self.center}
+        intercept = intercept - coef @ self.center
+        if self.used is not None:
+            of_used, coef = coef, np.zeros((*coef.shape[:-1], self.n_columns))
+            coef[..., self.used] = of_used
+        return {"coef": coef, "intercept": intercept}
 
 
 def mean_of_columns(design: Design):

@@ -39,6 +39,7 @@ class MetricChoices:
     lean to "halfway", or to "covariance" where they outnumber rows; far outnumbered ones may begin there.
     """
 
+    given: Any
     original: Any
     design: Any
     coordinates: Any
@@ -135,7 +136,7 @@ class MetricChoices:
 
     def _diagonal(self):
         make: Any = type(self)
-        return make(self.original, l2_strength=self.l2_strength, metric="diagonal", fit_intercept=self.fit_intercept)
+        return make(self.given, l2_strength=self.l2_strength, metric="diagonal", fit_intercept=self.fit_intercept)
 
     def _in_metric(self, metric, power):
         other = copy(self)

@@ -67,14 +67,18 @@ class PenalizedLinearProblem(MetricChoices, CurvatureLearning, ExactHessian, Lin
         if metric in ("auto", "validated"):
             metric = "euclidean" if is_sparse else "diagonal"
         self.metric = metric
-        self.original = design
+        self.given = design
         self.fit_intercept = fit_intercept
         self.contrasts = Contrasts(design.n_classes)
         self.n_scores = self.contrasts.n_scores
         mean = mean_of_columns(design)
         scale = np.ones(design.n_features) if metric == "euclidean" else spread_of_columns(design, mean)
         center = mean if fit_intercept else np.zeros(design.n_features)
-        super().__init__(design, center, scale, in_span=self._is_in_span(design))
+        self.original, used = design.without_empty_columns()
+        if used is not None:
+            center, scale = center[used], scale[used]
+        super().__init__(self.original, center, scale, in_span=self._is_in_span(self.original))
+        self.n_columns, self.used = design.n_features, used
         self._solve_in(self._coordinates(POWERS.get(metric, 0.0)))
         self.missing = missing_class_weight(self.class_shares, design.total_weight, UNHEARD_WEIGHT)
 

@@ -23,7 +23,8 @@ from annealed.objectives.base import Inspection, Problem, look_at
 from annealed.objectives.leave_one_out import MOST_EXACT_SCORES, NotTrusted, leave_out, row_blocks
 from annealed.objectives.penalized_linear import PenalizedLinearProblem
 
-MANY_LEADING, FEW_LEADING = 20, 6  # eigenvectors of K in the preconditioner, at first
+MANY_LEADING, FEW_LEADING = 20, 6  # eigenvectors of K in the preconditioner, at first: of few rows, and of many
+LEADING_SCORES, LEAST_LEADING = 80, 4  # of few rows, eigenvectors times scores at first, but so many vectors at least
 GROWTH = 4  # by which they become more where steps become many
 MOST_ROUNDING = 1e-4  # of an image, beside what eigenvectors leave of a row's square: with more, products are in double
 MOST_VALUES_FOR_MANY = 50_000  # scores of a fit up to which many of them cost little
@@ -42,6 +43,7 @@ class RepresenterProblem(Problem):
     def __init__(self, primal: PenalizedLinearProblem, dtype):
         super().__init__(primal.design)
         self.primal, self.form = primal, primal.form
+        self.n_columns, self.used = primal.n_columns, primal.used
         self.l2_strength, self.fit_intercept = primal.l2_strength, primal.fit_intercept
         self.contrasts, self.missing = primal.contrasts, primal.missing
         self.gradient_unit = max(1.0, float(np.sqrt(primal.coordinates.spectrum.max())))  # of the widest column
@@ -54,9 +56,15 @@ class RepresenterProblem(Problem):
         self.products = RowProducts(self.design, self.primal.scale, dtype)
         self.squares = self.products.diagonal()
         self.row_length = float(np.sqrt(np.mean(self.squares)))
-        is_small = self.design.n_rows * self.contrasts.n_scores <= MOST_VALUES_FOR_MANY
         self.n_leading = 0
-        self._lead(min(MANY_LEADING if is_small else FEW_LEADING, self.design.n_rows // 10))
+        self._lead(min(self._first_leading(), self.design.n_rows // 10))
+
+    def _first_leading(self) -> int:
+        """More where they cost little: of few rows, and not of many classes, each of which has its own unknowns."""
+        n_scores = self.contrasts.n_scores
+        if self.design.n_rows * n_scores > MOST_VALUES_FOR_MANY:
+            return FEW_LEADING
+        return min(MANY_LEADING, max(LEAST_LEADING, LEADING_SCORES // n_scores))
 
     def in_double(self) -> RepresenterProblem:
         """The same with products in double precision."""
@@ -136,7 +144,7 @@ class RepresenterProblem(Problem):
 
     def report(self, parameters, temperature, fits=slice(None)):
         alpha, _, intercept = self.split(parameters)
-        scores = np.empty((len(alpha), self.contrasts.n_scores, self.n_columns))
+        scores = np.empty((len(alpha), self.contrasts.n_scores, self.design.n_features))
         for own, score in zip(alpha, scores, strict=True):
             np.divide(self.products.combine(own).T, self.primal.scale, out=score)
         return self.primal.report_scores(scores, intercept)
