@@ -28,7 +28,7 @@ def methods(table: Table, anchor: Anchor, yardstick: Yardstick, options):
     if find_spec("glmnet") is None:
         yield Skipped(NAME, "python-glmnet is not installed: it has wheels for Linux on x86, Python 3.11 to 3.13")
     elif table.is_large:
-        yield Skipped(NAME, "takes an hour and more here: one path of 20,000 rows of the dense problem 200 s")
+        yield Skipped(NAME, "would take too long: one path of 20,000 rows of the dense problem takes 200 s")
     else:
         temperatures = np.geomspace(anchor.hot, anchor.cold, N_PENALTIES)
         yield Method(
