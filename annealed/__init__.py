@@ -1,8 +1,8 @@
 """Discriminant analysis by annealing and maximum entropy, in scikit-learn's language.
 
-Begin with ``InnerProductADA().fit(X, y)``: a linear classifier that walks from a hot, simple model to a cold, sharp one
-and keeps the temperature at which held-out rows are predicted best. ``path_`` holds everything seen on the way, and
-``AnnealingPathDisplay.from_estimator(model)`` draws it. ``DistanceADA`` (fitted class means), ``MELDA`` (a reduction),
+Begin with ``AnnealedLogisticRegression().fit(X, y)``: multinomial logistic regression with its whole L2 path, fitted
+from strong to weak regularization. Cross-validation chooses the point of the path, and ``path_`` records all of them;
+``AnnealingPathDisplay.from_estimator(model)`` draws it. ``AnnealedLDA`` (fitted class means), ``MELDA`` (a reduction),
 ``PottsDA`` (prototypes) and ``AnnealedClassifier`` (families from ``annealed.objectives``, or your own) anneal too.
 """
 
@@ -10,8 +10,8 @@ from annealed.displays import AnnealingPathDisplay, CoefficientPathDisplay, Proj
 from annealed.estimators import (
     MELDA,
     AnnealedClassifier,
-    DistanceADA,
-    InnerProductADA,
+    AnnealedLDA,
+    AnnealedLogisticRegression,
     PooledGaussian,
     PottsDA,
     SecondOrderFeatures,
@@ -25,13 +25,13 @@ __version__ = "0.1.0"
 __all__ = [
     "AdaptiveSchedule",
     "AnnealedClassifier",
+    "AnnealedLDA",
+    "AnnealedLogisticRegression",
     "AnnealingPath",
     "AnnealingPathDisplay",
     "CoefficientPathDisplay",
-    "DistanceADA",
     "ExponentialSchedule",
     "FixedSchedule",
-    "InnerProductADA",
     "InverseTemperatureSchedule",
     "MELDA",
     "PooledGaussian",

@@ -44,9 +44,9 @@ class StopOnInterrupt:
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from annealed import InnerProductADA
+    >>> from annealed import AnnealedLogisticRegression
     >>> from annealed.callbacks import StopOnInterrupt
-    >>> model = InnerProductADA().set_callbacks(StopOnInterrupt())
+    >>> model = AnnealedLogisticRegression().set_callbacks(StopOnInterrupt())
     >>> len(model.fit(*load_iris(return_X_y=True)).path_) > 5
     True
     """

@@ -147,7 +147,7 @@ def compare_command(
         raise typer.Exit(INTERRUPTED)
 
 
-@app.command(epilog="Example: annealed fit flowers.csv --target species --model inner-product -o model.skops")
+@app.command(epilog="Example: annealed fit flowers.csv --target species --model logistic -o model.skops")
 @one_sentence
 def fit(
     data: Data,
@@ -156,7 +156,7 @@ def fit(
     output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write.")] = Path("model.skops"),
     model: Annotated[
         str, typer.Option("--model", "-m", help=f"One of {', '.join(OURS)}.", autocompletion=lambda: list(OURS))
-    ] = "inner-product",
+    ] = "logistic",
     as_json: AsJson = False,
     separator: Separator = None,
     encoding: Encoding = None,
@@ -237,7 +237,7 @@ def demo(
         _print_comparison(ranked, table)
     if len(ranked) < len(CANDIDATES):
         raise typer.Exit(INTERRUPTED)
-    name = next((result.name for result in ranked if hasattr(OURS.get(result.name), "at")), "inner-product")
+    name = next((result.name for result in ranked if hasattr(OURS.get(result.name), "at")), "logistic")
     fitted = _fitted(table, name)
     write_report(fitted, table.features.assign(**{table.target: table.labels}), output)
     _say(f"The report of {name} is in {output.resolve()}: open it in a browser and move the slider.")

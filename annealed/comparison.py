@@ -23,7 +23,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits
 
-from annealed.estimators import MELDA, DistanceADA, InnerProductADA, PottsDA
+from annealed.estimators import MELDA, AnnealedLDA, AnnealedLogisticRegression, PottsDA
 from annealed.estimators.weights import counted_in_rows
 from annealed.optional import require
 from annealed.selection import stratified_splits
@@ -37,14 +37,14 @@ SMALLEST_PROBABILITY = 1e-15  # a class given none costs 35 nats, not infinitely
 
 
 OURS: dict[str, Callable[[], Any]] = {
-    "inner-product": InnerProductADA,
-    "distance": DistanceADA,
+    "logistic": AnnealedLogisticRegression,
+    "lda": AnnealedLDA,
     "melda": MELDA,
     "potts": PottsDA,
 }
 PEERS: dict[str, Callable[[], Any]] = {
-    "logistic-regression": lambda: LogisticRegression(max_iter=1000),
-    "lda": lambda: LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"),
+    "sklearn-logistic": lambda: LogisticRegression(max_iter=1000),
+    "sklearn-lda": lambda: LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"),
     "nearest-neighbours": KNeighborsClassifier,
     "random-forest": lambda: RandomForestClassifier(random_state=0),
     "gradient-boosting": lambda: HistGradientBoostingClassifier(random_state=0),
@@ -113,7 +113,7 @@ def fit_table(table: LabelledTable, name: str, callbacks=()) -> TableModel:
     table : LabelledTable
         As `annealed.tables.label_table` gives it.
     name : str
-        Of the model, such as "inner-product", as in `--model`.
+        Of the model, such as "logistic", as in `--model`.
     callbacks : sequence
         Callbacks of the fit, of models that take them.
 

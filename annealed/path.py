@@ -59,9 +59,9 @@ class AnnealingPath:
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from annealed import InnerProductADA
+    >>> from annealed import AnnealedLogisticRegression
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = InnerProductADA(schedule=[10.0, 1.0, 0.1]).fit(X, y)
+    >>> model = AnnealedLogisticRegression(schedule=[10.0, 1.0, 0.1]).fit(X, y)
     >>> model.path_.coef.shape, model.path_.validation_score.shape
     ((3, 3, 4), (3, 5))
     >>> bool(model.path_.temperatures[model.path_.best_index] == model.temperature_)
@@ -88,7 +88,7 @@ class AnnealingPath:
 
     @classmethod
     def from_steps(cls, steps: list[Step], problem: Problem, best_index: int, score_name: str, dtype) -> AnnealingPath:
-        scores = [step.judgement.scores for step in steps if step.judgement.scores is not None]
+        scores = [step.validation.scores for step in steps if step.validation.scores is not None]
         arrays = problem.reported([(step.parameters[0, ...], step.temperature) for step in steps])
         if arrays is None:
             arrays = {name: array.astype(dtype, copy=False) for name, array in _reported(steps, problem).items()}
@@ -97,10 +97,10 @@ class AnnealingPath:
             temperatures=np.array([step.temperature for step in steps]),
             arrays=arrays,
             free_energy=np.array([step.temperature * step.value for step in steps]),
-            entropy=np.array([step.inspection.entropy for step in steps]),
+            entropy=np.array([step.training_summary.entropy for step in steps]),
             train_score=np.array([_train_score(step) for step in steps]),
             validation_score=np.stack(scores) if scores else None,
-            posterior_scale=np.array([step.judgement.scale for step in steps]),
+            posterior_scale=np.array([step.validation.scale for step in steps]),
             n_iter=np.array([step.n_iter for step in steps]),
             seconds=np.array([step.seconds for step in steps]),
             gradient_norm=np.array([step.gradient_norm for step in steps]),
@@ -223,8 +223,8 @@ def _reported(steps: list[Step], problem: Problem) -> dict[str, np.ndarray]:
 
 def _train_score(step: Step) -> float:
     """The user's scorer on the training rows, or minus their log-loss."""
-    score = step.judgement.train_score
-    return -step.inspection.spoken_loss if score is None else score
+    score = step.validation.train_score
+    return -step.training_summary.calibrated_loss if score is None else score
 
 
 def _between(weights, array, window):

@@ -20,7 +20,7 @@ from annealed.objectives.posterior_scale import deviations, rescaled
 from annealed.objectives.potts import LabelledRows, PottsState
 from annealed.objectives.principal_rows import PrincipalRows
 from annealed.prototype_ladder import Plan, along_axes, climb, reheated, subsample
-from annealed.prototypes import NOBODY, Cooled, Spoken, Watch, cool, refinements, spoken
+from annealed.prototypes import NOBODY, CalibratedPosterior, Cooled, Watch, calibrated, cool, refinements
 from annealed.selection import stratified_splits
 
 TRIAL_ROUNDS = 2  # by which a shrinkage is judged: one prototype a class, and two
@@ -175,11 +175,11 @@ def _is_over(walk, best_walk) -> bool:
     return n_penalties > PENALTY_PATIENCE and walk[-1] > HOPELESS * best_walk[min(n_penalties, len(best_walk) - 1)]
 
 
-def _sharpened(ladder, states) -> tuple[float, list[Spoken]]:
+def _sharpened(ladder, states) -> tuple[float, list[CalibratedPosterior]]:
     """The sharpness at which held-out rows find the annealed prototypes best, and their posteriors."""
 
     def tried(sharpness):
-        start = [spoken(fold.train, state, sharpness) for fold, state in zip(ladder, states, strict=True)]
+        start = [calibrated(fold.train, state, sharpness) for fold, state in zip(ladder, states, strict=True)]
         return sum(_loss(own, fold.test) for own, fold in zip(start, ladder, strict=True)), sharpness, start
 
     best = tried(1.0)
@@ -193,7 +193,7 @@ def _sharpened(ladder, states) -> tuple[float, list[Spoken]]:
     return best[1:]
 
 
-def _loss(posterior: Spoken, rows: LabelledRows) -> float:
+def _loss(posterior: CalibratedPosterior, rows: LabelledRows) -> float:
     return -float(rows.weight @ posterior.log_proba(rows.X)[np.arange(len(rows.X)), rows.labels])
 
 
@@ -210,12 +210,12 @@ def _held_out(ladder, posteriors) -> tuple[float, float]:
     return float(weight @ losses / weight.sum()), float(log_scale)
 
 
-def _refinements(rows, state: PottsState, strengths) -> Iterator[Spoken]:
+def _refinements(rows, state: PottsState, strengths) -> Iterator[CalibratedPosterior]:
     """Refinements of the annealed prototypes, from the soft posterior of their own metric.
 
     A penalty's strength is counted in rows: the more rows there are, the less it weighs.
     """
-    return refinements(rows, spoken(rows, state, 1.0), [strength / rows.total for strength in strengths])
+    return refinements(rows, calibrated(rows, state, 1.0), [strength / rows.total for strength in strengths])
 
 
 class Fitted(NamedTuple):
@@ -224,7 +224,7 @@ class Fitted(NamedTuple):
     """
 
     rounds: list[Cooled]
-    posterior: Spoken
+    posterior: CalibratedPosterior
     axes: np.ndarray | None
     choice: Choice
 
@@ -260,7 +260,7 @@ def fit_prototypes(rows: LabelledRows, plan: Plan, choice: Choice, watch: Watch 
     unrefined = choice if choice.strength is None else choice._replace(strength=None, log_scale=0.0)
 
     def fitted_at(cooled):
-        return Fitted([*rounds, cooled], spoken(part, cooled.state, choice.sharpness), axes, unrefined)
+        return Fitted([*rounds, cooled], calibrated(part, cooled.state, choice.sharpness), axes, unrefined)
 
     for cooled in islice(climb(part, plan, choice.shrinkage, _Reader(watch, fitted_at)), choice.n_rounds):
         if watch.is_stopped:
@@ -273,10 +273,10 @@ def fit_prototypes(rows: LabelledRows, plan: Plan, choice: Choice, watch: Watch 
     return Fitted(rounds, _posterior(part, rounds[-1].state, plan, choice), axes, choice)
 
 
-def _posterior(rows, state: PottsState, plan: Plan, choice: Choice) -> Spoken:
+def _posterior(rows, state: PottsState, plan: Plan, choice: Choice) -> CalibratedPosterior:
     """What the annealed prototypes say, refined as was chosen."""
     if choice.strength is None:
-        return spoken(rows, state, choice.sharpness)
+        return calibrated(rows, state, choice.sharpness)
     strengths = [own for own in plan.strengths if own >= choice.strength]
     return list(_refinements(rows, state, strengths))[-1]
 

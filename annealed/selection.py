@@ -27,14 +27,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import get_routing_for_object
 
 from annealed.interpolation import lagrange
-from annealed.objectives import NO_PICKS, Picks
+from annealed.objectives import NOTHING_HELD_OUT, HeldOut
 from annealed.objectives.leave_one_out import NotTrusted
-from annealed.objectives.posterior_scale import deviations, doubt, mean_lead, penalty, rescaled, scaled_moments
-from annealed.walk import Judgement
+from annealed.objectives.posterior_scale import deviations, doubt, mean_margin, penalty, rescaled, scaled_moments
+from annealed.walk import Validation
 
 DEFAULT_FOLDS = 5
 LOGITS_TOGETHER = 1_000_000  # of several temperatures, made in one product
-JUDGED_TOGETHER = 100_000  # likewise, judged in one go
+VALIDATED_TOGETHER = 100_000  # likewise, judged in one go
 WIDEST_GUESS = 0.5  # beyond the logarithms of scales found at other temperatures, where a next search may begin
 HIGH_LEVERAGE = 0.5  # of a row on its own scores, above which one Newton step does not stand for leaving it out
 MOST_HIGH_LEVERAGE = 0.05  # share of such rows up to which leave-one-out is trusted
@@ -49,18 +49,18 @@ DEALERS = (KFold, StratifiedKFold, RepeatedKFold, RepeatedStratifiedKFold, Shuff
 class NoValidation:
     """Nothing is held out: the path alone."""
 
-    picks = NO_PICKS
+    held_out = NOTHING_HELD_OUT
     sees_final = False
 
-    def judge(self, problem, parameters, temperature):
-        return Judgement()
+    def validate(self, problem, parameters, temperature):
+        return Validation()
 
-    def judge_all(self, problem, points, temperatures):
-        return [Judgement() for _ in points]
+    def validate_all(self, problem, points, temperatures):
+        return [Validation() for _ in points]
 
 
 @dataclass
-class HeldOut:
+class HeldOutValidator:
     """Rows that a fit did not see, with the fold each belongs to.
 
     labels, weight, folds : of every validated row, in the order of the logits judged
@@ -71,7 +71,7 @@ class HeldOut:
     labels: np.ndarray
     weight: np.ndarray
     folds: np.ndarray
-    picks: Picks = NO_PICKS
+    held_out: HeldOut = NOTHING_HELD_OUT
     calibrate: bool = True
     X: object = None
     score_point: Callable | None = None
@@ -81,49 +81,51 @@ class HeldOut:
     def sees_final(self) -> bool:
         return self.X is not None or self.score_point is not None
 
-    def judge(self, problem, parameters, temperature):
+    def validate(self, problem, parameters, temperature):
         logits = self._logits(problem, parameters, temperature)
-        return self._judge_logits(problem, logits[None], [parameters], [temperature])[0]
+        return self._validate_logits(problem, logits[None], [parameters], [temperature])[0]
 
-    def judge_all(self, problem, points, temperatures):
+    def validate_all(self, problem, points, temperatures):
         """Logits of several in one product, and what comes after in one go too, where they are few."""
         if self.X is not None or len(points) == 1:
-            return self._judge_each(problem, points, temperatures)
-        judged, n_values = [], len(self.labels) * problem.n_classes
+            return self._validate_each(problem, points, temperatures)
+        validated, n_values = [], len(self.labels) * problem.n_classes
         for part in _parts(len(points), LOGITS_TOGETHER // n_values):
             some, own = points[part], temperatures[part]
             logits = problem.held_out_logits_of(some, own)
-            for few in _parts(len(some), JUDGED_TOGETHER // n_values):
-                judged += self._judge_logits(problem, logits[few], some[few], own[few])
-        return judged
+            for few in _parts(len(some), VALIDATED_TOGETHER // n_values):
+                validated += self._validate_logits(problem, logits[few], some[few], own[few])
+        return validated
 
-    def _judge_each(self, problem, points, temperatures):
-        return [self.judge(problem, *point) for point in zip(points, temperatures, strict=True)]
+    def _validate_each(self, problem, points, temperatures):
+        return [self.validate(problem, *point) for point in zip(points, temperatures, strict=True)]
 
-    def _judge_logits(self, problem, logits, points, temperatures):
+    def _validate_logits(self, problem, logits, points, temperatures):
         deviation = deviations(logits, self.labels)
         log_scales, losses = np.zeros(len(points)), None
-        lead = mean_lead(deviation, self.labels, self.weight) if doubt(self.n_rows) else np.zeros(len(points))
+        margin = mean_margin(deviation, self.labels, self.weight) if doubt(self.n_rows) else np.zeros(len(points))
         if self.calibrate:
             places = [float(np.log(temperature)) for temperature in temperatures]
-            log_scales, losses = rescaled(deviation, self.weight, [self._likely_log_scale(own) for own in places], lead)
+            log_scales, losses = rescaled(
+                deviation, self.weight, [self._likely_log_scale(own) for own in places], margin
+            )
             self._log_scales.update(zip(places, log_scales.tolist(), strict=True))
         scales = np.exp(log_scales)
         if self.score_point is not None:
-            judged = zip(points, temperatures, scales.tolist(), strict=True)
-            return [self._by_scorer(self.score_point, problem, *point) for point in judged]
+            validated = zip(points, temperatures, scales.tolist(), strict=True)
+            return [self._by_scorer(self.score_point, problem, *point) for point in validated]
         if losses is None:
             losses, _, _ = scaled_moments(scales, deviation)
-        owed = penalty(log_scales, losses @ self.weight / self.n_rows, lead, self.n_rows)
+        owed = penalty(log_scales, losses @ self.weight / self.n_rows, margin, self.n_rows)
         return [
-            Judgement(-self._fold_means(own), scale, penalty=extra)
+            Validation(-self._fold_means(own), scale, penalty=extra)
             for own, scale, extra in zip(losses, scales.tolist(), owed.tolist(), strict=True)
         ]
 
     @staticmethod
     def _by_scorer(score_point, problem, parameters, temperature, scale):
         scores, train_score = score_point(problem, parameters, temperature, scale)
-        return Judgement(np.asarray(scores, dtype=float), scale, train_score)
+        return Validation(np.asarray(scores, dtype=float), scale, train_score)
 
     def _likely_log_scale(self, place):
         """By the parabola through the nearest temperatures judged, held to the range around theirs."""
@@ -139,7 +141,7 @@ class HeldOut:
         if self.X is None:
             return problem.held_out_logits(parameters, temperature)
         arrays = {name: array[0] for name, array in problem.report(parameters[:1], temperature, slice(0, 1)).items()}
-        return problem.form.logits(self.X, arrays, temperature)
+        return problem.predictor.logits(self.X, arrays, temperature)
 
     def _fold_means(self, losses):
         return np.bincount(self.folds, self.weight * losses) / self._fold_weight
@@ -155,11 +157,11 @@ class HeldOut:
 
 
 @dataclass
-class LeaveOneOut(HeldOut):
+class LeaveOneOut(HeldOutValidator):
     """Every row judged by the final fit without it, approximately; `folds` only group the scores."""
 
     sees_final = True
-    judge_all = HeldOut._judge_each
+    validate_all = HeldOutValidator._validate_each
 
     def _logits(self, problem, parameters, temperature):
         logits, leverage = problem.leave_one_out(parameters, temperature)
@@ -180,7 +182,7 @@ def _parts(number, size) -> list[slice]:
 
 def compared(steps) -> np.ndarray:
     """Fold scores (n_temperatures, n_folds) of validated steps, by which temperatures and whole paths are compared."""
-    return np.stack([step.judgement.compared for step in steps])
+    return np.stack([step.validation.compared for step in steps])
 
 
 def best_of(scores: np.ndarray) -> int:
@@ -199,7 +201,7 @@ def clearly_exceeds(scores: np.ndarray, reference: np.ndarray) -> bool:
     return bool(difference.mean() > max(error, LEAST_GAIN))
 
 
-def rises(scores: np.ndarray, reference: np.ndarray) -> bool:
+def improves_significantly(scores: np.ndarray, reference: np.ndarray) -> bool:
     """Whether a small change of a setting has raised fold scores by so much, beside its standard error over the folds,
     that all of the change is worth trying. The folds share all but the change, so that the error is small.
     """
@@ -275,12 +277,12 @@ def _check_training_classes(parts, y, labels, weight):
     known = np.bincount(labels, weight) > 0
     n_lacking, lacked = 0, 0
     for fold, train in enumerate(parts, start=1):
-        heard = np.bincount(labels[train], weight[train], len(known)) > 0
-        if heard.sum() == 1 < known.sum():
-            only = y[labels == np.argmax(heard)][0]
+        weighted = np.bincount(labels[train], weight[train], len(known)) > 0
+        if weighted.sum() == 1 < known.sum():
+            only = y[labels == np.argmax(weighted)][0]
             raise ValueError(f"Fold {fold} of cv trains on rows of a single class, {only}. {STRATIFY}")
-        if heard.any() and (known & ~heard).any():
-            n_lacking, lacked = n_lacking + 1, int(np.argmax(known & ~heard))
+        if weighted.any() and (known & ~weighted).any():
+            n_lacking, lacked = n_lacking + 1, int(np.argmax(known & ~weighted))
     if n_lacking:
         warnings.warn(
             f"{n_lacking} of the {len(parts)} folds of cv train without any row of a class, such as "
@@ -369,8 +371,8 @@ def score_groups(weight):
     return groups
 
 
-def fold_picks(splits) -> tuple[Picks, np.ndarray]:
+def held_out_by_fold(splits) -> tuple[HeldOut, np.ndarray]:
     """Picks of every held-out row by the fit of its fold, fold by fold, and the fold of each."""
     rows = np.concatenate([test for _, test in splits])
     folds = np.concatenate([np.full(len(test), fold) for fold, (_, test) in enumerate(splits)])
-    return Picks(rows, folds + 1), folds
+    return HeldOut(rows, folds + 1), folds

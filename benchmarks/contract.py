@@ -53,9 +53,9 @@ class Table:
         """Columns divided by their spread, and centred where X is dense."""
         return self.scaler.transform(self.X)
 
-    def columns_in(self, metric: str):
+    def columns_in(self, penalty_scaling: str):
         """What a careful user gives a peer: columns in the units that our path penalizes in."""
-        return self.X if metric == "euclidean" else self.standardized
+        return self.X if penalty_scaling == "none" else self.standardized
 
     def first_rows(self, n_rows: int) -> Table:
         """A random part of the rows, to rehearse a benchmark with; never reported."""
@@ -80,17 +80,17 @@ class Anchor:
     hot: float
     chosen: float
     cold: float
-    metric: str
+    penalty_scaling: str
 
     @classmethod
     def of(cls, model) -> Anchor:
         temperatures = model.path_.temperatures
-        return cls(float(temperatures[0]), float(model.temperature_), float(temperatures[-1]), model.metric_)
+        return cls(float(temperatures[0]), float(model.temperature_), float(temperatures[-1]), model.penalty_scaling_)
 
     @property
     def is_of_columns(self) -> bool:
         """Whether a peer can have the same penalty, by columns in other units."""
-        return self.metric in ("diagonal", "euclidean")
+        return self.penalty_scaling in ("standardize", "none")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import sklearn
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from annealed import InnerProductADA
+from annealed import AnnealedLogisticRegression
 from benchmarks.gpu_machine import Ladder, bandwidth, counted, gemm_rate, table, wait
 from benchmarks.gpu_rows import make_embeddings
 
@@ -66,9 +66,11 @@ def main(arguments=None):
     print(f"float64 products: {rates[None] / 1e12:.1f} Tflop/s, memory: {copied / 1e12:.2f} TB/s", flush=True)
     rows = make_embeddings(own.rows, own.columns, own.classes, 1000, accuracy=0.85, dtype=dtype, device=own.device)
     with sklearn.config_context(array_api_dispatch=True):
-        InnerProductADA(schedule=Ladder(3)).fit(rows.X[:4096], rows.y[:4096])  # libraries are loaded and warm
+        AnnealedLogisticRegression(schedule=Ladder(3)).fit(
+            rows.X[:4096], rows.y[:4096]
+        )  # libraries are loaded and warm
         with counted(own.device) as found:
-            model = InnerProductADA(schedule=Ladder(50)).fit(rows.X, rows.y)
+            model = AnnealedLogisticRegression(schedule=Ladder(50)).fit(rows.X, rows.y)
     path = model.path_
     ours = {
         "method": "the path: 50 temperatures, 5 folds and refit",

@@ -129,7 +129,7 @@ def counted(device="cuda"):
     found, original = Counted(), ArrayProblem._loss
 
     def loss(problem, parameters, temperature, fits, quick, learn, fine=False):
-        design, precision = problem.design, problem.precision if quick else None
+        design, precision = problem.design, problem.matmul_precision if quick else None
         size = design.n_rows * design.n_features
         operations = 4.0 * size * parameters.shape[0] * parameters.shape[1]
         found.all_passes.append(Pass(precision, operations, size * problem.place.row_bytes))

@@ -10,7 +10,7 @@ import argparse
 import sklearn
 import torch
 
-from annealed import InnerProductADA
+from annealed import AnnealedLogisticRegression
 from benchmarks.gpu_machine import Ladder, bandwidth, counted, gemm_rate, table
 from benchmarks.gpu_rows import make_embeddings
 
@@ -21,8 +21,8 @@ MADE_IN = {"tf32": "half"}  # products rounded to TF32 are made in half precisio
 def fitted(rows, precision, device, n_temperatures=50, coldest=1e-4):
     """A fitted probe, and what it cost."""
     with sklearn.config_context(array_api_dispatch=True), counted(device) as found:
-        model = InnerProductADA(
-            schedule=Ladder(n_temperatures, coldest), selection="holdout", precision=precision, tol=TOL
+        model = AnnealedLogisticRegression(
+            schedule=Ladder(n_temperatures, coldest), selection="holdout", matmul_precision=precision, tol=TOL
         ).fit(rows.X, rows.y, X_val=rows.X_val, y_val=rows.y_val)
     return model, found
 

@@ -1,16 +1,16 @@
-"""Ours: `InnerProductADA().fit(X, y)`, the whole cross-validated path and the final fit, raw columns as they are."""
+"""Ours: `AnnealedLogisticRegression().fit(X, y)`, the whole cross-validated path and the final fit on raw columns."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from annealed import InnerProductADA
+from annealed import AnnealedLogisticRegression
 from annealed.schedules import AdaptiveSchedule
 from benchmarks.contract import Anchor, Method, Table
 from benchmarks.quality import Yardstick
 
-DEFAULT = "InnerProductADA"
-FIFTY = "InnerProductADA, 50 temperatures"
+DEFAULT = "AnnealedLogisticRegression"
+FIFTY = "AnnealedLogisticRegression, 50 temperatures"
 N_FOLDS = 5
 RATE = 0.7
 
@@ -24,23 +24,27 @@ def default(table: Table, yardstick: Yardstick) -> Method:
             columns["reference_suboptimality"] = yardstick.excess_at(model.path_, Anchor.of(model))
         return columns
 
-    return Method(DEFAULT, lambda: InnerProductADA().fit(table.X, table.y), describe)
+    return Method(DEFAULT, lambda: AnnealedLogisticRegression().fit(table.X, table.y), describe)
 
 
-def diagonal(table: Table) -> InnerProductADA:
-    return InnerProductADA(metric="diagonal").fit(table.X, table.y)
+def diagonal(table: Table) -> AnnealedLogisticRegression:
+    return AnnealedLogisticRegression(penalty_scaling="standardize").fit(table.X, table.y)
 
 
 def fifty(table: Table, anchor: Anchor, yardstick: Yardstick) -> Method:
     """Fifty temperatures over the range of the default path, as LogisticRegressionCV has them; it never ends early."""
-    return on_grid(FIFTY, table, yardstick, np.geomspace(anchor.hot, anchor.cold, 50), metric=anchor.metric)
+    return on_grid(
+        FIFTY, table, yardstick, np.geomspace(anchor.hot, anchor.cold, 50), penalty_scaling=anchor.penalty_scaling
+    )
 
 
-def on_grid(name, table: Table, yardstick: Yardstick, temperatures, n_folds=N_FOLDS, metric="auto") -> Method:
+def on_grid(name, table: Table, yardstick: Yardstick, temperatures, n_folds=N_FOLDS, penalty_scaling="auto") -> Method:
     """A fixed ladder of temperatures and a number of folds."""
     return Method(
         name,
-        lambda: InnerProductADA(schedule=temperatures, cv=n_folds, metric=metric).fit(table.X, table.y),
+        lambda: AnnealedLogisticRegression(schedule=temperatures, cv=n_folds, penalty_scaling=penalty_scaling).fit(
+            table.X, table.y
+        ),
         lambda model: describe_path(model, yardstick, n_folds),
     )
 
@@ -52,7 +56,7 @@ def ladder(hot: float, n_temperatures: int, finer: int = 1):
 
 def hottest(table: Table) -> float:
     """Where the default schedule begins."""
-    first = InnerProductADA(schedule=AdaptiveSchedule(n_temperatures=1), selection="last")
+    first = AnnealedLogisticRegression(schedule=AdaptiveSchedule(n_temperatures=1), selection="last")
     return float(first.fit(table.X, table.y).path_.temperatures[0])
 
 
@@ -67,7 +71,7 @@ def describe_path(model, yardstick: Yardstick, n_folds=N_FOLDS) -> dict:
         # One evaluation an iteration, and one to look at each solved temperature.
         "passes": n_iter + n_temperatures,
         "note": "" if path.converged.all() else f"{int((~path.converged).sum())} temperatures not converged",
-        **yardstick.judge_path(path, model.metric_),
+        **yardstick.judge_path(path, model.penalty_scaling_),
     }
 
 

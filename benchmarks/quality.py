@@ -1,6 +1,6 @@
 """How far a point of the path is from its optimum: computed apart from the library, always in float64.
 
-With kappa = l2_strength T, and columns measured in the metric's `spread`, (17) divided by T is
+With kappa = l2_strength T, and columns measured in the penalty_scaling's `spread`, (17) divided by T is
 
     f(coef, intercept) = 1/N sum_i [ log_partition_i - logit of the true class ] + kappa / 2 |coef * spread|^2
 
@@ -21,14 +21,14 @@ from math import inf
 
 import numpy as np
 
-from annealed import InnerProductADA
+from annealed import AnnealedLogisticRegression
 from benchmarks.contract import Anchor, Table
 from benchmarks.measure import quietly
 
 REFERENCE_TOL = 1e-6  # whose certified relative suboptimality is a hundredth of it
 LOOSE_REFERENCE = 1e-6  # certified no better than this, it is said beside the number
 MOST_INTERCEPT_STEPS = 100
-POWERS = {"halfway": 0.25, "covariance": 0.5}  # of the variance of a direction
+POWERS = {"half-whiten": 0.25, "whiten": 0.5}  # of the variance of a direction
 SMALLEST_SIZE = 3e-7  # of a direction beside the largest: less is rounding
 
 
@@ -47,20 +47,20 @@ class Gap:
 
 
 class PenalizedLikelihood:
-    """f of one table; the metric is that of `InnerProductADA`."""
+    """f of one table; the metric is that of `AnnealedLogisticRegression`."""
 
-    def __init__(self, X, y, metric="auto", l2_strength=1.0):
+    def __init__(self, X, y, penalty_scaling="auto", l2_strength=1.0):
         self.X, self.l2_strength = X, l2_strength
         _, self.labels = np.unique(y, return_inverse=True)
         self.rows = np.arange(len(self.labels))
         is_dense = isinstance(X, np.ndarray)
-        self.metric = ("diagonal" if is_dense else "euclidean") if metric == "auto" else metric
-        self.spread = np.ones(X.shape[1]) if self.metric == "euclidean" else spread_of_columns(X)
+        self.penalty_scaling = ("standardize" if is_dense else "none") if penalty_scaling == "auto" else penalty_scaling
+        self.spread = np.ones(X.shape[1]) if self.penalty_scaling == "none" else spread_of_columns(X)
         self.directions: np.ndarray | None = None
-        if self.metric in POWERS:
+        if self.penalty_scaling in POWERS:
             _, size, across = np.linalg.svd((X - X.mean(axis=0)) / self.spread / np.sqrt(len(X)), full_matrices=False)
             is_kept = size > SMALLEST_SIZE * size[0]
-            self.directions, self.raised = across[is_kept].T, size[is_kept] ** (2 * POWERS[self.metric])
+            self.directions, self.raised = across[is_kept].T, size[is_kept] ** (2 * POWERS[self.penalty_scaling])
 
     def value(self, coef, intercept, temperature) -> float:
         losses, _ = self._losses(self._logits(coef, intercept))
@@ -139,38 +139,40 @@ class Yardstick:
         self._likelihoods: dict[str, PenalizedLikelihood] = {}
         self._references: dict[tuple[str, float], Gap] = {}
 
-    def likelihood(self, metric="auto") -> PenalizedLikelihood:
-        if metric not in self._likelihoods:
-            self._likelihoods[metric] = PenalizedLikelihood(self.table.X, self.table.y, metric)
-        return self._likelihoods[metric]
+    def likelihood(self, penalty_scaling="auto") -> PenalizedLikelihood:
+        if penalty_scaling not in self._likelihoods:
+            self._likelihoods[penalty_scaling] = PenalizedLikelihood(self.table.X, self.table.y, penalty_scaling)
+        return self._likelihoods[penalty_scaling]
 
-    def reference(self, temperature, metric="auto") -> Gap:
+    def reference(self, temperature, penalty_scaling="auto") -> Gap:
         """The optimum at a temperature, to about eight digits, with the bound that proves it."""
-        key = (metric, float(temperature))
+        key = (penalty_scaling, float(temperature))
         if key not in self._references:
-            tight = InnerProductADA(schedule=[temperature], selection="last", tol=REFERENCE_TOL, metric=metric)
+            tight = AnnealedLogisticRegression(
+                schedule=[temperature], selection="last", tol=REFERENCE_TOL, penalty_scaling=penalty_scaling
+            )
             model, _ = quietly(lambda: tight.fit(self.table.X, self.table.y))
             path = model.path_
-            self._references[key] = self.likelihood(metric).gap(path.coef[0], path.intercept[0], temperature)
+            self._references[key] = self.likelihood(penalty_scaling).gap(path.coef[0], path.intercept[0], temperature)
         return self._references[key]
 
-    def judge(self, coef, intercept, temperature, metric="auto") -> dict:
+    def judge(self, coef, intercept, temperature, penalty_scaling="auto") -> dict:
         """Columns of the results for one point: the certified bound, and the excess over the reference."""
-        gap = self.likelihood(metric).gap(coef, intercept, temperature)
+        gap = self.likelihood(penalty_scaling).gap(coef, intercept, temperature)
         columns = {"temperature": temperature, "suboptimality": gap.relative}
         if self.has_reference:
-            reference = self.reference(temperature, metric)
+            reference = self.reference(temperature, penalty_scaling)
             columns["reference_suboptimality"] = gap.value / reference.value - 1
             if reference.relative > LOOSE_REFERENCE:
                 columns["note"] = f"its reference is certified to {reference.relative:.0e} only"
         return columns
 
-    def judge_path(self, path, metric="auto") -> dict:
+    def judge_path(self, path, penalty_scaling="auto") -> dict:
         """The worst certified bound over the visited temperatures, and over the middles between them."""
         middles = np.sqrt(path.temperatures[1:] * path.temperatures[:-1])
-        between = [self._bound(path.at(middle)[0], middle, metric) for middle in middles]
+        between = [self._bound(path.at(middle)[0], middle, penalty_scaling) for middle in middles]
         visited = [
-            self._bound({"coef": coef, "intercept": intercept}, temperature, metric)
+            self._bound({"coef": coef, "intercept": intercept}, temperature, penalty_scaling)
             for coef, intercept, temperature in zip(path.coef, path.intercept, path.temperatures, strict=True)
         ]
         return {"suboptimality": max(visited), "suboptimality_between": max(between, default=0.0)}
@@ -180,9 +182,9 @@ class Yardstick:
         excesses = []
         for temperature in {anchor.hot, anchor.chosen, anchor.cold}:
             arrays, _ = path.at(temperature)
-            value = self.likelihood(anchor.metric).value(arrays["coef"], arrays["intercept"], temperature)
-            excesses.append(value / self.reference(temperature, anchor.metric).value - 1)
+            value = self.likelihood(anchor.penalty_scaling).value(arrays["coef"], arrays["intercept"], temperature)
+            excesses.append(value / self.reference(temperature, anchor.penalty_scaling).value - 1)
         return max(excesses)
 
-    def _bound(self, arrays, temperature, metric) -> float:
-        return self.likelihood(metric).gap(arrays["coef"], arrays["intercept"], temperature).relative
+    def _bound(self, arrays, temperature, penalty_scaling) -> float:
+        return self.likelihood(penalty_scaling).gap(arrays["coef"], arrays["intercept"], temperature).relative

@@ -74,7 +74,9 @@ def plan(table: Table, session: Session, yardstick: Yardstick, options) -> list[
     else:
         first = ours.default(table, yardstick)
         anchor = Anchor.of(session.rehearse(first))
-        if not anchor.is_of_columns:  # then they have that of the path in the diagonal metric, which is walked too
+        if (
+            not anchor.is_of_columns
+        ):  # then they have that of the path in the diagonal penalty_scaling, which is walked too
             anchor = Anchor.of(ours.diagonal(table))
         peers = (method for peer in PEERS for method in peer.methods(table, anchor, yardstick, options))
         methods = [first, ours.fifty(table, anchor, yardstick), *session.without_skipped(peers)]

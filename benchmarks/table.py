@@ -39,7 +39,7 @@ HEADER = (
 )
 COLOURS = {ours.DEFAULT: "#0072B2", ONE_FIT: "#8C8C8C", GLMNET: "#009E73", WHOLE_GRID: "#D55E00"}
 LABELS = {
-    ours.DEFAULT: "InnerProductADA: the path, 5 folds, final fit",
+    ours.DEFAULT: "AnnealedLogisticRegression: the path, 5 folds, final fit",
     ONE_FIT: "LogisticRegression: one fit at the chosen C",
     GLMNET: "glmnet: 50 penalties, 6 paths, nothing scored",
     WHOLE_GRID: "LogisticRegressionCV: 50 C, 5 folds (hollow: estimated)",

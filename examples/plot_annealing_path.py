@@ -5,7 +5,7 @@ Reading an annealing path
 
 A fit is a walk from hot to cold. Hot, the posterior is all but uniform and the model is as simple as it can be; cold,
 the posterior is all but certain and the model follows the training rows. Somewhere between the two, rows that were not
-trained on are predicted best, and that is the temperature which :class:`~annealed.InnerProductADA` keeps.
+trained on are predicted best, and that is the temperature which :class:`~annealed.AnnealedLogisticRegression` keeps.
 
 This example fits the wine data and looks at the walk.
 """
@@ -26,11 +26,11 @@ from sklearn.datasets import load_wine
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
-from annealed import AnnealingPathDisplay, InnerProductADA
+from annealed import AnnealedLogisticRegression, AnnealingPathDisplay
 
 wine = load_wine()
 X, X_new, y, y_new = train_test_split(wine.data, wine.target, test_size=0.5, stratify=wine.target, random_state=0)
-model = InnerProductADA(calibrate=False).fit(X, y)
+model = AnnealedLogisticRegression(calibrate=False).fit(X, y)
 print(model.path_)
 
 # %%
@@ -84,7 +84,7 @@ if len(sys.argv) > 1:  # python examples/plot_annealing_path.py docs/images/anne
 # ``posterior_scale_``. A hot fit is too timid and wants a factor well above one; the colder the fit, the smaller the
 # factor. The marked pair need not lie at the very lowest loss: a weak prior holds the factor to one.
 
-calibrated = InnerProductADA().fit(X, y)
+calibrated = AnnealedLogisticRegression().fit(X, y)
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 for own, label, colour in [(model, "calibrate=False", "#8C8C8C"), (calibrated, "calibrate=True", "#0072B2")]:

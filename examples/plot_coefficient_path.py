@@ -20,11 +20,11 @@ import sys
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_breast_cancer
 
-from annealed import CoefficientPathDisplay, InnerProductADA
+from annealed import AnnealedLogisticRegression, CoefficientPathDisplay
 
 table = load_breast_cancer(as_frame=True)
 X, y = table.data, table.target_names[table.target]
-model = InnerProductADA().fit(X, y)
+model = AnnealedLogisticRegression().fit(X, y)
 display = CoefficientPathDisplay.from_estimator(model, X=X, label="malignant")
 display.ax_.set_title("What speaks for a malignant cell")
 

@@ -19,7 +19,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.metrics import log_loss
 
-from annealed import AnnealedClassifier, InnerProductADA
+from annealed import AnnealedClassifier, AnnealedLogisticRegression
 from annealed.objectives import Quadratic, ScoreFamily
 
 CENTRES = np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, 1.4]])
@@ -78,7 +78,7 @@ class Rings(ScoreFamily):
 # The colour of a point is the class it would go to, paler where the posterior is less sure.
 
 models = {
-    "InnerProductADA": InnerProductADA(),
+    "AnnealedLogisticRegression": AnnealedLogisticRegression(),
     "Quadratic": AnnealedClassifier(Quadratic()),
     "Rings": AnnealedClassifier(Rings()),
 }

@@ -171,12 +171,12 @@ def panel_lines(points: pd.DataFrame, panel: str) -> list[str]:
         "|---" * (1 + len(curves)) + "|",
     ]
     for temperature in shown:
-        cells = [spoken(values, temperature, panel) for values in curves.values()]
+        cells = [calibrated(values, temperature, panel) for values in curves.values()]
         lines.append(f"| {temperature:.3g} | {' | '.join(cells)} |")
     return lines
 
 
-def spoken(values: pd.DataFrame, temperature: float, panel: str) -> str:
+def calibrated(values: pd.DataFrame, temperature: float, panel: str) -> str:
     place = values.columns[values.columns >= temperature * (1 - 1e-9)][-1]
     return f"{values[place].mean():.2g}" if panel == "c" else said(values[place])
 

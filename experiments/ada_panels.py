@@ -29,7 +29,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
-from annealed import DistanceADA, ExponentialSchedule, InnerProductADA, PooledGaussian
+from annealed import AnnealedLDA, AnnealedLogisticRegression, ExponentialSchedule, PooledGaussian
 from annealed.objectives import gibbs
 from experiments.corpora import Corpus
 from experiments.text_corpora import REPRESENTATIONS, Collection, split_counts
@@ -133,10 +133,10 @@ def percent(predicted: np.ndarray, corpus: Corpus) -> float:
 # --- dADA -------------------------------------------------------------------------------------------
 
 
-def literal(schedule, **options) -> DistanceADA:
+def literal(schedule, **options) -> AnnealedLDA:
     """The paper's algorithm."""
     settings = {"anchor": 0, "covariance": "diagonal", "shrinkage": 0.0, "solver": "scg", "calibrate": False}
-    return DistanceADA(inner_iterations=INNER_STEPS, schedule=schedule, selection="last", **settings, **options)
+    return AnnealedLDA(inner_iterations=INNER_STEPS, schedule=schedule, selection="last", **settings, **options)
 
 
 def cooling(corpus: Corpus, span: Range, split: int, init: str, rate: float) -> Iterator[tuple]:
@@ -198,11 +198,13 @@ def penalties(corpus: Corpus, span: Range) -> Iterator[tuple]:
         before = model.path_
 
 
-def inner_product(penalty: float, span: Range, validates: bool) -> InnerProductADA:
+def inner_product(penalty: float, span: Range, validates: bool) -> AnnealedLogisticRegression:
     """Eq. 17 as printed: raw columns, no intercept; a fifth of the training rows may choose the temperature."""
-    settings = {"metric": "euclidean", "fit_intercept": False, "calibrate": False, "random_state": 0}
+    settings = {"penalty_scaling": "none", "fit_intercept": False, "calibrate": False, "random_state": 0}
     selection = "holdout" if validates else "last"
-    return InnerProductADA(l2_strength=penalty, schedule=span.product_temperatures, selection=selection, **settings)
+    return AnnealedLogisticRegression(
+        l2_strength=penalty, schedule=span.product_temperatures, selection=selection, **settings
+    )
 
 
 def shifted_difference(path, weaker, X, shift: int) -> float:

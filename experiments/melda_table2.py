@@ -10,8 +10,8 @@ Three classifiers on the rows of seven corpora as they are, after LDA and after 
 
 MELDA is the literal method: rows lambda_k - lambda_1 at that temperature, of the same log-linear model. Its posterior
 is the one of the unreduced rows, so the ME rows of NONE and MELDA are equal by construction, in the paper too. Our
-block is `MELDA()` as it comes; folds of the training rows also choose the penalty's metric, and whether its Gaussian
-takes equal priors or the classes' shares.
+block is `MELDA()` as it comes; folds of the training rows also choose the scaling of the penalty, and whether its
+Gaussian takes equal priors or the shares of the classes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
-from annealed import MELDA, InnerProductADA, PooledGaussian
+from annealed import MELDA, AnnealedLogisticRegression, PooledGaussian
 from annealed.estimators.melda import class_weights_of
 from experiments.corpora import TABLE1, Corpus, load_corpus
 from experiments.wide_lda import after_lda
@@ -121,7 +121,7 @@ def measure(corpus: Corpus) -> Cells:
     }
     log_linear = annealed.predict(corpus.X_test)
     predicted = {(reduction, "ME"): log_linear for reduction in ("NONE", "MELDA", ANNEALED)}
-    predicted["LDA", "ME"] = prediction(InnerProductADA(), rows["LDA"])
+    predicted["LDA", "ME"] = prediction(AnnealedLogisticRegression(), rows["LDA"])
     for reduction, reduced in rows.items():
         gaussian = PooledGaussian(priors="equal") if reduction != ANNEALED else gaussian_of_chosen_prior()
         predicted[reduction, "SG"] = prediction(gaussian, reduced)

@@ -91,7 +91,7 @@ def _forest():
 
 
 def _literal_distance():
-    return annealed.DistanceADA(anchor=0)
+    return annealed.AnnealedLDA(anchor=0)
 
 
 PEERS = (
@@ -106,9 +106,9 @@ PEERS = (
     Method("forest", _forest, weight=10),
 )
 OURS = (
-    Method("InnerProductADA", annealed.InnerProductADA, is_ours=True, is_linear=True, weight=10),
-    Method("DistanceADA", annealed.DistanceADA, is_ours=True, is_linear=True, weight=10),
-    Method("DistanceADA literal", _literal_distance, is_ours=True, is_linear=True, weight=20),
+    Method("AnnealedLogisticRegression", annealed.AnnealedLogisticRegression, is_ours=True, is_linear=True, weight=10),
+    Method("AnnealedLDA", annealed.AnnealedLDA, is_ours=True, is_linear=True, weight=10),
+    Method("AnnealedLDA literal", _literal_distance, is_ours=True, is_linear=True, weight=20),
     Method("MELDA", annealed.MELDA, is_ours=True, is_linear=True, weight=25),
     Method("PottsDA", annealed.PottsDA, is_ours=True, needs_dense=True, weight=60),
 )

@@ -22,7 +22,7 @@ TIME_SHARE = 0.1
 LDA_SHARE = 0.8
 NOTHING = 1e-9  # added to both sides of a ratio: log-losses can be zero to the last digit
 FRAIL = 0.1  # share of tables a method may fail on and still be shown with mean numbers
-MAIN, RIVAL = "InnerProductADA", "LRCV"
+MAIN, RIVAL = "AnnealedLogisticRegression", "LRCV"
 TEXT, FIGURE = "suite_summary.md", "suite_ranks.png"
 
 
@@ -181,7 +181,7 @@ def guess(tables: Tables, table: str, method: str, other: str) -> str:
 
 def target_lines(tables: Tables) -> list[str]:
     """Each target of the suite: yes or no, and the number."""
-    needed = {MAIN, RIVAL, "DistanceADA", "LDA", "LDA shrunk"}
+    needed = {MAIN, RIVAL, "AnnealedLDA", "LDA", "LDA shrunk"}
     if not needed <= set(tables.methods):
         return [f"not judged: {', '.join(sorted(needed - set(tables.methods)))} has not been run"]
     return [f"- {'yes' if is_met else 'NO'}: {text}" for is_met, text in targets(tables)]
@@ -194,7 +194,7 @@ def targets(tables: Tables) -> list[tuple[bool, str]]:
     seconds = tables.means("cpu_seconds")[[MAIN, RIVAL]]
     share = seconds[MAIN].sum() / seconds[RIVAL].sum()
     of_table = seconds[MAIN] / seconds[RIVAL]
-    beats = sum((tables.ratio("DistanceADA", "LDA") < 1) & (tables.ratio("DistanceADA", "LDA shrunk") < 1))
+    beats = sum((tables.ratio("AnnealedLDA", "LDA") < 1) & (tables.ratio("AnnealedLDA", "LDA shrunk") < 1))
     troubled = int(((tables.rows["failure"] != "") | (tables.rows["warnings"] != ""))[of_ours(tables.rows)].sum())
     return [
         best_rank(tables, "log_loss", "log-loss"),
@@ -211,7 +211,7 @@ def targets(tables: Tables) -> list[tuple[bool, str]]:
         ),
         (
             beats >= LDA_SHARE * len(tables.names),
-            f"DistanceADA beats both LDAs in log-loss on {beats} of {len(tables.names)} tables",
+            f"AnnealedLDA beats both LDAs in log-loss on {beats} of {len(tables.names)} tables",
         ),
         (troubled == 0, f"fits of ours that failed or warned: {troubled}"),
     ]

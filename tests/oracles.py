@@ -1,7 +1,7 @@
 """Slow and obvious versions of what the package computes: loops, finite differences, textbook formulas.
 
 Nothing here imports the package. Scores are g_j(x), before dividing by temperature; `weight` (n_rows,) adds up to
-one; a penalty is given by its metric M, as `l2_strength / 2 sum_j lambda_j' M lambda_j`.
+one; a penalty is given by its matrix M, as `l2_strength / 2 sum_j lambda_j' M lambda_j`.
 """
 
 from decimal import Decimal, localcontext
@@ -84,17 +84,17 @@ def distance_scores(X, means, covariance):
     return scores
 
 
-def penalized_free_energy(X, labels, lambda_, intercept, temperature, l2_strength, metric, weight=None):
+def penalized_free_energy(X, labels, lambda_, intercept, temperature, l2_strength, matrix, weight=None):
     """Q_new of equation (17)."""
     scores = linear_scores(X, lambda_, intercept)
-    penalty = sum(own @ metric @ own for own in lambda_)
+    penalty = sum(own @ matrix @ own for own in lambda_)
     return free_energy(scores, labels, temperature, weight) + l2_strength / 2 * penalty
 
 
-def penalized_gradient(X, labels, lambda_, intercept, temperature, l2_strength, metric, weight=None):
+def penalized_gradient(X, labels, lambda_, intercept, temperature, l2_strength, matrix, weight=None):
     """Equation (18), corrected: (dQ_new / dlambda, dQ_new / dintercept) in the units of X, in loops."""
     weight = np.full(len(labels), 1 / len(labels)) if weight is None else weight
-    by_lambda = np.array([l2_strength * metric @ own for own in lambda_])
+    by_lambda = np.array([l2_strength * matrix @ own for own in lambda_])
     by_intercept = np.zeros(len(lambda_))
     p = posterior(linear_scores(X, lambda_, intercept), temperature)
     for row, own_p, label, own in zip(X, p, labels, weight, strict=True):
@@ -125,7 +125,7 @@ def _difference(function, point, index, step):
     return (np.asarray(function(up)) - np.asarray(function(down))) / (2 * step)
 
 
-# --- metrics and moments ----------------------------------------------------------------------------
+# --- penalties and moments --------------------------------------------------------------------------
 
 
 def moments(X, weight=None):
@@ -136,26 +136,26 @@ def moments(X, weight=None):
     return mean, covariance
 
 
-def metric_matrix(X, metric, weight=None):
-    """M of the penalty `lambda' M lambda`: what each of the package's metrics means."""
+def penalty_matrix(X, penalty_scaling, weight=None):
+    """M of the penalty `lambda' M lambda`: what each `penalty_scaling` of the package means."""
     _, covariance = moments(X, weight)
-    if metric == "halfway":  # between the diagonal and the covariance: the root of the correlation matrix
+    if penalty_scaling == "half-whiten":  # between the diagonal and the covariance: the root of the correlation matrix
         spread = np.sqrt(np.diag(covariance))
         units = np.outer(spread, spread)
         return linalg.sqrtm(covariance / units).real * units
     return {
-        "euclidean": np.eye(X.shape[1]),
-        "diagonal": np.diag(np.diag(covariance)),
-        "covariance": covariance,
-    }[metric]
+        "none": np.eye(X.shape[1]),
+        "standardize": np.diag(np.diag(covariance)),
+        "whiten": covariance,
+    }[penalty_scaling]
 
 
-def gradient_norm(by_lambda, by_intercept, center, metric):
-    """Norm of (18) in the metric's own units, around `center`: free of the units of X."""
+def gradient_norm(by_lambda, by_intercept, center, matrix):
+    """Norm of (18) in the penalty's own units, around `center`: free of the units of X."""
     around = by_lambda - np.outer(by_intercept, center)
-    spread = np.sqrt(np.diag(metric))
+    spread = np.sqrt(np.diag(matrix))
     scaled = around / spread
-    correlation = metric / np.outer(spread, spread)
+    correlation = matrix / np.outer(spread, spread)
     square = sum(own @ np.linalg.solve(correlation, own) for own in scaled)
     return np.sqrt(square + by_intercept @ by_intercept)
 

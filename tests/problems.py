@@ -138,7 +138,7 @@ def make_everything_wide(monkeypatch):
     for module in (
         "design.coordinates",
         "objectives.linear",
-        "objectives.metrics",
+        "objectives.penalty_scaling",
         "objectives.penalized_linear",
         "solvers",
     ):

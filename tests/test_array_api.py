@@ -17,8 +17,8 @@ import annealed.objectives.array_linear
 from annealed import (
     MELDA,
     AnnealedClassifier,
-    DistanceADA,
-    InnerProductADA,
+    AnnealedLDA,
+    AnnealedLogisticRegression,
     PooledGaussian,
     PottsDA,
     SecondOrderFeatures,
@@ -30,11 +30,11 @@ from annealed.objectives.array_families import on_device
 
 pytestmark = pytest.mark.usefixtures("dispatch")
 ESTIMATORS = {
-    "inner_product": InnerProductADA(cv=3),
-    "no_intercept": InnerProductADA(cv=3, fit_intercept=False, metric="covariance"),
-    "distance": DistanceADA(cv=3),
-    "melda": MELDA(cv=3, metric="diagonal"),
-    "melda_reduced": MELDA(1, cv=3, metric="diagonal"),
+    "inner_product": AnnealedLogisticRegression(cv=3),
+    "no_intercept": AnnealedLogisticRegression(cv=3, fit_intercept=False, penalty_scaling="whiten"),
+    "distance": AnnealedLDA(cv=3),
+    "melda": MELDA(cv=3, penalty_scaling="standardize"),
+    "melda_reduced": MELDA(1, cv=3, penalty_scaling="standardize"),
     "potts": PottsDA(n_prototypes=4),
 }
 
@@ -80,7 +80,7 @@ def test_fitted_arrays_and_path_follow_x(name, move):
 def test_two_rare_and_wide_classes(name, made, move):
     rows = made()
     X, y = np.asarray(rows.X), np.asarray(rows.y)
-    model = clone(ESTIMATORS[name]).set_params(selection=1.0)
+    model = clone(ESTIMATORS[name]).set_params(temperature=1.0)
     plain, moved = clone(model).fit(X, y), clone(model).fit(move(X), y)
     np.testing.assert_allclose(to_host(moved.coef_), plain.coef_, atol=2e-2 * np.abs(plain.coef_).max())
     np.testing.assert_allclose(to_host(moved.predict_proba(move(X))), plain.predict_proba(X), atol=5e-3)
@@ -88,8 +88,8 @@ def test_two_rare_and_wide_classes(name, made, move):
 
 def test_single_precision_stays_single(move):
     X, y = table()
-    plain = InnerProductADA(cv=3).fit(X, y)
-    moved = InnerProductADA(cv=3).fit(move(X.astype(np.float32)), y)
+    plain = AnnealedLogisticRegression(cv=3).fit(X, y)
+    moved = AnnealedLogisticRegression(cv=3).fit(move(X.astype(np.float32)), y)
     assert moved.coef_.dtype == move(X.astype(np.float32)).dtype
     np.testing.assert_allclose(
         to_host(moved.predict_proba(move(X.astype(np.float32)))), plain.predict_proba(X), atol=5e-3
@@ -112,20 +112,23 @@ def test_rows_of_another_precision_are_predicted(name, move):
 def test_far_centre_and_units_cost_no_digits(move):
     X, y = table()
     X = X * np.array([1e-3, 1.0, 1e3, 1.0]) + np.array([5.0, -1e4, 0, 3.0])
-    plain, moved = InnerProductADA(selection=0.5).fit(X, y), InnerProductADA(selection=0.5).fit(move(X), y)
+    plain, moved = (
+        AnnealedLogisticRegression(temperature=0.5).fit(X, y),
+        AnnealedLogisticRegression(temperature=0.5).fit(move(X), y),
+    )
     np.testing.assert_allclose(to_host(moved.predict_proba(move(X))), plain.predict_proba(X), atol=1e-3)
 
 
 def test_labels_weights_and_validation_sets(move):
     X, y = table()
     names = np.array(["left", "middle", "right"])[y]
-    model = InnerProductADA(cv=3).fit(move(X), names)
+    model = AnnealedLogisticRegression(cv=3).fit(move(X), names)
     said = model.predict(move(X[:20]))
     assert isinstance(said, np.ndarray) and set(said) <= set(names)
-    numbers = InnerProductADA(cv=3).fit(move(X), y).predict(move(X[:20]))
+    numbers = AnnealedLogisticRegression(cv=3).fit(move(X), y).predict(move(X[:20]))
     assert type(numbers) is type(move(X))
 
-    fixed = InnerProductADA(selection=0.3)
+    fixed = AnnealedLogisticRegression(temperature=0.3)
     twice = np.where(np.arange(len(y)) % 3 == 0, 2.0, 1.0)
     repeated = np.repeat(np.arange(len(y)), twice.astype(int))
     weighted = clone(fixed).fit(move(X), move(y), sample_weight=move(twice))
@@ -135,7 +138,7 @@ def test_labels_weights_and_validation_sets(move):
         to_host(clone(balanced).fit(move(X), y).coef_), clone(balanced).fit(X, y).coef_, atol=5e-3
     )
 
-    held = InnerProductADA(selection="holdout")
+    held = AnnealedLogisticRegression(selection="holdout")
     plain = clone(held).fit(X[:100], y[:100], X_val=X[100:], y_val=y[100:])
     moved = clone(held).fit(move(X[:100]), move(y[:100]), X_val=move(X[100:]), y_val=move(y[100:]))
     assert moved.path_.validation_score.shape[1] == 1
@@ -155,25 +158,29 @@ def test_directions_know_the_weights_of_classes(move):
 
 def test_a_scorer_of_ones_own(move_torch):
     X, y = table()
-    plain = InnerProductADA(cv=3, scoring="accuracy").fit(X, y)
-    moved = InnerProductADA(cv=3, scoring="accuracy").fit(move_torch(X), move_torch(y))
+    plain = AnnealedLogisticRegression(cv=3, scoring="accuracy").fit(X, y)
+    moved = AnnealedLogisticRegression(cv=3, scoring="accuracy").fit(move_torch(X), move_torch(y))
     assert moved.path_.score_name == "accuracy"
     np.testing.assert_allclose(moved.path_.validation_score.max(), plain.path_.validation_score.max(), atol=0.02)
 
 
 def test_metric_is_validated_on_the_device(move):
     X, y = load_wine(return_X_y=True)
-    plain, moved = (InnerProductADA(metric="validated").fit(own, y) for own in (X, move(X)))
-    assert moved.metric_ == plain.metric_
+    plain, moved = (AnnealedLogisticRegression(penalty_scaling="cv").fit(own, y) for own in (X, move(X)))
+    assert moved.penalty_scaling_ == plain.penalty_scaling_
 
 
-@pytest.mark.parametrize("metric", ["auto", "halfway", "covariance"])
+@pytest.mark.parametrize("penalty_scaling", ["auto", "half-whiten", "whiten"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_wide_rows_are_measured_on_the_device_as_in_numpy(move, dtype, metric):
+def test_wide_rows_are_measured_on_the_device_as_in_numpy(move, dtype, penalty_scaling):
     """By each fold's own rows: whitened with those that it leaves out, it would see nothing."""
     X, y = shared_noise()
-    plain, moved = (InnerProductADA(metric=metric).fit(own, y) for own in (X, move(X.astype(dtype))))
-    assert moved.metric_ == plain.metric_ == ("covariance" if metric == "auto" else metric)
+    plain, moved = (
+        AnnealedLogisticRegression(penalty_scaling=penalty_scaling).fit(own, y) for own in (X, move(X.astype(dtype)))
+    )
+    assert (
+        moved.penalty_scaling_ == plain.penalty_scaling_ == ("whiten" if penalty_scaling == "auto" else penalty_scaling)
+    )
     best = [own.path_.validation_score.mean(axis=1).max() for own in (plain, moved)]
     np.testing.assert_allclose(best[1], best[0], rtol=3e-2)
 
@@ -182,14 +189,14 @@ def test_wide_rows_are_measured_on_the_device_as_in_numpy(move, dtype, metric):
 def test_few_wide_rows_are_not_rounded(move_torch, precision):
     X, y = shared_noise()
     rows = move_torch(X.astype(np.float32))
-    rounded, plain = (InnerProductADA(precision=own).fit(rows, y) for own in (precision, None))
+    rounded, plain = (AnnealedLogisticRegression(matmul_precision=own).fit(rows, y) for own in (precision, None))
     np.testing.assert_array_equal(to_host(rounded.coef_), to_host(plain.coef_))
 
 
 def test_melda_transforms_back(move):
     X, y = load_wine(return_X_y=True)
     for coordinates in ("whitened", "orthonormal", "paper"):
-        plain, moved = (MELDA(coordinates=coordinates, metric="auto").fit(own, y) for own in (X, move(X)))
+        plain, moved = (MELDA(coordinates=coordinates, penalty_scaling="auto").fit(own, y) for own in (X, move(X)))
         reduced = moved.transform(move(X))
         assert type(moved.scalings_) is type(reduced) is type(move(X))
         np.testing.assert_allclose(to_host(reduced), plain.transform(X), atol=1e-2 * np.abs(plain.transform(X)).max())
@@ -211,7 +218,7 @@ def test_nothing_as_long_as_the_rows_comes_to_the_host(move, monkeypatch):
 
     for module in (annealed.arrays, annealed.estimators.on_device, annealed.objectives.array_linear):
         monkeypatch.setattr(module, "to_host", watched)
-    for model in (InnerProductADA(cv=3), DistanceADA(cv=3), InnerProductADA(selection="holdout")):
+    for model in (AnnealedLogisticRegression(cv=3), AnnealedLDA(cv=3), AnnealedLogisticRegression(selection="holdout")):
         sizes.clear()
         model.fit(move(X), move(y)).predict(move(X))
         assert sorted(sizes)[-1] == len(y)  # the labels, once, to deal the folds
@@ -222,7 +229,7 @@ def test_torch_tensors_are_numpy_without_dispatch():
     move = mover("torch")
     X, y = table()
     with config_context(array_api_dispatch=False):
-        assert isinstance(InnerProductADA(cv=3).fit(move(X), y).coef_, np.ndarray)
+        assert isinstance(AnnealedLogisticRegression(cv=3).fit(move(X), y).coef_, np.ndarray)
 
 
 @pytest.mark.parametrize("estimator", [PooledGaussian, SecondOrderFeatures])
@@ -238,12 +245,12 @@ def test_what_takes_rows_on_the_host_alone_says_so(estimator, move):
 def test_another_library_is_refused_at_prediction(move):
     X, y = table()
     with pytest.raises(ValueError, match="same namespace .* got X of NumPy"):
-        InnerProductADA(cv=3).fit(move(X), y).predict(X)
+        AnnealedLogisticRegression(cv=3).fit(move(X), y).predict(X)
     with pytest.raises(ValueError, match="same namespace .* fitted with NumPy and got X of"):
-        InnerProductADA(cv=3).fit(X, y).predict(move(X))
+        AnnealedLogisticRegression(cv=3).fit(X, y).predict(move(X))
 
 
-@pytest.mark.parametrize("estimator", [InnerProductADA, PottsDA])
+@pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, PottsDA])
 def test_a_device_that_torch_does_not_have_is_named(estimator):
     pytest.importorskip("torch")
     table = gaussian()
@@ -258,14 +265,14 @@ def test_a_path_goes_on_while_rows_have_more_to_tell(n_classes, move):
     told, common = generator.randn(600), generator.randn(600)
     y = np.digitize(told + 0.3 * generator.randn(600), [0.0] if n_classes == 2 else [-0.4, 0.4])
     X = np.column_stack([common, common + 0.001 * told])
-    model = InnerProductADA(cv=3).fit(move(X), move(y))
+    model = AnnealedLogisticRegression(cv=3).fit(move(X), move(y))
     assert np.mean(to_host(model.predict(move(X))) == y) > 0.75
 
 
 def test_a_path_of_chance_ends_early_on_a_device(move):
     generator = np.random.RandomState(0)
     X, y = generator.randn(600, 2), generator.randint(0, 2, 600)
-    path = InnerProductADA(cv=3).fit(move(X), move(y)).path_
+    path = AnnealedLogisticRegression(cv=3).fit(move(X), move(y)).path_
     assert path.temperatures[-1] > 1e-4 * path.temperatures[0]
 
 
@@ -278,7 +285,7 @@ def test_a_named_device_gives_numpy_back(name, move_torch):
     np.testing.assert_allclose(sent.predict_proba(X), plain.predict_proba(X), atol=2e-3)
     if name == "inner_product":
         assert isinstance(sent.coef_, np.ndarray) and isinstance(sent.path_.coef, np.ndarray)
-        scored = InnerProductADA(cv=3, device=device, scoring="accuracy").fit(X, y)
+        scored = AnnealedLogisticRegression(cv=3, device=device, scoring="accuracy").fit(X, y)
         assert scored.path_.score_name == "accuracy"
 
 
@@ -304,7 +311,7 @@ def test_rows_beyond_the_memory_of_a_gpu_are_streamed():
     y = generator.randint(4, size=40_000)
     X = generator.standard_normal((len(y), 1024)).astype(np.float32)
     X[:, :4] += np.eye(4, dtype=np.float32)[y]
-    model = InnerProductADA(selection=0.3, device="cuda")
+    model = AnnealedLogisticRegression(temperature=0.3, device="cuda")
     known = clone(model).fit(X, y).coef_
     n_times, allowed = 18, 12 * X.nbytes  # 2.9 GB of rows, 2 GB for them
     X, y = np.tile(X, (n_times, 1)), np.tile(y, n_times)
@@ -321,18 +328,18 @@ def test_rows_beyond_the_memory_of_a_gpu_are_streamed():
 
 def test_held_out_logits_need_not_be_kept(move, monkeypatch):
     X, y = table()
-    kept = InnerProductADA(cv=3).fit(move(X), y)
+    kept = AnnealedLogisticRegression(cv=3).fit(move(X), y)
     monkeypatch.setattr(annealed.estimators.on_device, "KEPT_BYTES", 0)
-    made_again = InnerProductADA(cv=3).fit(move(X), y)
+    made_again = AnnealedLogisticRegression(cv=3).fit(move(X), y)
     np.testing.assert_allclose(made_again.path_.validation_score, kept.path_.validation_score, rtol=1e-12)
 
 
 def test_folds_are_judged_together_as_one_by_one(move, monkeypatch):
     X, y = table()
     weight = np.linspace(0.5, 2, len(y))
-    together = InnerProductADA(cv=3).fit(move(X), y, sample_weight=move(weight))
+    together = AnnealedLogisticRegression(cv=3).fit(move(X), y, sample_weight=move(weight))
     monkeypatch.setattr(annealed.objectives.array_linear, "FEW_COLUMNS", 0)
-    one_by_one = InnerProductADA(cv=3).fit(move(X), y, sample_weight=move(weight))
+    one_by_one = AnnealedLogisticRegression(cv=3).fit(move(X), y, sample_weight=move(weight))
     np.testing.assert_allclose(together.path_.validation_score, one_by_one.path_.validation_score, rtol=1e-10)
     np.testing.assert_allclose(together.path_.posterior_scale, one_by_one.path_.posterior_scale, rtol=1e-10)
 
@@ -341,7 +348,7 @@ def test_a_training_row_counts_as_often_as_it_is_drawn(move):
     X, y = table()
     drawn = np.random.RandomState(0).randint(0, len(y), len(y))
     cv = [(drawn, np.setdiff1d(np.arange(len(y)), drawn))]
-    model = InnerProductADA(schedule=[3.0, 1.0, 0.1], cv=cv, tol=1e-8)
+    model = AnnealedLogisticRegression(schedule=[3.0, 1.0, 0.1], cv=cv, tol=1e-8)
     plain, moved = (clone(model).fit(rows, y).path_.validation_score for rows in (X, move(X)))
     np.testing.assert_allclose(moved, plain, rtol=1e-5)
 
@@ -353,11 +360,15 @@ def test_a_training_row_counts_as_often_as_it_is_drawn(move):
 def test_rounded_products_are_polished_and_certified(precision, move_torch):
     X, y = table(2000)
     X = X.astype(np.float32)
-    rounded = InnerProductADA(cv=3, precision=precision).fit(move_torch(X), y)
+    rounded = AnnealedLogisticRegression(cv=3, matmul_precision=precision).fit(move_torch(X), y)
     path, best = rounded.path_, rounded.path_.best_index
     assert path.certificate[best] <= 1e-4 and path.gradient_norm[best] <= 1e-4
     assert path.converged[best]
-    known = InnerProductADA(selection=rounded.temperature_, tol=1e-6).fit(X.astype(np.float64), y).path_.coef[-1]
+    known = (
+        AnnealedLogisticRegression(temperature=rounded.temperature_, tol=1e-6)
+        .fit(X.astype(np.float64), y)
+        .path_.coef[-1]
+    )
     np.testing.assert_allclose(to_host(path.coef[best]), known, atol=2e-3 * np.abs(known).max())
     assert f"certified within {path.certificate[best]:.1e}" in repr(path)
     assert "certificate" in path.to_frame()
@@ -375,20 +386,24 @@ def test_refined_products_leave_little_to_full_ones(precision, move_torch, monke
         return original(problem, parameters, temperature, fits, quick, learn, fine)
 
     monkeypatch.setattr(annealed.objectives.array_linear.ArrayProblem, "objective", objective)
-    path = InnerProductADA(selection="holdout", precision=precision).fit(move_torch(X.astype(np.float32)), y).path_
+    path = (
+        AnnealedLogisticRegression(selection="holdout", matmul_precision=precision)
+        .fit(move_torch(X.astype(np.float32)), y)
+        .path_
+    )
     assert sum(full) <= 3 and path.certificate[path.best_index] <= 1e-4
 
 
 def test_precision_is_refused_where_it_means_nothing(move_torch):
     X, y = table()
     with pytest.raises(ValueError, match="is for rows on a device"):
-        InnerProductADA(precision="tf32").fit(X.astype(np.float32), y)
+        AnnealedLogisticRegression(matmul_precision="tf32").fit(X.astype(np.float32), y)
     with pytest.raises(ValueError, match="rounds products of float32"):
-        InnerProductADA(precision="tf32").fit(move_torch(X), y)
+        AnnealedLogisticRegression(matmul_precision="tf32").fit(move_torch(X), y)
     with pytest.raises(ValueError, match="precision must be one of"):
-        InnerProductADA(precision="half").fit(move_torch(X.astype(np.float32)), y)
+        AnnealedLogisticRegression(matmul_precision="half").fit(move_torch(X.astype(np.float32)), y)
     with pytest.raises(ValueError, match="needs the inner-product family"):
-        DistanceADA(precision="bf16").fit(move_torch(X.astype(np.float32)), y)
+        AnnealedLDA(matmul_precision="bf16").fit(move_torch(X.astype(np.float32)), y)
 
 
 def test_products_are_in_full_precision_unless_asked(move_torch):
@@ -416,19 +431,19 @@ def test_what_a_device_cannot_do(move):
     with pytest.raises(ValueError, match="are solved by"):
         AnnealedClassifier(InnerProduct(), solver="newton").fit(move(X), y)
     with pytest.raises(ValueError, match="needs rows of NumPy"):
-        InnerProductADA(selection="loo").fit(move(X), y)
+        AnnealedLogisticRegression(selection="loo").fit(move(X), y)
     with pytest.raises(ValueError, match="same number of rows"):
-        InnerProductADA().fit(move(X), y[:-1])
+        AnnealedLogisticRegression().fit(move(X), y[:-1])
     with pytest.raises(ValueError, match="must not be negative"):
-        InnerProductADA().fit(move(X), y, sample_weight=move(-np.ones(len(y))))
+        AnnealedLogisticRegression().fit(move(X), y, sample_weight=move(-np.ones(len(y))))
     with pytest.raises(ValueError, match="one entry a row"):
-        InnerProductADA().fit(move(X), y, sample_weight=move(np.ones(3)))
+        AnnealedLogisticRegression().fit(move(X), y, sample_weight=move(np.ones(3)))
 
 
 def test_the_chosen_temperature_is_inspected_where_it_was_polished():
     pytest.importorskip("torch")
     X, y = load_wine(return_X_y=True)
-    path = InnerProductADA(device="cpu").fit(X, y).path_
+    path = AnnealedLogisticRegression(device="cpu").fit(X, y).path_
     logits = X @ path.coef[path.best_index].T + path.intercept[path.best_index]
     entropy = gibbs.entropy(logits).mean()
     assert path.entropy[path.best_index] == pytest.approx(entropy, rel=1e-6)

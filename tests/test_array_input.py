@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from devices import table
 
-from annealed import MELDA, DistanceADA, InnerProductADA, PottsDA
+from annealed import MELDA, AnnealedLDA, AnnealedLogisticRegression, PottsDA
 from annealed.arrays import to_host
 
 pytestmark = pytest.mark.usefixtures("dispatch")
@@ -14,8 +14,8 @@ FEW = [1.0, 0.1]
 ESTIMATORS = pytest.mark.parametrize(
     "model",
     [
-        InnerProductADA(schedule=FEW),
-        DistanceADA(schedule=FEW),
+        AnnealedLogisticRegression(schedule=FEW),
+        AnnealedLDA(schedule=FEW),
         MELDA(1, schedule=FEW),
         PottsDA(n_prototypes=3, shrinkage=0.1),
     ],
@@ -48,7 +48,7 @@ def test_sparse_and_complex_rows_are_refused(model, move_torch):
 @pytest.mark.parametrize("given", ["X, y", "X"])
 def test_scorers_get_labels_of_the_library_of_predictions(scoring, given, move):
     X, y = table()
-    model = InnerProductADA(schedule=FEW, scoring=scoring, tol=1e-8)
+    model = AnnealedLogisticRegression(schedule=FEW, scoring=scoring, tol=1e-8)
     plain = model.fit(X, y).path_.validation_score
     moved = model.fit(move(X), move(y) if given == "X, y" else y).path_.validation_score
     np.testing.assert_allclose(moved, plain, atol=1e-5)
@@ -59,7 +59,7 @@ def test_scorers_get_labels_of_the_library_of_predictions(scoring, given, move):
 def test_labels_of_any_type_come_back(dtype, given, move_torch):
     X, y = table()
     names = (y > 0 if dtype == "bool" else y).astype(dtype)
-    model = InnerProductADA(schedule=FEW, scoring="accuracy")
+    model = AnnealedLogisticRegression(schedule=FEW, scoring="accuracy")
     predicted = model.fit(move_torch(X), move_torch(names) if given == "X, y" else names).predict(move_torch(X))
     assert predicted.dtype == move_torch(names).dtype
     np.testing.assert_array_equal(to_host(predicted), model.fit(X, names).predict(X))
@@ -73,6 +73,6 @@ def test_rows_that_cannot_be_written_to_are_sent_to_a_device():
     before = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
     try:
-        InnerProductADA(schedule=FEW, device="cpu").fit(X, y)
+        AnnealedLogisticRegression(schedule=FEW, device="cpu").fit(X, y)
     finally:
         torch.set_warn_always(before)

@@ -7,7 +7,7 @@ from devices import mover, table
 import annealed.estimators.potts_da
 import annealed.prototype_search
 import annealed.solvers.array_lbfgs
-from annealed import DistanceADA, PottsDA
+from annealed import AnnealedLDA, PottsDA
 from annealed.arrays import Place, combined, is_foreign, stacked, take_rows, to_host
 from annealed.design import ArrayDesign, make_design
 from annealed.objectives import Distance, InnerProduct, gibbs
@@ -319,7 +319,7 @@ def test_many_rows_are_swept_on_the_device(move, monkeypatch):
     assert type(model.transform(move(X))) is type(move(X))
     nearest = PottsDA(n_prototypes=6, decision="nearest").fit(move(X), y)
     assert np.mean(to_host(nearest.predict(move(X))) == y) >= right - 0.1
-    for model in (PottsDA(n_prototypes=6, shrinkage="ledoit_wolf"), DistanceADA(shrinkage="ledoit_wolf")):
+    for model in (PottsDA(n_prototypes=6, shrinkage="ledoit_wolf"), AnnealedLDA(shrinkage="ledoit_wolf")):
         with pytest.raises(ValueError, match="ledoit_wolf"):
             model.fit(move(X), y)
 

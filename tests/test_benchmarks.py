@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 pytest.importorskip("pandas")
 pytest.importorskip("matplotlib")
 
-from annealed import InnerProductADA
+from annealed import AnnealedLogisticRegression
 from annealed.datasets import make_gaussian_classes
 from benchmarks import ours, rows, runner, table
 from benchmarks.__main__ import parse
@@ -101,15 +101,15 @@ def test_a_part_of_the_rows_is_a_rehearsal():
 # --- quality ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("metric", ["diagonal", "euclidean"])
+@pytest.mark.parametrize("penalty_scaling", ["standardize", "none"])
 @pytest.mark.parametrize("made", [made_table(3), made_table(2), sparse_table()], ids=["three", "two", "sparse"])
-def test_certificate_agrees_with_a_known_optimum(made, metric):
+def test_certificate_agrees_with_a_known_optimum(made, penalty_scaling):
     """Of scikit-learn, solved tightly: the certificate vanishes there, and bounds the excess of every other point."""
     temperature = 0.05
-    X = made.columns_in(metric)
+    X = made.columns_in(penalty_scaling)
     peer = LogisticRegression(C=made.C_at(temperature), tol=1e-12, max_iter=10_000, solver="newton-cg").fit(X, made.y)
-    coef, intercept = in_raw_columns(made, metric, *one_row_per_class(peer.coef_, peer.intercept_))
-    likelihood = PenalizedLikelihood(made.X, made.y, metric)
+    coef, intercept = in_raw_columns(made, penalty_scaling, *one_row_per_class(peer.coef_, peer.intercept_))
+    likelihood = PenalizedLikelihood(made.X, made.y, penalty_scaling)
     best = likelihood.gap(coef, intercept, temperature)
     assert best.relative < 1e-10
     assert np.isclose(best.value, likelihood.value(coef, intercept, temperature), rtol=1e-14)
@@ -126,9 +126,9 @@ def test_certificate_agrees_with_a_known_optimum(made, metric):
     assert np.isclose(only_shifted.bound, only_shifted.value - best.value, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("metric", "power"), [("halfway", 0.25), ("covariance", 0.5)])
+@pytest.mark.parametrize(("penalty_scaling", "power"), [("half-whiten", 0.25), ("whiten", 0.5)])
 @pytest.mark.parametrize("n_rows", [60, 12], ids=["tall", "wide"])
-def test_certificate_agrees_along_principal_directions(metric, power, n_rows):
+def test_certificate_agrees_along_principal_directions(penalty_scaling, power, n_rows):
     temperature = 0.05
     generator = np.random.RandomState(0)
     X = generator.standard_normal((n_rows, 20)) @ generator.standard_normal((20, 20))
@@ -141,12 +141,14 @@ def test_certificate_agrees_along_principal_directions(metric, power, n_rows):
     peer = LogisticRegression(C=made.C_at(temperature), tol=1e-12, max_iter=10_000, solver="newton-cg")
     peer.fit(X @ turn, y)
     coef, intercept = one_row_per_class(peer.coef_, peer.intercept_)
-    likelihood = PenalizedLikelihood(X, y, metric)
+    likelihood = PenalizedLikelihood(X, y, penalty_scaling)
     best = likelihood.gap(coef @ turn.T, intercept, temperature)
     assert best.relative < 1e-9
     moved = likelihood.gap(coef @ turn.T * 1.01, intercept, temperature)
     assert 0 < moved.value - best.value <= moved.bound
-    model = InnerProductADA(metric=metric, schedule=[temperature], selection="last", tol=1e-6).fit(X, y)
+    model = AnnealedLogisticRegression(
+        penalty_scaling=penalty_scaling, schedule=[temperature], selection="last", tol=1e-6
+    ).fit(X, y)
     ours = likelihood.gap(model.path_.coef[0], model.path_.intercept[0], temperature)
     assert ours.value == pytest.approx(best.value, rel=1e-8)
 
@@ -159,13 +161,13 @@ def test_a_bound_as_large_as_the_value_shows_nothing():
 def test_yardstick_finds_our_path_solved_and_a_lazy_peer_above_it():
     made = made_table()
     yardstick = Yardstick(made)
-    model = InnerProductADA().fit(made.X, made.y)
+    model = AnnealedLogisticRegression().fit(made.X, made.y)
     judged = yardstick.judge_path(model.path_)
     assert judged["suboptimality"] <= 1e-6
     anchor = Anchor.of(model)
     assert abs(yardstick.excess_at(model.path_, anchor)) <= 1e-6
     lazy = LogisticRegression(C=made.C_at(anchor.chosen), tol=0.1).fit(made.standardized, made.y)
-    raw = in_raw_columns(made, anchor.metric, *one_row_per_class(lazy.coef_, lazy.intercept_))
+    raw = in_raw_columns(made, anchor.penalty_scaling, *one_row_per_class(lazy.coef_, lazy.intercept_))
     judged = yardstick.judge(*raw, anchor.chosen)
     assert 1e-6 < judged["reference_suboptimality"] <= judged["suboptimality"]
     assert yardstick.reference(anchor.chosen).relative <= 1e-7
@@ -230,16 +232,18 @@ def test_machine_has_rates():
 # --- peers ------------------------------------------------------------------------------------------
 
 
-def skipped(peer, made, peers="usual", metric="diagonal"):
+def skipped(peer, made, peers="usual", penalty_scaling="standardize"):
     options = SimpleNamespace(peers=peers, grid="auto")
-    methods = peer.methods(made, Anchor(1.0, 0.1, 0.01, metric), Yardstick(made), options)
+    methods = peer.methods(made, Anchor(1.0, 0.1, 0.01, penalty_scaling), Yardstick(made), options)
     return [method.name for method in methods if isinstance(method, Skipped)]
 
 
 def test_what_does_not_run_says_so():
     assert skipped(lda, sparse_table()) == [lda.NAME]
     assert skipped(lda, made_table()) == []
-    assert skipped(logistic_regression, sparse_table(), metric="euclidean") == ["LogisticRegression lbfgs, raw columns"]
+    assert skipped(logistic_regression, sparse_table(), penalty_scaling="none") == [
+        "LogisticRegression lbfgs, raw columns"
+    ]
     assert skipped(logistic_regression, sparse_table()) == []
     assert skipped(logistic_regression_cv, made_table(is_large=True)) == ["LogisticRegressionCV"]
     assert skipped(logistic_regression_cv, made_table(is_large=True), peers="all") == []
@@ -257,27 +261,29 @@ def test_glmnet_runs_on_small_tables_where_it_is_installed(is_installed, monkeyp
 def test_glmnets_path_is_judged_at_its_worst_point(n_classes):
     """Our own minima in its shapes: two classes have one row there."""
     made, temperatures = made_table(n_classes), np.array([0.1, 0.01])
-    own = InnerProductADA(schedule=temperatures, selection="last", tol=1e-6).fit(made.X, made.y).path_
+    own = AnnealedLogisticRegression(schedule=temperatures, selection="last", tol=1e-6).fit(made.X, made.y).path_
     coef, intercept = own.coef.transpose(1, 2, 0), own.intercept.T
     if n_classes == 2:
         coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
     path = SimpleNamespace(coef_path_=coef, intercept_path_=intercept, n_lambda_=2)
-    solved = coordinate_descent.described(path, temperatures, "diagonal", Yardstick(made))
+    solved = coordinate_descent.described(path, temperatures, "standardize", Yardstick(made))
     assert solved["suboptimality"] <= 1e-7
     assert solved["note"] == ""
     path.intercept_path_ = intercept + np.outer(1 + np.arange(len(intercept)), [0.0, 0.1])
-    assert coordinate_descent.described(path, temperatures, "diagonal", Yardstick(made))["suboptimality"] > 1e-4
+    assert coordinate_descent.described(path, temperatures, "standardize", Yardstick(made))["suboptimality"] > 1e-4
     path.coef_path_, path.intercept_path_, path.n_lambda_ = coef[..., :1], intercept[:, :1], 1
-    assert coordinate_descent.described(path, temperatures, "diagonal", Yardstick(made))["note"] == "1 of 2 penalties"
+    assert (
+        coordinate_descent.described(path, temperatures, "standardize", Yardstick(made))["note"] == "1 of 2 penalties"
+    )
 
 
 @pytest.mark.parametrize("made", [made_table(2), made_table(3), sparse_table()], ids=["two", "three", "sparse"])
-@pytest.mark.parametrize("metric", ["diagonal", "euclidean"])
-def test_glmnet_minimizes_the_same(made, metric):
+@pytest.mark.parametrize("penalty_scaling", ["standardize", "none"])
+def test_glmnet_minimizes_the_same(made, penalty_scaling):
     pytest.importorskip("glmnet", reason="python-glmnet has wheels for Linux on x86 alone")
-    temperatures = np.array([1.0, 0.1]) * (1 if metric == "diagonal" else np.max(made.scaler.scale_) ** 2)
-    path = coordinate_descent.six_paths(made, temperatures, metric)
-    judged = coordinate_descent.described(path, temperatures, metric, Yardstick(made))
+    temperatures = np.array([1.0, 0.1]) * (1 if penalty_scaling == "standardize" else np.max(made.scaler.scale_) ** 2)
+    path = coordinate_descent.six_paths(made, temperatures, penalty_scaling)
+    judged = coordinate_descent.described(path, temperatures, penalty_scaling, Yardstick(made))
     assert judged == {"suboptimality": pytest.approx(0, abs=1e-3), "note": ""}
 
 

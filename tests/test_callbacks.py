@@ -12,7 +12,7 @@ from sklearn.datasets import load_iris
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from annealed import MELDA, DistanceADA, InnerProductADA, PottsDA
+from annealed import MELDA, AnnealedLDA, AnnealedLogisticRegression, PottsDA
 from annealed.callbacks import StopOnInterrupt
 from annealed.datasets import make_spirals
 from annealed.estimators.annealing import AnnealingMixin
@@ -47,7 +47,9 @@ class Recorder:
         return len(self.temperatures) == self.n_temperatures
 
 
-@pytest.mark.parametrize("estimator", [InnerProductADA(), DistanceADA(), MELDA(metric="diagonal")], ids=repr)
+@pytest.mark.parametrize(
+    "estimator", [AnnealedLogisticRegression(), AnnealedLDA(), MELDA(penalty_scaling="standardize")], ids=repr
+)
 def test_every_temperature_is_told_of(estimator):
     recorder = Recorder()
     model = estimator.set_callbacks(recorder).fit(X, y)
@@ -58,7 +60,7 @@ def test_every_temperature_is_told_of(estimator):
     assert recorder.events[-3:] == ["end temperature", "end fit", "teardown"]
 
 
-@pytest.mark.parametrize("estimator", [InnerProductADA(), MELDA()], ids=repr)
+@pytest.mark.parametrize("estimator", [AnnealedLogisticRegression(), MELDA()], ids=repr)
 def test_a_callback_stops_the_cooling_and_the_path_so_far_is_kept(estimator):
     recorder = Recorder(n_temperatures=3)
     model = estimator.set_callbacks(recorder).fit(X, y)
@@ -70,27 +72,34 @@ def test_a_callback_stops_the_cooling_and_the_path_so_far_is_kept(estimator):
 
 
 def test_a_stopped_fit_asks_for_no_other_metric(monkeypatch):
-    monkeypatch.setattr(AnnealingMixin, "_leans", lambda self, walk: pytest.fail("it was stopped"))
-    for metric in ("auto", "validated"):
-        model = InnerProductADA(metric=metric).set_callbacks(Recorder(n_temperatures=3)).fit(X, y)
-        assert model.metric_ == "diagonal"
+    monkeypatch.setattr(AnnealingMixin, "_prefers_alternative", lambda self, walk: pytest.fail("it was stopped"))
+    for penalty_scaling in ("auto", "cv"):
+        model = (
+            AnnealedLogisticRegression(penalty_scaling=penalty_scaling)
+            .set_callbacks(Recorder(n_temperatures=3))
+            .fit(X, y)
+        )
+        assert model.penalty_scaling_ == "standardize"
 
 
 def test_callbacks_change_nothing_else():
-    plain, watched = InnerProductADA().fit(X, y), InnerProductADA().set_callbacks(Recorder()).fit(X, y)
+    plain, watched = (
+        AnnealedLogisticRegression().fit(X, y),
+        AnnealedLogisticRegression().set_callbacks(Recorder()).fit(X, y),
+    )
     assert plain.path_ == watched.path_
     assert not hasattr(watched, "_callback_fit_ctx")
 
 
 def test_a_fitted_model_lets_its_inner_one_forget_the_callbacks():
-    model = MELDA(metric="diagonal").set_callbacks(Recorder()).fit(X, y)
+    model = MELDA(penalty_scaling="standardize").set_callbacks(Recorder()).fit(X, y)
     assert not hasattr(model.classifier_, "_skl_callbacks")
 
 
 def test_teardown_after_an_error():
     recorder = Recorder()
     with pytest.raises(ValueError, match="rule"):
-        InnerProductADA(selection="holdout", rule="one_standard_error").set_callbacks(recorder).fit(X, y)
+        AnnealedLogisticRegression(selection="holdout", rule="one_standard_error").set_callbacks(recorder).fit(X, y)
     assert recorder.events[-1] == "teardown"
 
 
@@ -103,7 +112,7 @@ class PressCtrlC(Recorder):
 def test_ctrl_c_keeps_the_path_walked_so_far():
     before = signal.getsignal(signal.SIGINT)
     guard = StopOnInterrupt()
-    model = InnerProductADA().set_callbacks(PressCtrlC(), guard).fit(X, y)
+    model = AnnealedLogisticRegression().set_callbacks(PressCtrlC(), guard).fit(X, y)
     assert guard.is_interrupted
     assert len(model.path_) == 1
     assert signal.getsignal(signal.SIGINT) is before
@@ -111,10 +120,10 @@ def test_ctrl_c_keeps_the_path_walked_so_far():
 
 def test_ctrl_c_stops_the_fit_in_which_it_was_pressed_alone():
     guard = StopOnInterrupt()
-    InnerProductADA().set_callbacks(PressCtrlC(), guard).fit(X, y)
-    model = InnerProductADA().set_callbacks(guard).fit(X, y)
+    AnnealedLogisticRegression().set_callbacks(PressCtrlC(), guard).fit(X, y)
+    model = AnnealedLogisticRegression().set_callbacks(guard).fit(X, y)
     assert not guard.is_interrupted
-    assert model.path_ == InnerProductADA().fit(X, y).path_
+    assert model.path_ == AnnealedLogisticRegression().fit(X, y).path_
 
 
 class FitsMeanwhile(Recorder):
@@ -129,7 +138,7 @@ class FitsMeanwhile(Recorder):
         if self.events.count("end") > 1:
             return
         os.kill(os.getpid(), signal.SIGINT)
-        other = InnerProductADA(schedule=[1.0, 0.1], selection="last").set_callbacks(self.guard)
+        other = AnnealedLogisticRegression(schedule=[1.0, 0.1], selection="last").set_callbacks(self.guard)
         if self.in_thread:
             with ThreadPoolExecutor(1) as threads:
                 threads.submit(other.fit, X, y).result()
@@ -140,7 +149,7 @@ class FitsMeanwhile(Recorder):
 @pytest.mark.parametrize("in_thread", [False, True])
 def test_a_fit_meanwhile_does_not_take_the_guard_away(in_thread):
     before, guard = signal.getsignal(signal.SIGINT), StopOnInterrupt()
-    model = InnerProductADA().set_callbacks(FitsMeanwhile(guard, in_thread), guard).fit(X, y)
+    model = AnnealedLogisticRegression().set_callbacks(FitsMeanwhile(guard, in_thread), guard).fit(X, y)
     assert guard.is_interrupted and len(model.path_) == 1
     assert signal.getsignal(signal.SIGINT) is before
 
@@ -149,7 +158,7 @@ def test_scikit_learns_own_callbacks():
     callback = pytest.importorskip("sklearn.callback")
     pytest.importorskip("rich")
     monitor = callback.ScoringMonitor(scoring="accuracy")
-    model = make_pipeline(StandardScaler(), InnerProductADA().set_callbacks(monitor))
+    model = make_pipeline(StandardScaler(), AnnealedLogisticRegression().set_callbacks(monitor))
     model.set_callbacks(callback.ProgressBar()).fit(X, y)
     path = model[-1].path_
     assert len(monitor.get_logs().data) == path.is_node.sum() + 1
@@ -227,9 +236,9 @@ def test_the_stand_in_does_the_same():
         "sys.modules['sklearn.callback'] = None; sklearn.__dict__.pop('callback', None)\n"
         f"sys.path.insert(0, {os.path.dirname(__file__)!r})\n"
         "import annealed.callbacks as ours, test_callbacks as tests\n"
-        "assert tests.InnerProductADA.set_callbacks is ours._CallbackSupport.set_callbacks\n"
-        "tests.test_every_temperature_is_told_of(tests.InnerProductADA())\n"
-        "tests.test_a_callback_stops_the_cooling_and_the_path_so_far_is_kept(tests.InnerProductADA())\n"
+        "assert tests.AnnealedLogisticRegression.set_callbacks is ours._CallbackSupport.set_callbacks\n"
+        "tests.test_every_temperature_is_told_of(tests.AnnealedLogisticRegression())\n"
+        "tests.test_a_callback_stops_the_cooling_and_the_path_so_far_is_kept(tests.AnnealedLogisticRegression())\n"
         "tests.test_teardown_after_an_error()\n"
         "tests.test_ctrl_c_keeps_the_path_walked_so_far()\n"
         "tests.test_every_round_and_temperature_of_prototypes_is_told_of()\n"

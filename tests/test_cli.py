@@ -18,7 +18,7 @@ from sklearn.datasets import load_iris
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("skops")
 pytest.importorskip("typer")
-from annealed import InnerProductADA, comparison  # noqa: E402
+from annealed import AnnealedLogisticRegression, comparison  # noqa: E402
 from annealed.answers import path_table  # noqa: E402
 from annealed.cli import app  # noqa: E402 - it needs typer
 from annealed.comparison import fit_table  # noqa: E402
@@ -110,8 +110,8 @@ def test_names_of_files_are_kept(model):
 
 
 def test_fit_as_json(folder):
-    answer = run("fit", "flowers.csv", "-t", "species", "--model", "distance", "--json")
-    assert json.loads(answer.stdout)["model"] == "distance"
+    answer = run("fit", "flowers.csv", "-t", "species", "--model", "lda", "--json")
+    assert json.loads(answer.stdout)["model"] == "lda"
     assert (folder / "model.skops").exists()
 
 
@@ -122,7 +122,7 @@ def test_prototypes_have_a_path_of_their_own(folder):
 
 
 def test_a_path_of_one_temperature_says_so():
-    path = InnerProductADA(schedule=[1.0]).fit(*load_iris(return_X_y=True)).path_
+    path = AnnealedLogisticRegression(schedule=[1.0]).fit(*load_iris(return_X_y=True)).path_
     assert path_table(path).title == "1 temperature"
 
 
@@ -132,8 +132,8 @@ def test_compare_names_the_best_and_saves_it(folder):
     losses = [row["log_loss"] for row in compared["models"]]
     assert losses == sorted(losses)
     assert compared["best"] == compared["models"][0]["model"]
-    assert {"inner-product", "distance", "melda", "lda"} <= {row["model"] for row in compared["models"]}
-    assert compared["saved"]["model"] == compared["best"] == "lda"
+    assert {"logistic", "lda", "melda", "sklearn-lda"} <= {row["model"] for row in compared["models"]}
+    assert compared["saved"]["model"] == compared["best"] == "sklearn-lda"
     assert run("predict", "best.skops", "flowers.csv", "-o", "by_lda.csv").exit_code == 0
     assert "needs a model with an annealing path" in refused("path", "best.skops")
 
@@ -147,7 +147,7 @@ def test_weights_of_rows(folder, frame, monkeypatch):
     assert run("report", "model.skops", "weighed.csv").exit_code == 0
     assert "has no column 'trust', the weights" in refused("report", "model.skops", "flowers.csv")
     assert "--weights was given without a table" in refused("compare", "--weights", "trust")
-    few = {name: comparison.CANDIDATES[name] for name in ("inner-product", "lda")}
+    few = {name: comparison.CANDIDATES[name] for name in ("logistic", "sklearn-lda")}
     for module in ("comparison", "cli"):
         monkeypatch.setattr(f"annealed.{module}.CANDIDATES", few)
     answer = run("compare", "weighed.csv", "-t", "species", "-w", "trust", "--folds", "2")
@@ -187,8 +187,8 @@ def test_models_that_cannot_be_used(folder):
 
 
 def test_a_model_without_a_path(folder, frame):
-    save_model(fit_table(label_table(frame, "species"), "lda"), folder / "peer.skops")
-    assert "needs a model with an annealing path, which 'lda' has not" in refused("path", "peer.skops")
+    save_model(fit_table(label_table(frame, "species"), "sklearn-lda"), folder / "peer.skops")
+    assert "needs a model with an annealing path, which 'sklearn-lda' has not" in refused("path", "peer.skops")
     assert "needs a model with an annealing path" in refused("report", "peer.skops", "flowers.csv")
     assert run("predict", "peer.skops", "flowers.csv").exit_code == 0
 
@@ -201,7 +201,7 @@ def test_new_rows_without_a_column(model, frame):
 
 def test_other_mistakes(folder, model):
     assert "There is no file" in refused("fit", "absent.csv", "-t", "species")
-    assert "Choose one of inner-product" in refused("fit", "flowers.csv", "-t", "species", "-m", "lda")
+    assert "Choose one of logistic" in refused("fit", "flowers.csv", "-t", "species", "-m", "sklearn-lda")
     assert "Say which column" in refused("compare", "flowers.csv")
     assert "without a table" in refused("compare", "-t", "species")
     assert "There is no folder" in refused("predict", model, "flowers.csv", "-o", "absent/out.csv")
@@ -353,11 +353,11 @@ def test_json_of_every_command(folder, model):
 
 
 def test_the_best_of_ours_is_kept_where_no_file_of_the_best_is_safe_to_open(folder, monkeypatch):
-    monkeypatch.setattr("annealed.cli.NOT_KEPT", ("lda",))
+    monkeypatch.setattr("annealed.cli.NOT_KEPT", ("sklearn-lda",))
     answer = run("compare", "flowers.csv", "-t", "species", "--folds", "2", "--save", "b", "--json")
     said = json.loads(answer.stdout)
-    assert said["best"] == "lda" and said["saved"]["model"] == said["best_of_ours"]
-    assert "No file of lda is safe to open" in answer.stderr
+    assert said["best"] == "sklearn-lda" and said["saved"]["model"] == said["best_of_ours"]
+    assert "No file of sklearn-lda is safe to open" in answer.stderr
 
 
 @pytest.mark.filterwarnings("default:20 of 20 rows equal rows")

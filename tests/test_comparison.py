@@ -15,7 +15,9 @@ def flowers(weights):
 
 
 def test_weights_reach_the_estimator_and_the_scores(monkeypatch):
-    monkeypatch.setattr("annealed.comparison.CANDIDATES", {name: CANDIDATES[name] for name in ("class-shares", "lda")})
+    monkeypatch.setattr(
+        "annealed.comparison.CANDIDATES", {name: CANDIDATES[name] for name in ("class-shares", "sklearn-lda")}
+    )
     table = flowers(np.random.default_rng(0).uniform(0.1, 5, 150))
     shares, lda = compare(table, 3)
     for fold, (train, test) in enumerate(table_splits(table.labels, 3)):
@@ -25,11 +27,11 @@ def test_weights_reach_the_estimator_and_the_scores(monkeypatch):
         assert shares.errors[fold] == pytest.approx(own @ (labels != posterior.argmax()))
         assert shares.log_losses[fold] == pytest.approx(own @ -np.log(posterior[labels]))
     assert lda.failure == "it takes no weights"
-    with pytest.raises(InputError, match="'lda' cannot be fitted on this table: it takes no weights"):
-        fit_table(table, "lda")
+    with pytest.raises(InputError, match="'sklearn-lda' cannot be fitted on this table: it takes no weights"):
+        fit_table(table, "sklearn-lda")
 
 
-@pytest.mark.parametrize("name", ["inner-product", "logistic-regression"])
+@pytest.mark.parametrize("name", ["logistic", "sklearn-logistic"])
 def test_weights_that_are_shares_count_as_rows(name):
     one, share = fit_table(flowers(1.0), name), fit_table(flowers(1 / 150), name)
     features = load_iris(as_frame=True).frame
@@ -41,6 +43,6 @@ def test_rows_of_weight_zero_are_not_there():
     outlier = pandas.DataFrame({"size": [1e6] * 3, "kind": ["b"] * 3, "trust": 0})
     frame = pandas.DataFrame({"size": [1.0, 2, 4, 5, None] * 9, "kind": ["a", "a", "b", "b", "b"] * 9, "trust": 1})
     with_outlier = pandas.concat([outlier, frame])
-    one, other = (fit_table(label_table(own, "kind", "trust"), "inner-product") for own in (frame, with_outlier))
+    one, other = (fit_table(label_table(own, "kind", "trust"), "logistic") for own in (frame, with_outlier))
     assert one.predict(frame).equals(other.predict(frame))
     assert one.facts["rows"] == other.facts["rows"] == 45

@@ -24,7 +24,7 @@ from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from annealed import AnnealedClassifier, DistanceADA, ExponentialSchedule, InnerProductADA
+from annealed import AnnealedClassifier, AnnealedLDA, AnnealedLogisticRegression, ExponentialSchedule
 from annealed.objectives import Distance, InnerProduct, Quadratic
 
 FAMILIES = {
@@ -49,7 +49,7 @@ SCHEDULES = {
     "list": [20.0, 5.0, 2.0],
     "exponential": ExponentialSchedule(20.0, cooling_rate=0.4, stop=1.0),
 }
-METRICS = ["euclidean", "diagonal", "halfway", "covariance"]
+PENALTY_SCALINGS = ["none", "standardize", "half-whiten", "whiten"]
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ def _fitted(combination, n_classes):
     bound = 15 if combination.family == "literal_distance" else 3000
     model = AnnealedClassifier(
         FAMILIES[combination.family],
-        SCHEDULES[combination.schedule],
-        combination.solver,
+        schedule=SCHEDULES[combination.schedule],
+        solver=combination.solver,
         cv=2,
         tol=1e-3,
         max_iter=bound,
@@ -190,7 +190,7 @@ HAVE_PRIORS = ["inner_product", "distance", "quadratic"]
 )
 def test_hot_end_found_from_the_data_is_near_the_prior_or_uniform(family, make):
     table = make()
-    hot = AnnealedClassifier(FAMILIES[family], OnlyTheHottest(), selection="last").fit(table.X, table.y)
+    hot = AnnealedClassifier(FAMILIES[family], schedule=OnlyTheHottest(), selection="last").fit(table.X, table.y)
     shares = np.bincount(table.y) / len(table.y)
     expected = shares if family in HAVE_PRIORS else np.full(table.n_classes, 1 / table.n_classes)
     spread = np.sqrt(np.mean((hot.predict_proba(table.X) - expected) ** 2, axis=0))
@@ -200,7 +200,7 @@ def test_hot_end_found_from_the_data_is_near_the_prior_or_uniform(family, make):
 @pytest.mark.parametrize("anchor", [10.0, 1.0, 0.1])
 def test_hot_end_of_distances_is_near_the_prior_for_any_anchor(anchor):
     table = gaussian()
-    hot = DistanceADA(anchor=anchor, schedule=OnlyTheHottest(), selection="last").fit(table.X, table.y)
+    hot = AnnealedLDA(anchor=anchor, schedule=OnlyTheHottest(), selection="last").fit(table.X, table.y)
     shares = np.bincount(table.y) / len(table.y)
     assert np.sqrt(np.mean((hot.predict_proba(table.X) - shares) ** 2, axis=0)).max() < 0.15
 
@@ -208,20 +208,28 @@ def test_hot_end_of_distances_is_near_the_prior_for_any_anchor(anchor):
 # --- the gradient at every temperature --------------------------------------------------------------
 
 
-MADE_FOR = [(make, metric) for make in (gaussian, two_classes, rare_class, separable) for metric in METRICS]
+MADE_FOR = [
+    (make, penalty_scaling)
+    for make in (gaussian, two_classes, rare_class, separable)
+    for penalty_scaling in PENALTY_SCALINGS
+]
 
 
 @pytest.mark.parametrize(
-    ("make", "metric"),
-    [*MADE_FOR, (badly_scaled, "diagonal"), (badly_scaled, "covariance")],
+    ("make", "penalty_scaling"),
+    [*MADE_FOR, (badly_scaled, "standardize"), (badly_scaled, "whiten")],
     ids=lambda own: getattr(own, "__name__", own),
 )
-def test_gradient_of_equation_18_vanishes_at_every_temperature(make, metric):
+def test_gradient_of_equation_18_vanishes_at_every_temperature(make, penalty_scaling):
     """Computed by loops from the recorded parameters in the user's units, and judged in the metric's own."""
     table = make()
     tol = 1e-5
-    path = InnerProductADA(l2_strength=0.3, metric=metric, cv=3, tol=tol).fit(table.X, table.y).path_
-    norms = gradient_norms(table, path, 0.3, metric)
+    path = (
+        AnnealedLogisticRegression(l2_strength=0.3, penalty_scaling=penalty_scaling, cv=3, tol=tol)
+        .fit(table.X, table.y)
+        .path_
+    )
+    norms = gradient_norms(table, path, 0.3, penalty_scaling)
     n_parameters = table.n_classes * (table.X.shape[1] + 1)
     assert norms.max() <= tol * np.sqrt(n_parameters)
     assert len(norms) > 5
@@ -230,23 +238,25 @@ def test_gradient_of_equation_18_vanishes_at_every_temperature(make, metric):
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_gradient_vanishes_for_every_solver(solver):
     table = gaussian()
-    objective = InnerProduct(l2_strength=0.3, metric="diagonal")
-    model = AnnealedClassifier(objective, [3.0, 1.0, 0.3, 0.1, 0.01], solver, cv=3, tol=1e-5, max_iter=5000)
-    norms = gradient_norms(table, model.fit(table.X, table.y).path_, 0.3, "diagonal")
+    objective = InnerProduct(l2_strength=0.3, penalty_scaling="standardize")
+    model = AnnealedClassifier(
+        objective, schedule=[3.0, 1.0, 0.3, 0.1, 0.01], solver=solver, cv=3, tol=1e-5, max_iter=5000
+    )
+    norms = gradient_norms(table, model.fit(table.X, table.y).path_, 0.3, "standardize")
     assert norms.max() <= 1e-5 * np.sqrt(15)
 
 
 @pytest.mark.parametrize("make", [text, wide_text, wide], ids=lambda own: own.__name__)
 def test_gradient_vanishes_on_sparse_and_wide_rows(make):
     table = make()
-    path = InnerProductADA(metric="euclidean", cv=3, tol=1e-5).fit(table.X, table.y).path_
+    path = AnnealedLogisticRegression(penalty_scaling="none", cv=3, tol=1e-5).fit(table.X, table.y).path_
     rows = table.X.toarray() if sparse.issparse(table.X) else table.X
-    norms = gradient_norms(replace(table, X=rows), path, 1.0, "euclidean")
+    norms = gradient_norms(replace(table, X=rows), path, 1.0, "none")
     assert norms.max() <= 1e-5 * np.sqrt(table.n_classes * (rows.shape[1] + 1))
 
 
-def gradient_norms(table, path, l2_strength, metric):
-    matrix = oracles.metric_matrix(table.X, metric)
+def gradient_norms(table, path, l2_strength, penalty_scaling):
+    matrix = oracles.penalty_matrix(table.X, penalty_scaling)
     center = table.X.mean(axis=0)
     norms = []
     for index, temperature in enumerate(path.temperatures):
@@ -259,10 +269,10 @@ def gradient_norms(table, path, l2_strength, metric):
 def test_gradient_with_sample_weights_is_that_of_the_weighted_rows():
     table = gaussian()
     weight = np.random.default_rng(0).uniform(0.1, 3, size=len(table.y))
-    model = InnerProductADA(schedule=[1.0, 0.1], selection="last", tol=1e-6)
+    model = AnnealedLogisticRegression(schedule=[1.0, 0.1], selection="last", tol=1e-6)
     path = model.fit(table.X, table.y, sample_weight=weight).path_
     share = weight / weight.sum()
-    matrix = oracles.metric_matrix(table.X, "diagonal", share)
+    matrix = oracles.penalty_matrix(table.X, "standardize", share)
     for index, temperature in enumerate(path.temperatures):
         lambda_, intercept = temperature * path.coef[index], temperature * path.intercept[index]
         gradient = oracles.penalized_gradient(table.X, table.y, lambda_, intercept, temperature, 1.0, matrix, share)
@@ -272,7 +282,7 @@ def test_gradient_with_sample_weights_is_that_of_the_weighted_rows():
 def test_gradient_of_equation_12_vanishes_with_the_anchors_pull():
     """Zero is 2/N sum_i (p_ij - y_ij) S^-1 (x_i - mean_j) + anchor prior_j S^-1 (mean_j - class mean_j)."""
     table = gaussian()
-    path = DistanceADA(anchor=0.8, shrinkage=0.0, cv=3, tol=1e-6).fit(table.X, table.y).path_
+    path = AnnealedLDA(anchor=0.8, shrinkage=0.0, cv=3, tol=1e-6).fit(table.X, table.y).path_
     covariance = oracles.pooled_covariance(table.X, table.y)
     prior = np.bincount(table.y) / len(table.y)
     root = np.linalg.cholesky(covariance)
@@ -298,14 +308,16 @@ def objective_of(table, coef, intercept, strength):
 
 
 @pytest.mark.parametrize("make", [gaussian, rare_class, separable], ids=lambda own: own.__name__)
-@pytest.mark.parametrize("metric", METRICS)
-def test_every_temperature_is_a_logistic_regression(make, metric):
+@pytest.mark.parametrize("penalty_scaling", PENALTY_SCALINGS)
+def test_every_temperature_is_a_logistic_regression(make, penalty_scaling):
     """C = 1 / (l2_strength T N), on rows in the metric's own units."""
     table = standardized(make())
-    root = np.linalg.cholesky(oracles.metric_matrix(table.X, metric))
+    root = np.linalg.cholesky(oracles.penalty_matrix(table.X, penalty_scaling))
     own = replace(table, X=np.linalg.solve(root, table.X.T).T)
     ladder = np.geomspace(30, 1e-4, 12)
-    model = InnerProductADA(l2_strength=0.4, schedule=ladder, metric=metric, selection="last", tol=1e-8)
+    model = AnnealedLogisticRegression(
+        l2_strength=0.4, schedule=ladder, penalty_scaling=penalty_scaling, selection="last", tol=1e-8
+    )
     path = model.fit(table.X, table.y).path_
     for index, temperature in enumerate(ladder):
         other = logistic_regression(own, 1 / (0.4 * temperature * len(table.y)))
@@ -326,7 +338,9 @@ def test_every_temperature_is_a_logistic_regression_for_two_classes():
     """C = 2 / (l2_strength T N): both rows of lambda are penalized, each half of scikit-learn's one."""
     table = standardized(two_classes())
     ladder = np.geomspace(30, 1e-4, 12)
-    model = InnerProductADA(l2_strength=0.4, schedule=ladder, selection="last", tol=1e-8).fit(table.X, table.y)
+    model = AnnealedLogisticRegression(l2_strength=0.4, schedule=ladder, selection="last", tol=1e-8).fit(
+        table.X, table.y
+    )
     for temperature in ladder:
         other = logistic_regression(table, 2 / (0.4 * temperature * len(table.y)))
         own = model.at(temperature)
@@ -347,7 +361,7 @@ def test_every_temperature_is_a_logistic_regression_on_sparse_rows(kind):
     table = text(kind)
     plain = replace(table, X=table.X.toarray())
     ladder = np.geomspace(10, 1e-3, 8)
-    path = InnerProductADA(schedule=ladder, selection="last", tol=1e-8).fit(table.X, table.y).path_
+    path = AnnealedLogisticRegression(schedule=ladder, selection="last", tol=1e-8).fit(table.X, table.y).path_
     for index, temperature in enumerate(ladder):
         other = logistic_regression(plain, 1 / (temperature * len(table.y)))
         np.testing.assert_allclose(path.coef[index], other.coef_ - other.coef_.mean(axis=0), atol=1e-5)
@@ -361,8 +375,10 @@ def test_answer_depends_on_strength_times_temperature_only(strength):
     table = gaussian()
     ladder = np.array([3.0, 0.5, 0.05, 0.01])
     settings = {"cv": 3, "tol": 1e-8}
-    plain = InnerProductADA(schedule=ladder, **settings).fit(table.X, table.y)
-    other = InnerProductADA(l2_strength=strength, schedule=ladder / strength, **settings).fit(table.X, table.y)
+    plain = AnnealedLogisticRegression(schedule=ladder, **settings).fit(table.X, table.y)
+    other = AnnealedLogisticRegression(l2_strength=strength, schedule=ladder / strength, **settings).fit(
+        table.X, table.y
+    )
     np.testing.assert_allclose(other.path_.coef, plain.path_.coef, atol=1e-5)
     np.testing.assert_allclose(other.path_.validation_score, plain.path_.validation_score, atol=1e-6)
     assert other.path_.best_index == plain.path_.best_index
@@ -370,7 +386,7 @@ def test_answer_depends_on_strength_times_temperature_only(strength):
 
 def test_automatic_schedule_scales_with_the_strength():
     table = gaussian()
-    plain, other = (InnerProductADA(l2_strength=own, cv=3).fit(table.X, table.y) for own in (1.0, 0.01))
+    plain, other = (AnnealedLogisticRegression(l2_strength=own, cv=3).fit(table.X, table.y) for own in (1.0, 0.01))
     np.testing.assert_allclose(0.01 * other.path_.temperatures, plain.path_.temperatures, rtol=1e-9)
     np.testing.assert_allclose(other.predict_proba(table.X), plain.predict_proba(table.X), atol=1e-3)
 
@@ -381,9 +397,9 @@ def test_warm_path_equals_cold_start(make, solver):
     table = make()
     ladder = np.geomspace(10, 0.01, 8)
     settings = {"solver": solver, "selection": "last", "tol": 1e-7, "max_iter": 20000}
-    warm = AnnealedClassifier(InnerProduct(), ladder, **settings).fit(table.X, table.y)
+    warm = AnnealedClassifier(InnerProduct(), schedule=ladder, **settings).fit(table.X, table.y)
     for temperature in ladder:
-        cold = AnnealedClassifier(InnerProduct(), [temperature], **settings).fit(table.X, table.y)
+        cold = AnnealedClassifier(InnerProduct(), schedule=[temperature], **settings).fit(table.X, table.y)
         difference = warm.at(temperature).decision_function(table.X) - cold.decision_function(table.X)
         assert np.abs(difference).max() < 1e-4
 
@@ -391,7 +407,11 @@ def test_warm_path_equals_cold_start(make, solver):
 @pytest.mark.parametrize("make", [gaussian, two_classes, separable], ids=lambda own: own.__name__)
 @pytest.mark.parametrize(
     ("estimator", "steep"),
-    [(InnerProductADA, [1000.0, 1.0, 1e-3, 1e-6]), (InnerProductADA, [1e-6]), (DistanceADA, [1000.0, 1.0, 1e-2])],
+    [
+        (AnnealedLogisticRegression, [1000.0, 1.0, 1e-3, 1e-6]),
+        (AnnealedLogisticRegression, [1e-6]),
+        (AnnealedLDA, [1000.0, 1.0, 1e-2]),
+    ],
 )
 def test_a_steep_schedule_reaches_what_a_gentle_one_does(estimator, steep, make):
     table = make()
@@ -408,7 +428,7 @@ def test_weight_two_equals_the_row_twice(family):
     counts = 1 + (np.arange(len(table.y)) % 3 == 0)
     rows = np.repeat(np.arange(len(table.y)), counts)
     weighted, doubled = (
-        AnnealedClassifier(FAMILIES[family], [20.0, 5.0], cv=halves(own), tol=1e-8, max_iter=3000)
+        AnnealedClassifier(FAMILIES[family], schedule=[20.0, 5.0], cv=halves(own), tol=1e-8, max_iter=3000)
         for own in (np.arange(len(table.y)), rows)
     )
     weighted.fit(table.X, table.y, sample_weight=counts)
@@ -427,7 +447,9 @@ def halves(row_names):
 @pytest.mark.parametrize("selection", ["cv", "holdout"])
 def test_same_seed_same_bits(family, selection):
     table = gaussian(n_samples=60)
-    model = AnnealedClassifier(FAMILIES[family], [20.0, 5.0, 2.0], selection=selection, random_state=3, max_iter=200)
+    model = AnnealedClassifier(
+        FAMILIES[family], schedule=[20.0, 5.0, 2.0], selection=selection, random_state=3, max_iter=200
+    )
     first, second = (clone(model).fit(table.X, table.y) for _ in range(2))
     assert first.path_ == second.path_
     np.testing.assert_array_equal(first.predict_proba(table.X), second.predict_proba(table.X))
@@ -436,7 +458,7 @@ def test_same_seed_same_bits(family, selection):
 def test_random_starts_of_another_seed_are_other_starts():
     table = gaussian()
     models = [
-        DistanceADA(init="random", anchor=0, inner_iterations=1, schedule=[5.0], selection="last", random_state=seed)
+        AnnealedLDA(init="random", anchor=0, inner_iterations=1, schedule=[5.0], selection="last", random_state=seed)
         for seed in (0, 0, 1)
     ]
     first, again, other = (model.fit(table.X, table.y).path_ for model in models)
@@ -449,6 +471,6 @@ def test_true_posterior_is_found_from_many_rows():
     table = gaussian(n_samples=4000)
     units = np.logspace(-8, 8, 4)
     truth = softmax(table.X @ table.coef.T + table.intercept, axis=1)
-    for estimator in (InnerProductADA(), DistanceADA()):
+    for estimator in (AnnealedLogisticRegression(), AnnealedLDA()):
         posterior = estimator.fit(table.X * units, table.y).predict_proba(table.X * units)
         assert np.sqrt(np.mean((posterior - truth) ** 2, axis=0)).max() < 0.03

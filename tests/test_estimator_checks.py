@@ -6,8 +6,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from annealed import (
     MELDA,
     AnnealedClassifier,
-    DistanceADA,
-    InnerProductADA,
+    AnnealedLDA,
+    AnnealedLogisticRegression,
     PooledGaussian,
     PottsDA,
     SecondOrderFeatures,
@@ -15,9 +15,9 @@ from annealed import (
 from annealed.objectives import Quadratic
 
 ESTIMATORS = [
-    InnerProductADA(),
-    DistanceADA(),
-    DistanceADA(anchor=0, solver="scg"),
+    AnnealedLogisticRegression(),
+    AnnealedLDA(),
+    AnnealedLDA(anchor=0, solver="scg"),
     AnnealedClassifier(),
     AnnealedClassifier(Quadratic()),
     MELDA(),

@@ -11,13 +11,13 @@ import pytest
 from problems import Radial, badly_scaled, gaussian, make_everything_wide, solve, stack_of, text, two_classes, wide
 from sklearn.exceptions import ConvergenceWarning
 
-from annealed import AnnealedClassifier, AnnealingPath, DistanceADA, InnerProductADA
+from annealed import AnnealedClassifier, AnnealedLDA, AnnealedLogisticRegression, AnnealingPath
 from annealed.objectives import Distance, InnerProduct
 from annealed.objectives.posterior_scale import scaled_moments
 from annealed.schedules import FixedSchedule
-from annealed.selection import NO_PICKS
+from annealed.selection import NOTHING_HELD_OUT
 from annealed.solvers import LBFGS
-from annealed.walk import Judgement, anneal
+from annealed.walk import Validation, anneal
 
 LADDER = 4.0 * 0.7 ** np.arange(12)
 
@@ -25,7 +25,7 @@ LADDER = 4.0 * 0.7 ** np.arange(12)
 @pytest.fixture(scope="module")
 def model():
     table = gaussian()
-    return InnerProductADA(schedule=LADDER, cv=3, tol=1e-8).fit(table.X, table.y)
+    return AnnealedLogisticRegression(schedule=LADDER, cv=3, tol=1e-8).fit(table.X, table.y)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def remade(path, **changes):
 
 
 @pytest.mark.parametrize("make", [gaussian, two_classes, wide], ids=lambda make: make.__name__)
-@pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA])
+@pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, AnnealedLDA])
 def test_every_array_has_one_entry_per_temperature(estimator, make):
     table = make()
     path = estimator(schedule=[2.0, 1.0, 0.5], cv=2).fit(table.X, table.y).path_
@@ -56,7 +56,7 @@ def test_every_array_has_one_entry_per_temperature(estimator, make):
     assert {getattr(path, name).shape for name in [*one_each, "converged"]} == {(3,)}
     assert path.converged.all()
     assert (path.seconds > 0).all()
-    if estimator is DistanceADA:
+    if estimator is AnnealedLDA:
         assert path.means.shape == (3, n_classes, n_features)
 
 
@@ -68,24 +68,30 @@ def test_absent_arrays_are_none_and_unknown_names_are_errors(path):
 
 def test_a_family_of_ones_own_has_parameters_only():
     table = gaussian()
-    path = AnnealedClassifier(Radial(), [2.0, 1.0], selection="last").fit(table.X, table.y).path_
+    path = AnnealedClassifier(Radial(), schedule=[2.0, 1.0], selection="last").fit(table.X, table.y).path_
     assert path.parameters.shape == (2, 3, 4)
     assert path.coef is None
 
 
 @pytest.mark.parametrize(
-    ("make", "metric"),
+    ("make", "penalty_scaling"),
     [
-        *((make, metric) for make in (gaussian, two_classes, wide) for metric in ("euclidean", "diagonal")),
-        (badly_scaled, "diagonal"),
+        *(
+            (make, penalty_scaling)
+            for make in (gaussian, two_classes, wide)
+            for penalty_scaling in ("none", "standardize")
+        ),
+        (badly_scaled, "standardize"),
     ],
     ids=lambda own: getattr(own, "__name__", own),
 )
-def test_free_energy_is_equation_17_at_the_recorded_parameters(make, metric):
+def test_free_energy_is_equation_17_at_the_recorded_parameters(make, penalty_scaling):
     table = make()
-    model = InnerProductADA(schedule=[2.0, 0.3, 0.05], l2_strength=0.6, metric=metric, cv=2, tol=1e-7)
+    model = AnnealedLogisticRegression(
+        schedule=[2.0, 0.3, 0.05], l2_strength=0.6, penalty_scaling=penalty_scaling, cv=2, tol=1e-7
+    )
     path = model.fit(table.X, table.y).path_
-    matrix = oracles.metric_matrix(table.X, metric)
+    matrix = oracles.penalty_matrix(table.X, penalty_scaling)
     for index, temperature in enumerate(path.temperatures):
         lambda_, intercept = temperature * path.coef[index], temperature * path.intercept[index]
         expected = oracles.penalized_free_energy(table.X, table.y, lambda_, intercept, temperature, 0.6, matrix)
@@ -94,7 +100,7 @@ def test_free_energy_is_equation_17_at_the_recorded_parameters(make, metric):
 
 def test_free_energy_of_distances_is_equation_9_with_priors_and_pull():
     table = gaussian()
-    path = DistanceADA(schedule=[5.0, 1.0], shrinkage=0.0, anchor=0.8, selection="last", tol=1e-7)
+    path = AnnealedLDA(schedule=[5.0, 1.0], shrinkage=0.0, anchor=0.8, selection="last", tol=1e-7)
     path = path.fit(table.X, table.y).path_
     covariance = oracles.pooled_covariance(table.X, table.y)
     prior = np.bincount(table.y) / len(table.y)
@@ -111,8 +117,8 @@ def test_entropy_and_train_score_are_those_of_the_recorded_logits(path):
     for index in range(len(path)):
         logits = table.X @ path.coef[index].T + path.intercept[index]
         np.testing.assert_allclose(path.entropy[index], oracles.mean_entropy(logits, 1.0), rtol=1e-6)
-        spoken = path.posterior_scale[index] * logits
-        np.testing.assert_allclose(-path.train_score[index], oracles.free_energy(spoken, table.y, 1.0), rtol=1e-6)
+        calibrated = path.posterior_scale[index] * logits
+        np.testing.assert_allclose(-path.train_score[index], oracles.free_energy(calibrated, table.y, 1.0), rtol=1e-6)
 
 
 @pytest.mark.parametrize("solver", ["newton", "lbfgs", "scg", "subspace"])
@@ -122,7 +128,7 @@ def test_certificate_bounds_the_excess_of_every_temperature(solver, monkeypatch)
     if solver == "subspace":
         make_everything_wide(monkeypatch)
         table, X = text(), text().X.toarray()
-    family = InnerProduct(l2_strength=0.3, metric="euclidean")
+    family = InnerProduct(l2_strength=0.3, penalty_scaling="none")
     path = AnnealedClassifier(family, schedule=LADDER, solver=solver, cv=2).fit(table.X, table.y).path_
     strengths = 0.3 * path.temperatures[:, None, None] * np.eye(X.shape[1])
     least = [oracles.multinomial_optimum(X, table.y, strength).value for strength in strengths]
@@ -134,7 +140,7 @@ def test_certificate_bounds_the_excess_of_every_temperature(solver, monkeypatch)
 
 def test_a_family_without_a_certificate_has_none():
     table = gaussian()
-    path = DistanceADA(schedule=[2.0, 1.0], cv=2).fit(table.X, table.y).path_
+    path = AnnealedLDA(schedule=[2.0, 1.0], cv=2).fit(table.X, table.y).path_
     assert path.certificate is None
     assert "certified" not in repr(path)
 
@@ -151,7 +157,9 @@ def test_validation_score_is_the_calibrated_log_loss_of_fits_that_did_not_see_th
     table = gaussian()
     folds = np.arange(len(table.y)) % 3
     splits = [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in range(3)]
-    model = InnerProductADA(schedule=[1.0, 0.1], metric="euclidean", cv=splits, tol=1e-8).fit(table.X, table.y)
+    model = AnnealedLogisticRegression(schedule=[1.0, 0.1], penalty_scaling="none", cv=splits, tol=1e-8).fit(
+        table.X, table.y
+    )
     for index, temperature in enumerate(model.path_.temperatures):
         for fold, (train, test) in enumerate(splits):
             strength = temperature * np.eye(4)
@@ -166,7 +174,9 @@ def test_posterior_scale_is_the_best_one_under_its_prior():
     table = gaussian()
     folds = np.arange(len(table.y)) % 3
     splits = [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in range(3)]
-    model = InnerProductADA(schedule=[3.0, 0.3, 0.01], metric="euclidean", cv=splits, tol=1e-8).fit(table.X, table.y)
+    model = AnnealedLogisticRegression(schedule=[3.0, 0.3, 0.01], penalty_scaling="none", cv=splits, tol=1e-8).fit(
+        table.X, table.y
+    )
     for index, temperature in enumerate(model.path_.temperatures):
         logits = np.zeros((len(table.y), 3))
         for train, test in splits:
@@ -176,26 +186,26 @@ def test_posterior_scale_is_the_best_one_under_its_prior():
         rows = np.arange(len(table.y))
         others = logits.copy()
         others[rows, table.y] = -np.inf
-        lead = np.mean(logits[rows, table.y] - others.max(axis=1))
+        margin = np.mean(logits[rows, table.y] - others.max(axis=1))
 
-        def penalized(s, logits=logits, lead=lead):
+        def penalized(s, logits=logits, margin=margin):
             loss, n_rows = oracles.free_energy(np.exp(s) * logits, table.y, 1.0), len(table.y)
-            return loss + 2 * s**2 / n_rows + 0.1 / n_rows * (loss + np.exp(s) * lead)
+            return loss + 2 * s**2 / n_rows + 0.1 / n_rows * (loss + np.exp(s) * margin)
 
         found = np.log(model.path_.posterior_scale[index])
         assert np.abs(oracles.slope(penalized, np.array(found))).max() < 1e-4
 
 
-@pytest.mark.parametrize("lead", [300.0, 352.0, 690.0, 699.0, 1e4])
-def test_moments_of_a_row_that_is_far_on_the_wrong_side(lead):
-    loss, mean, variance = scaled_moments(np.ones(1), np.array([[[0.0, lead, 3.0]]]))
-    np.testing.assert_allclose([loss, mean], lead, rtol=1e-12)
+@pytest.mark.parametrize("margin", [300.0, 352.0, 690.0, 699.0, 1e4])
+def test_moments_of_a_row_that_is_far_on_the_wrong_side(margin):
+    loss, mean, variance = scaled_moments(np.ones(1), np.array([[[0.0, margin, 3.0]]]))
+    np.testing.assert_allclose([loss, mean], margin, rtol=1e-12)
     np.testing.assert_allclose(variance, 0, atol=1e-6)
 
 
 def test_without_calibration_the_posterior_scale_is_one():
     table = gaussian()
-    path = InnerProductADA(schedule=[1.0, 0.1], cv=2, calibrate=False).fit(table.X, table.y).path_
+    path = AnnealedLogisticRegression(schedule=[1.0, 0.1], cv=2, calibrate=False).fit(table.X, table.y).path_
     assert path.posterior_scale.tolist() == [1.0, 1.0]
 
 
@@ -211,14 +221,14 @@ def test_chosen_temperature_has_the_best_penalized_validation_score(model, path)
 
 
 class NoJudge:
-    picks = NO_PICKS
+    held_out = NOTHING_HELD_OUT
     sees_final = False
 
-    def judge(self, problem, parameters, temperature):
-        return Judgement()
+    def validate(self, problem, parameters, temperature):
+        return Validation()
 
-    def judge_all(self, problem, points, temperatures):
-        return [Judgement() for _ in points]
+    def validate_all(self, problem, points, temperatures):
+        return [Validation() for _ in points]
 
 
 @pytest.mark.parametrize("family", [InnerProduct(), Distance()], ids=["inner_product", "distance"])
@@ -247,7 +257,7 @@ def test_at_a_visited_temperature_is_what_was_recorded(path):
         np.testing.assert_allclose(scale, path.posterior_scale[index], rtol=1e-12)
 
 
-@pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA])
+@pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, AnnealedLDA])
 def test_at_a_temperature_between_is_close_to_a_fit_there(estimator):
     table = gaussian()
     model = estimator(schedule=LADDER, selection="last", tol=1e-8).fit(table.X, table.y)
@@ -262,7 +272,7 @@ def test_at_a_temperature_between_is_close_to_a_fit_there(estimator):
 def test_at_works_on_short_paths(n_temperatures):
     table = gaussian()
     ladder = [1.0, 0.5, 0.25][:n_temperatures]
-    path = InnerProductADA(schedule=ladder, selection="last", tol=1e-8).fit(table.X, table.y).path_
+    path = AnnealedLogisticRegression(schedule=ladder, selection="last", tol=1e-8).fit(table.X, table.y).path_
     for index, temperature in enumerate(ladder):
         np.testing.assert_array_equal(path.at(temperature)[0]["coef"], path.coef[index])
     assert np.isfinite(path.at(np.sqrt(ladder[0] * ladder[-1]))[0]["coef"]).all()
@@ -271,7 +281,7 @@ def test_at_works_on_short_paths(n_temperatures):
 @pytest.mark.parametrize(
     "ladder", [[100.0, 10.0, 1.0, 0.1, 0.01], [100.0, 1.0, 0.9, 0.8, 0.7], [10.0, 9.0, 8.0, 7.0, 0.01]]
 )
-@pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA])
+@pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, AnnealedLDA])
 def test_at_between_distant_temperatures_is_no_worse_than_either_end(estimator, ladder):
     table = gaussian()
     model = estimator(schedule=ladder, selection="last", tol=1e-6).fit(table.X, table.y)
@@ -307,8 +317,8 @@ def test_at_refuses_what_is_no_temperature(path, temperature):
 def test_a_temperature_without_numbers_does_not_touch_the_others():
     table = gaussian()
     with np.errstate(all="ignore"), pytest.warns(ConvergenceWarning, match="first at 1e-300"):
-        model = DistanceADA(schedule=[1.0, 1e-300], cv=3).fit(table.X, table.y)
-    alone = DistanceADA(schedule=[1.0], cv=3).fit(table.X, table.y)
+        model = AnnealedLDA(schedule=[1.0, 1e-300], cv=3).fit(table.X, table.y)
+    alone = AnnealedLDA(schedule=[1.0], cv=3).fit(table.X, table.y)
     assert model.temperature_ == 1.0
     np.testing.assert_array_equal(model.predict_proba(table.X), alone.predict_proba(table.X))
 

@@ -8,7 +8,7 @@ import pytest
 from annealed.datasets import make_mixed_strips
 from annealed.objectives.potts import LabelledRows
 from annealed.prototype_search import SHARPER, _is_over, _loss, _sharpened, make_folds
-from annealed.prototypes import plus_plus_starts, spoken
+from annealed.prototypes import calibrated, plus_plus_starts
 
 FAR = (np.inf,)
 
@@ -45,7 +45,8 @@ def test_the_sharpness_is_the_best_of_all(n_each):
 
     def total(sharpness):
         return sum(
-            _loss(spoken(fold.train, state, sharpness), fold.test) for fold, state in zip(ladder, states, strict=True)
+            _loss(calibrated(fold.train, state, sharpness), fold.test)
+            for fold, state in zip(ladder, states, strict=True)
         )
 
     best = min([1.0, *SHARPER, *(1 / factor for factor in SHARPER)], key=total)

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from annealed import DistanceADA, InnerProductADA
+from annealed import AnnealedLDA, AnnealedLogisticRegression
 from annealed.datasets import data_home, load_table
 
 TABLES = ["gene_golub", "hypothyroid", "text_pcmac", "vowel", "warpAR10P", "page_blocks"]
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA])
+@pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, AnnealedLDA])
 @pytest.mark.parametrize("name", TABLES)
 def test_fits_without_a_warning_and_solves_every_temperature(estimator, name):
     table = load_table(name)

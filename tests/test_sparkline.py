@@ -7,7 +7,7 @@ import pytest
 from sklearn import config_context
 from sklearn.datasets import load_iris
 
-from annealed import MELDA, DistanceADA, InnerProductADA
+from annealed import MELDA, AnnealedLDA, AnnealedLogisticRegression
 from annealed.sparkline import HEIGHT, WIDTH, sparkline
 
 X, y = load_iris(return_X_y=True)
@@ -32,7 +32,7 @@ def test_a_path_of_one_temperature():
     assert points.tolist() == [[WIDTH / 2, HEIGHT / 2]]
 
 
-@pytest.mark.parametrize("estimator", [InnerProductADA(), DistanceADA(selection="last"), MELDA()], ids=repr)
+@pytest.mark.parametrize("estimator", [AnnealedLogisticRegression(), AnnealedLDA(selection="last"), MELDA()], ids=repr)
 def test_notebooks_show_it_once_fitted(estimator):
     assert "<polyline" not in estimator._repr_html_()
     html = estimator.fit(X, y)._repr_html_()
@@ -43,4 +43,4 @@ def test_notebooks_show_it_once_fitted(estimator):
 
 def test_display_as_text_is_honoured():
     with config_context(display="text"):
-        assert not hasattr(InnerProductADA(), "_repr_html_")
+        assert not hasattr(AnnealedLogisticRegression(), "_repr_html_")

@@ -21,13 +21,13 @@ from problems import (
 )
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
-from annealed import AnnealedClassifier, InnerProductADA
+from annealed import AnnealedClassifier, AnnealedLogisticRegression
 from annealed.objectives import Distance, InnerProduct
 from annealed.schedules import AdaptiveSchedule
 from annealed.selection import NoValidation
 from annealed.solvers import LBFGS, Newton
 from annealed.solvers.newton import GROUP_SIZE
-from annealed.walk import Judgement, Step, anneal
+from annealed.walk import Step, Validation, anneal
 from annealed.walk.cooling import REACH, _Walk
 from annealed.walk.ending import _should_stop
 from annealed.walk.prediction import predicted
@@ -54,7 +54,7 @@ def course(place):
 
 
 def step(place, is_node=True, n_iter=1, n_fits=3):
-    return Step(np.exp(place), 1.0, 0.0, n_iter, True, is_node, Judgement(), course(place)[:n_fits], 0.0)
+    return Step(np.exp(place), 1.0, 0.0, n_iter, True, is_node, Validation(), course(place)[:n_fits], 0.0)
 
 
 def walk_of(spacing, n_nodes=8):
@@ -139,7 +139,7 @@ class StopsPastItsBest:
 )
 def test_a_walk_ends_past_the_best_of_scores_or_of_what_temperatures_are_compared_by(scores, penalty, stops):
     nodes = [
-        replace(step(-number), judgement=Judgement(np.full(5, float(score)), penalty=float(owed)))
+        replace(step(-number), validation=Validation(np.full(5, float(score)), penalty=float(owed)))
         for number, (score, owed) in enumerate(zip(scores, penalty, strict=True))
     ]
     assert _should_stop(StopsPastItsBest(), nodes) is stops
@@ -148,7 +148,7 @@ def test_a_walk_ends_past_the_best_of_scores_or_of_what_temperatures_are_compare
 def test_the_middle_of_every_gap_is_a_temperature_of_the_path():
     """Whether or not it was certified as it lay, which rounding may decide: the same temperatures are validated."""
     table = gaussian()
-    path = InnerProductADA().fit(table.X, table.y).path_
+    path = AnnealedLogisticRegression().fit(table.X, table.y).path_
     assert path.is_node.tolist() == [number % 2 == 0 for number in range(len(path))]
     assert (path.n_iter[~path.is_node] == 0).any()
     np.testing.assert_allclose(np.diff(np.log(path.temperatures)), np.log(0.4) / 2)
@@ -157,7 +157,7 @@ def test_the_middle_of_every_gap_is_a_temperature_of_the_path():
 def test_most_temperatures_of_a_fine_ladder_are_certified_as_they_lie():
     table = gaussian()
     ladder = 4.0 * 0.95 ** np.arange(120)
-    path = InnerProductADA(schedule=ladder, cv=2).fit(table.X, table.y).path_
+    path = AnnealedLogisticRegression(schedule=ladder, cv=2).fit(table.X, table.y).path_
     assert path.converged.all()
     assert np.mean(path.n_iter[~path.is_node] == 0) > 0.7
 
@@ -244,9 +244,9 @@ FINER_LADDER = 4.0 * 0.9 ** np.arange(32)
 
 def nodes_and_every(monkeypatch, ladder, X, y):
     """The path of a ladder as it is walked, and with a node at every temperature."""
-    walked = InnerProductADA(schedule=ladder, cv=3).fit(X, y).path_
+    walked = AnnealedLogisticRegression(schedule=ladder, cv=3).fit(X, y).path_
     monkeypatch.setattr("annealed.walk.cooling.REACH", 0.0)
-    every = InnerProductADA(schedule=ladder, cv=3).fit(X, y).path_
+    every = AnnealedLogisticRegression(schedule=ladder, cv=3).fit(X, y).path_
     assert every.is_node.all()
     return walked, every
 
@@ -255,7 +255,7 @@ def nodes_and_every(monkeypatch, ladder, X, y):
 @pytest.mark.parametrize("make", [gaussian, two_classes, wide, text, heavy_tailed], ids=lambda make: make.__name__)
 def test_a_fine_ladder_keeps_its_temperatures_with_nodes_as_far_apart_as_they_may_be(make, ladder):
     table = make()
-    path = InnerProductADA(schedule=ladder, cv=2).fit(table.X, table.y).path_
+    path = AnnealedLogisticRegression(schedule=ladder, cv=2).fit(table.X, table.y).path_
     assert path.temperatures.tolist() == ladder.tolist()
     assert path.is_node[0]
     assert path.is_node[-1]
@@ -268,11 +268,13 @@ def test_a_fine_ladder_keeps_its_temperatures_with_nodes_as_far_apart_as_they_ma
 @pytest.mark.parametrize("make", [gaussian, two_classes, badly_scaled, separable, wide], ids=lambda make: make.__name__)
 def test_final_fit_between_nodes_is_the_minimum_a_solve_there_finds(make):
     table = make()
-    path = InnerProductADA(schedule=LADDER, cv=2).fit(table.X, table.y).path_
-    matrix = oracles.metric_matrix(table.X, "diagonal")
+    path = AnnealedLogisticRegression(schedule=LADDER, cv=2).fit(table.X, table.y).path_
+    matrix = oracles.penalty_matrix(table.X, "standardize")
     for index in np.flatnonzero(~path.is_node):
         temperature = path.temperatures[index]
-        alone = InnerProductADA(schedule=[temperature], selection="last", tol=1e-8).fit(table.X, table.y).path_
+        alone = (
+            AnnealedLogisticRegression(schedule=[temperature], selection="last", tol=1e-8).fit(table.X, table.y).path_
+        )
         lambda_, intercept = temperature * path.coef[index], temperature * path.intercept[index]
         reached = oracles.penalized_free_energy(table.X, table.y, lambda_, intercept, temperature, 1.0, matrix)
         np.testing.assert_allclose(reached, alone.free_energy[0], rtol=1e-6)
@@ -304,7 +306,7 @@ def test_nodes_solved_together_are_those_solved_one_by_one(make, monkeypatch):
     table, paths = make(), []
     for size in (1, 6):
         monkeypatch.setattr("annealed.solvers.newton.GROUP_SIZE", size)
-        paths.append(InnerProductADA(tol=1e-6).fit(table.X, table.y).path_)
+        paths.append(AnnealedLogisticRegression(tol=1e-6).fit(table.X, table.y).path_)
     alone, together = paths
     np.testing.assert_allclose(together.temperatures, alone.temperatures, rtol=1e-12)
     np.testing.assert_array_equal(together.is_node, alone.is_node)
@@ -318,10 +320,10 @@ class StopsAt:
     """Wants no temperature beyond the first few, and remembers what it was told."""
 
     def __init__(self, n_nodes):
-        self.n_nodes, self.begun, self.seen = n_nodes, [], []
+        self.n_nodes, self.initial_scaling, self.seen = n_nodes, [], []
 
     def begin(self, temperature):
-        self.begun.append(temperature)
+        self.initial_scaling.append(temperature)
 
     def end(self, nodes):
         self.seen.append(len(nodes))
@@ -338,7 +340,7 @@ def test_a_watch_is_told_of_each_node_of_a_group_and_may_end_the_walk_within_it(
     steps = anneal(problem, AdaptiveSchedule(), solver, NoValidation(), watch=watch, **options)
     nodes = [step.temperature for step in steps if step.is_node]
     assert watch.seen == list(range(1, n_nodes + 1))
-    assert watch.begun == nodes
+    assert watch.initial_scaling == nodes
     assert steps[-1].temperature == nodes[-1]
     assert all(step.converged for step in steps)
 
@@ -351,8 +353,8 @@ def test_a_scorer_of_ones_own_sees_the_folds_between_nodes_as_log_loss_does():
         return np.log(posterior[np.arange(len(y)), y]).mean()
 
     own, usual = (
-        InnerProductADA(schedule=LADDER, cv=3, scoring=scoring, tol=1e-8).fit(table.X, table.y).path_
-        for scoring in (minus_log_loss, None)
+        AnnealedLogisticRegression(schedule=LADDER, cv=3, scoring=scoring, tol=1e-8).fit(table.X, table.y).path_
+        for scoring in (minus_log_loss, "neg_log_loss")
     )
     assert not own.is_node.all()
     np.testing.assert_allclose(own.validation_score, usual.validation_score, rtol=2e-5)  # as far as folds are solved
@@ -375,8 +377,8 @@ def indicators(return_X_y):
 )
 def test_default_schedule_is_known_in_the_middle_of_every_gap(load, solver):
     X, y = load(return_X_y=True)
-    path = AnnealedClassifier(InnerProduct(metric="diagonal"), solver=solver).fit(X, y).path_
-    likelihood = PenalizedLikelihood(X, y, "diagonal")
+    path = AnnealedClassifier(InnerProduct(penalty_scaling="standardize"), solver=solver).fit(X, y).path_
+    likelihood = PenalizedLikelihood(X, y, "standardize")
     for hot, cold in pairwise(path.temperatures):
         middle = np.sqrt(hot * cold)
         arrays, _ = path.at(middle)
@@ -387,6 +389,6 @@ def test_default_schedule_is_known_in_the_middle_of_every_gap(load, solver):
 @pytest.mark.parametrize("objective", [Distance(), Radial()], ids=["distance", "radial"])
 def test_a_family_without_one_smooth_curve_has_nodes_only(objective, schedule):
     table = gaussian()
-    path = AnnealedClassifier(objective, schedule, cv=2).fit(table.X, table.y).path_
+    path = AnnealedClassifier(objective, schedule=schedule, cv=2).fit(table.X, table.y).path_
     assert len(path) >= len(LADDER)
     assert path.is_node.all()

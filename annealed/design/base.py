@@ -49,7 +49,7 @@ class Block(ABC):
         every row of a block out are not bothered with it.
     """
 
-    served: np.ndarray | None = None
+    fit_positions: np.ndarray | None = None
 
     def __init__(self, rows: slice, labels: np.ndarray, weight: np.ndarray):
         self.rows = rows
@@ -164,17 +164,17 @@ class Design(ABC):
         """Add `kernel(block)`, a tuple of arrays, over all blocks; those of a block that serves a part of the fits
         have the served fits along their first axis.
         """
-        parts = self.map_blocks(lambda block: (block.served, kernel(block)), fits, copies_rows)
-        served, terms = next(parts)
-        if served is None:
+        parts = self.map_blocks(lambda block: (block.fit_positions, kernel(block)), fits, copies_rows)
+        fit_positions, terms = next(parts)
+        if fit_positions is None:
             totals = [np.array(term, dtype=np.float64, order="C") for term in terms]
         else:
             n_fits = len(np.arange(self.n_fits)[fits])
             totals = [np.zeros((n_fits, *term.shape[1:])) for term in terms]
-            parts = chain([(served, terms)], parts)
-        for served, terms in parts:
+            parts = chain([(fit_positions, terms)], parts)
+        for fit_positions, terms in parts:
             for total, term in zip(totals, terms, strict=True):
-                total[... if served is None else served] += term
+                total[... if fit_positions is None else fit_positions] += term
         return tuple(totals)
 
     @abstractmethod

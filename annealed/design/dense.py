@@ -136,9 +136,9 @@ class DenseDesign(Design):
         if shares is None or len(has_weight) > 2 * self.n_fits:
             return super().covariances()
         moments = np.zeros((self.n_fits, self.n_features, self.n_features))
-        for (first, last), served in zip(pairwise(starts), has_weight, strict=True):
+        for (first, last), fit_positions in zip(pairwise(starts), has_weight, strict=True):
             for own in self.map_rows(lambda block: block.gram(self.weight[block.rows, 0]), order[first:last]):
-                for fit in np.flatnonzero(served):
+                for fit in np.flatnonzero(fit_positions):
                     moments[fit] += own
         moments /= shares[:, None, None]
         return list(moments)
@@ -227,14 +227,14 @@ class SinglePrecisionRows(DenseDesign):
         for (first, last), has_weight in zip(pairwise(self._starts), self._has_weight[:, fits], strict=True):
             if not has_weight.any():
                 continue
-            served = None if has_weight.all() else np.flatnonzero(has_weight)
-            parts += [(rows, served) for rows in even_slices(first, last, step)]
+            fit_positions = None if has_weight.all() else np.flatnonzero(has_weight)
+            parts += [(rows, fit_positions) for rows in even_slices(first, last, step)]
 
         def serve(part):
-            rows, served = part
-            own = weight[rows] if served is None else weight[rows, served]
+            rows, fit_positions = part
+            own = weight[rows] if fit_positions is None else weight[rows, fit_positions]
             block = self._block(rows, self.labels[rows], own)
-            block.served = served
+            block.fit_positions = fit_positions
             return function(block)
 
         return map_in_order(serve, parts, self.n_rows // self.rows_of_thread(weight.shape[1]))

@@ -52,9 +52,9 @@ class CoefficientPathDisplay:
     Examples
     --------
     >>> from sklearn.datasets import load_wine
-    >>> from annealed import CoefficientPathDisplay, InnerProductADA
+    >>> from annealed import CoefficientPathDisplay, AnnealedLogisticRegression
     >>> X, y = load_wine(return_X_y=True)
-    >>> display = CoefficientPathDisplay.from_estimator(InnerProductADA().fit(X, y), X=X, label=0, n_named=3)
+    >>> display = CoefficientPathDisplay.from_estimator(AnnealedLogisticRegression().fit(X, y), X=X, label=0, n_named=3)
     >>> len(display.lines_)
     3
     """

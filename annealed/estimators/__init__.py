@@ -1,8 +1,8 @@
 """scikit-learn's language."""
 
+from annealed.estimators.annealed_lda import AnnealedLDA
+from annealed.estimators.annealed_logistic_regression import AnnealedLogisticRegression
 from annealed.estimators.base import AnnealedClassifier
-from annealed.estimators.distance_ada import DistanceADA
-from annealed.estimators.inner_product_ada import InnerProductADA
 from annealed.estimators.melda import MELDA, GaussianModel
 from annealed.estimators.pooled_gaussian import PooledGaussian
 from annealed.estimators.potts_da import PottsDA
@@ -10,9 +10,9 @@ from annealed.estimators.second_order_features import SecondOrderFeatures
 
 __all__ = [
     "AnnealedClassifier",
-    "DistanceADA",
+    "AnnealedLDA",
     "GaussianModel",
-    "InnerProductADA",
+    "AnnealedLogisticRegression",
     "MELDA",
     "PooledGaussian",
     "PottsDA",

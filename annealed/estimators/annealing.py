@@ -17,7 +17,7 @@ from annealed.design.threads import threads_over_blocks
 from annealed.estimators.on_device import device_design
 from annealed.estimators.validation import Rows, ValidationMixin
 from annealed.objectives.array_families import on_device
-from annealed.schedules import AdaptiveSchedule, UntilSchedule, make_schedule
+from annealed.schedules import AdaptiveSchedule, UntilSchedule, is_auto, make_schedule
 from annealed.selection import (
     LEAST_GAIN,
     NoValidation,
@@ -27,7 +27,7 @@ from annealed.selection import (
     compared,
     deals_rows,
     fold_weights,
-    rises,
+    improves_significantly,
 )
 from annealed.solvers import make_solver
 from annealed.walk import Step, anneal, concluded
@@ -42,7 +42,7 @@ class Walk:
     """
 
     problem: Any
-    judge: Any
+    validator: Any
     steps: list[Step]
     settings: dict[str, Any]
     solver: Any
@@ -53,10 +53,11 @@ class AnnealingMixin(ValidationMixin):
     """The walks of `AnnealedClassifier`, whose own are `_make_objective` and `_keep`."""
 
     cv: Any
+    temperature: Any
     schedule: Any
     solver: Any
     tol: Any
-    precision: Any
+    matmul_precision: Any
     _make_objective: Any
     _keep: Any
 
@@ -75,27 +76,27 @@ class AnnealingMixin(ValidationMixin):
         score_point = self._point_scorer(rows, splits, validation_set, routed["score"])
 
         def walk(problem):
-            judge = self._judge(rows, selection, splits, validation_set, score_point)
-            return self._walk(problem, judge, max_iter, watch, rows.X.dtype)
+            validator = self._validator(rows, selection, splits, validation_set, score_point)
+            return self._walk(problem, validator, max_iter, watch, rows.X.dtype)
 
         with threads_over_blocks():
             problem = self._make_objective().prepare(design, check_random_state(self.random_state))
             if rows.device is not None:
-                problem = on_device(problem, self.precision)
-                problem.speaks_numpy = rows.device.speaks_numpy
+                problem = on_device(problem, self.matmul_precision)
+                problem.returns_numpy = rows.device.returns_numpy
             if len(splits) > 1 and self._leaves_setting_open() and deals_rows(self.cv):
-                problem = problem.begun()
+                problem = problem.initial_scaling()
             first = best = walk(problem)
-            for other in self._rivals(problem, first, watch):
-                rival = walk(other)
-                scores = self._fold_scores(rival)
+            for other in self._alternatives(problem, first, watch):
+                alternative = walk(other)
+                scores = self._fold_scores(alternative)
                 if scores.mean() > self._fold_scores(best).mean() and clearly_exceeds(scores, self._fold_scores(first)):
-                    best = rival
+                    best = alternative
             return replace(best, steps=concluded(best.problem, best.steps, best.solver, best.options))
 
-    def _rivals(self, problem, first: Walk, watch: FitWatch):
+    def _alternatives(self, problem, first: Walk, watch: FitWatch):
         """What may validate better than the first walk: all the family offers, or what a little of it speaks for."""
-        if isinstance(first.judge, NoValidation):
+        if isinstance(first.validator, NoValidation):
             return
         scores = self._fold_scores(first)
         if self._is_log_loss() and scores.mean() >= -LEAST_GAIN:  # none can be better by so much
@@ -103,8 +104,8 @@ class AnnealingMixin(ValidationMixin):
         yield from takewhile(lambda _: not watch.is_stopped, problem.alternatives())
         if watch.is_stopped or not self._leaves_setting_open():
             return
-        if len(scores) > 1 and (problem.leans_unasked(scores.mean()) or self._leans(first)):
-            yield problem.leaned()
+        if len(scores) > 1 and (problem.always_tries_alternative(scores.mean()) or self._prefers_alternative(first)):
+            yield problem.with_alternative_scaling()
 
     def _leaves_setting_open(self) -> bool:
         """Whether a problem may choose its setting: where the schedule finds its own range. Given temperatures mean
@@ -112,7 +113,7 @@ class AnnealingMixin(ValidationMixin):
         """
         return isinstance(self._schedule(), AdaptiveSchedule) and self._is_log_loss()
 
-    def _leans(self, walk: Walk) -> bool:
+    def _prefers_alternative(self, walk: Walk) -> bool:
         """Whether validation clearly rises towards another setting, at the best of the last nodes.
 
         Only these have their folds at hand. The folds are solved once more, a little on the way; and before that where
@@ -124,16 +125,20 @@ class AnnealingMixin(ValidationMixin):
         scores = compared(nodes)
         best = best_of(scores)
         node = nodes[best]
-        tilted = walk.problem.tilted(node.parameters[0, ...], node.temperature, node.value)
-        if tilted is None:
+        with_perturbed_scaling = walk.problem.with_perturbed_scaling(
+            node.parameters[0, ...], node.temperature, node.value
+        )
+        if with_perturbed_scaling is None:
             return False
         options = {**walk.options, "tol": max(self.tol, TILTED_TOL)}
         parameters, reference = node.parameters, scores[best]
         if walk.solver.leaves_folds_rough:
             parameters = walk.solver.minimize_folds(walk.problem, parameters, node.temperature, **options).parameters
-            reference = walk.judge.judge(walk.problem, parameters, node.temperature).compared
-        found = walk.solver.minimize_folds(tilted, parameters, node.temperature, **options)
-        return rises(walk.judge.judge(tilted, found.parameters, node.temperature).compared, reference)
+            reference = walk.validator.validate(walk.problem, parameters, node.temperature).compared
+        found = walk.solver.minimize_folds(with_perturbed_scaling, parameters, node.temperature, **options)
+        return improves_significantly(
+            walk.validator.validate(with_perturbed_scaling, found.parameters, node.temperature).compared, reference
+        )
 
     def _design(self, rows: Rows, splits):
         if rows.device is not None:
@@ -145,24 +150,24 @@ class AnnealingMixin(ValidationMixin):
         stack /= total
         return make_design(rows.X, rows.labels, stack, total, len(rows.classes))
 
-    def _walk(self, problem, judge, max_iter, watch: FitWatch, dtype) -> Walk:
-        self._form = problem.form  # what a scorer of points needs
+    def _walk(self, problem, validator, max_iter, watch: FitWatch, dtype) -> Walk:
+        self._predictor = problem.predictor  # what a scorer of points needs
         solver, settings = make_solver(self.solver, problem), problem.chosen()
         problem = solver.adapt(problem, self.tol)
 
         def fitted_so_far(nodes):  # does not know `watch`, so that both, and the rows, go when the fit has ended
             other = copy(self)
-            other._keep(nodes, problem, judge, dtype)
+            other._keep(nodes, problem, validator, dtype)
             return other.__dict__
 
         watch.fitted_so_far = fitted_so_far
         options = {"tol": self.tol, "max_iter": max_iter, "memory": solver.new_memory(problem)}
-        steps = anneal(problem, self._schedule(), solver, judge, watch=watch, **options)
-        return Walk(problem, judge, steps, settings, solver, options)
+        steps = anneal(problem, self._schedule(), solver, validator, watch=watch, **options)
+        return Walk(problem, validator, steps, settings, solver, options)
 
     def _polished(self, walk: Walk, max_iter) -> Walk:
         """The chosen temperature solved on, with products in full precision, until its certificate says so."""
-        chosen = self._choose(walk.steps, walk.judge)
+        chosen = self._choose(walk.steps, walk.validator)
         step, steps = walk.steps[chosen], list(walk.steps)
         start = time.perf_counter()
         solution = walk.solver.polish(
@@ -172,11 +177,11 @@ class AnnealingMixin(ValidationMixin):
             tol=self.tol,
             max_iter=max_iter,
         )
-        point = solution.parameters[0, ...], step.temperature, step.judgement.scale
+        point = solution.parameters[0, ...], step.temperature, step.validation.scale
         steps[chosen] = replace(
             step,
             parameters=solution.parameters,
-            inspection=walk.problem.inspect([point])[0],
+            training_summary=walk.problem.summarize([point])[0],
             value=float(solution.value[0]),
             gradient_norm=float(solution.gradient_norm[0]),
             certificate=float(solution.certificate[0]),
@@ -194,10 +199,10 @@ class AnnealingMixin(ValidationMixin):
     def _schedule(self):
         family = self._make_objective()
         schedule = make_schedule(self.schedule, cooling_rate=family.cooling_rate, learns_late=family.learns_late)
-        return schedule if isinstance(self.selection, str) else UntilSchedule(schedule, self.selection)
+        return schedule if is_auto(self.temperature) else UntilSchedule(schedule, self.temperature)
 
-    def _choose(self, steps, judge):
-        if isinstance(judge, NoValidation):
+    def _choose(self, steps, validator):
+        if isinstance(validator, NoValidation):
             return len(steps) - 1
         scores = compared(steps)
         self._check_rule(scores.shape[1])  # a scorer may have left out folds

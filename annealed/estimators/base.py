@@ -26,7 +26,13 @@ from annealed.estimators.on_device import (
     device_rows,
 )
 from annealed.estimators.validation import Rows, Shown, checked_rows
-from annealed.estimators.weights import check_weight, counted_in_rows, heard_classes, weighed_by_class, weight_of_each
+from annealed.estimators.weights import (
+    check_weight,
+    counted_in_rows,
+    weighed_by_class,
+    weight_of_each,
+    weighted_classes,
+)
 from annealed.objectives import InnerProduct, Objective
 from annealed.objectives.leave_one_out import NotTrusted
 from annealed.path import AnnealingPath
@@ -45,21 +51,25 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
     objective : Objective, default=None
         The family: ``InnerProduct()`` (also None), ``Distance()``, ``Quadratic()`` from
         ``annealed.objectives``, or an instance of your own subclass of ``ScoreFamily``.
+    temperature : "auto" or float, default="auto"
+        "auto" chooses the temperature as `selection` says. A number fits the path down to this temperature and keeps
+        it; nothing is held out then.
     schedule : "auto", array-like of temperatures, or Schedule, default="auto"
         "auto" finds a hot end from the data and cools until validation has clearly passed its best.
     solver : {"auto", "lbfgs", "newton", "scg", "subspace"} or Solver, default="auto"
         How the free energy is minimized at one temperature; "auto" goes by the problem's shape. "newton" is for the
         inner-product family, "subspace" for the same with so many columns, mostly sparse, that no eigenbasis is made.
-    selection : {"cv", "loo", "holdout", "last"} or float, default="cv"
+    selection : {"cv", "loo", "holdout", "last"}, default="cv"
         How the temperature is chosen. "cv": by folds. "loo": by approximate leave-one-out, which fits no fold (for the
         inner-product and the quadratic family); where it cannot be trusted, as near separability, a warning says so and
         folds are used. "holdout": by a fifth of the rows, or by the validation set given to ``fit``. "last": the
-        coldest of the schedule. A number: this very temperature. The final fit always uses all rows.
+        coldest of the schedule. The final fit always uses all rows.
     cv : int, splitter or iterable of splits, default=None
         Folds for ``selection="cv"``; a number is that many stratified, shuffled folds, None is five.
-    scoring : str or callable, default=None
-        What validation compares; None is the log-loss. Folds that it cannot score, as a fold of one class has no ROC
-        curve, are left out, with a warning; a temperature at which any other fold has no score is not chosen.
+    scoring : str or callable, default="neg_log_loss"
+        What validation compares: the name of a scorer, or a callable. Folds that it cannot score, as a fold of one
+        class has no ROC curve, are left out, with a warning; a temperature at which any other fold has no score is not
+        chosen.
     rule : {"best", "one_standard_error"}, default="best"
         Take the best temperature, or the hottest within one standard error of it.
     calibrate : bool, default=True
@@ -80,7 +90,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
     device : str, default=None
         Where NumPy rows are fitted, such as "cuda"; needs torch. The fitted attributes are NumPy. Rows that are on a
         device already (with scikit-learn's ``array_api_dispatch``) are fitted there; coef_ and predictions stay there.
-    precision : {"tf32", "bf16"}, default=None
+    matmul_precision : {"tf32", "bf16"}, default=None
         Round the products of float32 rows on a device: several times as fast on recent GPUs. The chosen temperature is
         solved once more in full precision, and ``path_`` says how near its optimum it is.
 
@@ -93,7 +103,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
     path_ : AnnealingPath
         Everything seen on the way.
     classes_ : ndarray of shape (n_classes,)
-    metric_ : str
+    penalty_scaling_ : str
         Units of the penalty, for families that have one: as given, or as validation chose.
     coef_, intercept_ : ndarray
         Of the logits that ``decision_function`` gives, for families linear in their features:
@@ -105,8 +115,8 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
 
     See Also
     --------
-    InnerProductADA : Penalized multinomial logistic regression with a temperature.
-    DistanceADA : Annealed linear discriminant analysis.
+    AnnealedLogisticRegression : Penalized multinomial logistic regression with a temperature.
+    AnnealedLDA : Annealed linear discriminant analysis.
 
     Examples
     --------
@@ -122,12 +132,13 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
     def __init__(
         self,
         objective=None,
+        *,
+        temperature="auto",
         schedule="auto",
         solver="auto",
         selection="cv",
-        *,
         cv=None,
-        scoring=None,
+        scoring="neg_log_loss",
         rule="best",
         calibrate=True,
         class_weight=None,
@@ -135,9 +146,10 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         max_iter=1000,
         random_state=None,
         device=None,
-        precision=None,
+        matmul_precision=None,
     ) -> None:
         self.objective = objective
+        self.temperature = temperature
         self.schedule = schedule
         self.solver = solver
         self.selection = selection
@@ -150,7 +162,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         self.max_iter = max_iter
         self.random_state = random_state
         self.device = device
-        self.precision = precision
+        self.matmul_precision = matmul_precision
 
     # -- what a named estimator sets -------------------------------------------------------------------------
 
@@ -206,24 +218,24 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         if len(classes) < 2:
             raise ValueError(f"y must hold at least two classes. Got only one class: {classes.tolist()[0]!r}.")
         rows = self._rows(X, Shown.of(given_X, given_y, X, y), labels, classes, sample_weight)
-        check_precision(self.precision, rows.device.place if rows.device else None)
+        check_precision(self.matmul_precision, rows.device.place if rows.device else None)
         validation_set = self._validation_set(X_val, y_val, sample_weight_val, rows)
         self.classes_ = classes_like(classes, given_y) if is_foreign(X) else classes
         max_iter, is_intended = self._iteration_bound()
         watch = self._watch(given_X, given_y, sample_weight)
         try:
-            walk = self._anneal(rows, self.selection, validation_set, routed, max_iter, watch)
+            walk = self._anneal(rows, self._selection(), validation_set, routed, max_iter, watch)
         except NotTrusted as reason:
             warnings.warn(f"{reason} Folds are used instead.", UserWarning, stacklevel=3)
             walk = self._anneal(rows, "cv", validation_set, routed, max_iter, watch)
 
-        self._form = walk.problem.form
+        self._predictor = walk.problem.predictor
         if rows.device is not None:
             walk = self._polished(walk, max_iter)
         for name, setting in walk.settings.items():
             setattr(self, f"{name}_", setting)
         with threads_over_blocks():
-            self._keep(walk.steps, walk.problem, walk.judge, X.dtype)
+            self._keep(walk.steps, walk.problem, walk.validator, X.dtype)
         if not is_intended:
             self._warn_unconverged()
         watch.context.call_on_fit_task_end(estimator=self, **watch.data, reconstruction_attributes=dict)
@@ -237,18 +249,18 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
             return Rows(X, shown, labels, None, classes, place)
         weight = check_weight(sample_weight, len(labels))
         weight, counts = weighed_by_class(weight, labels, classes, self.class_weight)
-        weight = weight * heard_classes(counts)[labels]
+        weight = weight * weighted_classes(counts)[labels]
         weight = counted_in_rows(weight, counts.sum(), np.count_nonzero(weight))
         return self._without_idle(Rows(X, shown, labels, weight, classes))
 
-    def _keep(self, steps, problem, judge, dtype):
+    def _keep(self, steps, problem, validator, dtype):
         """Record the path and speak at its chosen temperature."""
-        chosen = self._choose(steps, judge)
-        is_scored = not self._is_log_loss() and not isinstance(judge, NoValidation)
+        chosen = self._choose(steps, validator)
+        is_scored = not self._is_log_loss() and not isinstance(validator, NoValidation)
         score_name = _score_name(self.scoring) if is_scored else "neg_log_loss"
         self.path_ = AnnealingPath.from_steps(steps, problem, chosen, score_name, dtype)
         self.n_iter_ = max(1, int(self.path_.n_iter.sum()))
-        self._speak_at(self.path_.temperatures[chosen])
+        self._set_temperature(self.path_.temperatures[chosen])
 
     def _watch(self, X, y, sample_weight) -> FitWatch:
         """The fit as scikit-learn's callbacks see it: a task with one subtask a temperature, how many nobody knows."""
@@ -289,10 +301,10 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         """
         check_is_fitted(self)
         other = copy(self)
-        other._speak_at(check_temperature(temperature))
+        other._set_temperature(check_temperature(temperature))
         return other
 
-    def _speak_at(self, temperature):
+    def _set_temperature(self, temperature):
         arrays, scale = self.path_.at(temperature)
         self._set_point(arrays, float(temperature), scale)
 
@@ -328,7 +340,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         if is_foreign(X):  # other libraries multiply numbers of one precision alone
             row = Place.of(X).row
             arrays = {name: row(own) for name, own in arrays.items()}
-        return self.posterior_scale_ * self._form.logits(X, arrays, self.temperature_)
+        return self.posterior_scale_ * self._predictor.logits(X, arrays, self.temperature_)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -31,7 +31,7 @@ from annealed.estimators.on_device import check_foreign, check_same_library, cod
 from annealed.estimators.validation import DTYPES, checked_rows, with_splitter
 from annealed.objectives import InnerProduct
 from annealed.objectives.linear import scores_of_rows
-from annealed.schedules import check_temperature
+from annealed.schedules import check_given_temperature
 
 COORDINATES = ("whitened", "paper", "orthonormal")
 SMALLEST_SHIFT = 1e-8  # relative spread of means along an axis below which a shift along it moves no prior
@@ -78,15 +78,15 @@ class MELDA(
         the same.
     reference_class : label, default=None
         The class whose weights are subtracted in the paper's coordinates; None is the first.
-    temperature : float, default=None
-        None lets validation choose; a number fixes it: the literal method, with ``l2_strength * temperature`` as
+    temperature : "auto" or float, default="auto"
+        "auto" lets validation choose; a number fixes it: the literal method, with ``l2_strength * temperature`` as
         penalty.
     l2_strength : float, default=1.0
-        Sets the scale of the temperature; see :class:`annealed.InnerProductADA`.
-    metric : {"auto", "validated", "euclidean", "diagonal", "halfway", "covariance"}, default="auto"
-        Units of the penalty; see :class:`annealed.InnerProductADA`.
-    schedule, selection, cv, class_weight, tol, max_iter, random_state, device, precision
-        As in :class:`annealed.InnerProductADA`.
+        Sets the scale of the temperature; see :class:`annealed.AnnealedLogisticRegression`.
+    penalty_scaling : {"auto", "cv", "none", "standardize", "half-whiten", "whiten"}, default="auto"
+        Units of the penalty; see :class:`annealed.AnnealedLogisticRegression`.
+    schedule, selection, cv, class_weight, tol, max_iter, random_state, device, matmul_precision
+        As in :class:`annealed.AnnealedLogisticRegression`.
 
     Attributes
     ----------
@@ -128,9 +128,9 @@ class MELDA(
         *,
         coordinates="whitened",
         reference_class=None,
-        temperature=None,
+        temperature="auto",
         l2_strength=1.0,
-        metric="auto",
+        penalty_scaling="auto",
         schedule="auto",
         selection="cv",
         cv=None,
@@ -139,14 +139,14 @@ class MELDA(
         max_iter=1000,
         random_state=None,
         device=None,
-        precision=None,
+        matmul_precision=None,
     ) -> None:
         self.n_components = n_components
         self.coordinates = coordinates
         self.reference_class = reference_class
         self.temperature = temperature
         self.l2_strength = l2_strength
-        self.metric = metric
+        self.penalty_scaling = penalty_scaling
         self.schedule = schedule
         self.selection = selection
         self.cv = cv
@@ -155,7 +155,7 @@ class MELDA(
         self.max_iter = max_iter
         self.random_state = random_state
         self.device = device
-        self.precision = precision
+        self.matmul_precision = matmul_precision
 
     # -- fitting ---------------------------------------------------------------------------------------------
 
@@ -178,8 +178,7 @@ class MELDA(
         """
         if self.coordinates not in COORDINATES:
             raise ValueError(f"coordinates must be one of {COORDINATES}. Got {self.coordinates!r}.")
-        if self.temperature is not None:
-            check_temperature(self.temperature)
+        check_given_temperature(self.temperature)
         forget_last_fit(self)
         if is_dispatched(X):
             X = check_foreign(self, X)
@@ -225,16 +224,17 @@ class MELDA(
 
     def _log_linear(self, cv):
         return AnnealedClassifier(
-            InnerProduct(l2_strength=self.l2_strength, metric=self.metric),
-            self.schedule,
-            selection=self.selection if self.temperature is None else self.temperature,
+            InnerProduct(l2_strength=self.l2_strength, penalty_scaling=self.penalty_scaling),
+            schedule=self.schedule,
+            temperature=self.temperature,
+            selection=self.selection,
             cv=cv,
             class_weight=self.class_weight,
             tol=self.tol,
             max_iter=self.max_iter,
             random_state=self.random_state,
             device=self.device,
-            precision=self.precision,
+            matmul_precision=self.matmul_precision,
         )
 
     def _checked_components(self, n_classes, n_features):

@@ -17,12 +17,12 @@ from sklearn.utils.validation import validate_data
 from annealed.arrays import PRECISIONS, Place, detached, is_foreign, namespace_of, on_named_device, take_rows, to_host
 from annealed.design import ArrayDesign
 from annealed.estimators.labels import check_labels_classify, coded
-from annealed.estimators.weights import class_factors, counted_in_rows, heard_classes
-from annealed.objectives.array_gibbs import deviations, leads, scaled_losses, scaled_moments
+from annealed.estimators.weights import class_factors, counted_in_rows, weighted_classes
+from annealed.objectives.array_gibbs import deviations, margins, scaled_losses, scaled_moments
 from annealed.objectives.array_linear import KEPT_BYTES, TEMPORARIES, HeldOutPart
 from annealed.objectives.posterior_scale import doubt, least_log_scale, penalty
-from annealed.selection import HeldOut, times_drawn
-from annealed.walk import Judgement
+from annealed.selection import HeldOutValidator, times_drawn
+from annealed.walk import Validation
 
 
 @dataclass(frozen=True)
@@ -36,21 +36,23 @@ class DeviceRows:
     labels: Any
     weight: Any
     place: Place
-    speaks_numpy: bool = False
+    returns_numpy: bool = False
 
 
 def check_precision(precision, place: Place | None):
     if precision is None:
         return
     if precision not in PRECISIONS:
-        raise ValueError(f"precision must be one of {PRECISIONS} or None. Got {precision!r}.")
+        raise ValueError(f"matmul_precision must be one of {PRECISIONS} or None. Got {precision!r}.")
     if place is None:
         raise ValueError(
-            f"precision={precision!r} is for rows on a device: bring a torch array with array_api_dispatch on, "
+            f"matmul_precision={precision!r} is for rows on a device: bring a torch array with array_api_dispatch on, "
             "or set device."
         )
     if not place.is_torch or place.row_dtype != place.xp.float32:
-        raise ValueError(f"precision={precision!r} rounds products of float32 torch rows. Got {place.row_dtype}.")
+        raise ValueError(
+            f"matmul_precision={precision!r} rounds products of float32 torch rows. Got {place.row_dtype}."
+        )
 
 
 def check_foreign(estimator, X, reset=True):
@@ -141,13 +143,13 @@ def check_device_weight(weight, n_rows, place: Place, name="sample_weight"):
 
 def device_rows(X, codes, sample_weight, classes, class_weight, device=None) -> DeviceRows:
     """Rows as they are fitted, from X of a foreign namespace, or from NumPy rows and the name of a device."""
-    speaks_numpy = not is_foreign(X)
-    X, place = on_named_device(X, device) if speaks_numpy else (X, Place.of(X))
+    returns_numpy = not is_foreign(X)
+    X, place = on_named_device(X, device) if returns_numpy else (X, Place.of(X))
     labels = place.whole(codes)
     weight = check_device_weight(sample_weight, len(codes), place)
     weight, counts = weighed_on_device(weight, labels, classes, class_weight, place)
-    weight = weight * place.xp.take(place.wide(heard_classes(counts)), labels)
-    return DeviceRows(X, labels, _counted_in_rows(weight, place), place, speaks_numpy)
+    weight = weight * place.xp.take(place.wide(weighted_classes(counts)), labels)
+    return DeviceRows(X, labels, _counted_in_rows(weight, place), place, returns_numpy)
 
 
 def _counted_in_rows(weight, place):
@@ -180,7 +182,7 @@ def device_design(rows: DeviceRows, splits, n_classes) -> ArrayDesign:
 
 
 @dataclass
-class DeviceHeldOut(HeldOut):
+class DeviceValidator(HeldOutValidator):
     """Rows that a fit did not see, judged where they are. `labels` and `weight` are on the device: those of every row,
     or of the validation set `X`; `n_folds` is how many folds there are.
     """
@@ -194,10 +196,10 @@ class DeviceHeldOut(HeldOut):
     def n_rows(self) -> float:
         return self.total
 
-    def judge(self, problem, parameters, temperature):
+    def validate(self, problem, parameters, temperature):
         place = problem.place
         parts = self._kept(problem, lambda: self._parts(problem, parameters, temperature))
-        log_scale, lead = 0.0, self._mean_lead(place, parts)
+        log_scale, margin = 0.0, self._mean_margin(place, parts)
         if self.calibrate:
             near = float(np.log(temperature))
 
@@ -205,7 +207,7 @@ class DeviceHeldOut(HeldOut):
                 sums = sum(scaled_moments(place, float(scale), part.deviation) @ part.weight for part in parts())
                 return place.host(sums)[0] / self.total
 
-            log_scale = float(least_log_scale(moments, self.total, self._likely_log_scale(near), lead))
+            log_scale = float(least_log_scale(moments, self.total, self._likely_log_scale(near), margin))
             self._log_scales[near] = log_scale
         scale = float(np.exp(log_scale))
         if self.score_point is not None:
@@ -214,16 +216,16 @@ class DeviceHeldOut(HeldOut):
         for number, part in enumerate(parts()):
             losses = losses + scaled_losses(place, scale, part.deviation) @ self._share(place, number, part)
         sums = place.host(losses)[0]
-        owed = penalty(log_scale, sums.sum() / self.total, lead, self.total)
-        return Judgement(-sums / self._fold_weights(place), scale, penalty=owed)
+        owed = penalty(log_scale, sums.sum() / self.total, margin, self.total)
+        return Validation(-sums / self._fold_weights(place), scale, penalty=owed)
 
-    judge_all = HeldOut._judge_each
+    validate_all = HeldOutValidator._validate_each
 
-    def _mean_lead(self, place, parts) -> float:
+    def _mean_margin(self, place, parts) -> float:
         """That of the true class over the next one; not asked for where rows are so many that it would not count."""
         if not doubt(self.total):
             return 0.0
-        (sums,) = place.host(sum(leads(place, part.deviation) @ part.weight for part in parts()))
+        (sums,) = place.host(sum(margins(place, part.deviation) @ part.weight for part in parts()))
         return float(sums) / self.total
 
     def _share(self, place, number, part):
@@ -242,7 +244,7 @@ class DeviceHeldOut(HeldOut):
     def _kept(self, problem, make):
         """Parts that are kept between looks where they are small, and else made again for each."""
         X: Any = self.X
-        rows = X.shape[0] if X is not None else len(self.picks.rows)
+        rows = X.shape[0] if X is not None else len(self.held_out.rows)
         if rows * problem.n_classes * problem.place.row_bytes > KEPT_BYTES:
             return make
         parts = list(make())
@@ -261,22 +263,24 @@ class DeviceHeldOut(HeldOut):
             deviation = deviations(place, block.scores(coef, intercept), block.labels)
             return HeldOutPart(deviation, place.wide(block.weight[:, 0]), block.labels * 0)
 
-        with place.products_in(problem.precision):
+        with place.products_in(problem.matmul_precision):
             yield from design.map_blocks(part, n_fits=TEMPORARIES)
 
 
-def held_out(rows: DeviceRows, picks, n_folds, calibrate) -> DeviceHeldOut:
+def device_validator(rows: DeviceRows, held_out, n_folds, calibrate) -> DeviceValidator:
     """Who judges folds: weights are those of every row."""
-    picked = rows.place.xp.take(rows.weight, rows.place.whole(picks.rows))
+    picked = rows.place.xp.take(rows.weight, rows.place.whole(held_out.rows))
     (total,) = rows.place.host(rows.place.xp.sum(picked))
-    return DeviceHeldOut(rows.labels, rows.weight, np.empty(0), picks, calibrate, n_folds=n_folds, total=float(total))
+    return DeviceValidator(
+        rows.labels, rows.weight, np.empty(0), held_out, calibrate, n_folds=n_folds, total=float(total)
+    )
 
 
-def validated(X, labels, weight, place: Place, calibrate) -> DeviceHeldOut:
+def device_validator_of_set(X, labels, weight, place: Place, calibrate) -> DeviceValidator:
     """Who judges by a validation set."""
     weight = _counted_in_rows(check_device_weight(weight, len(labels), place, "sample_weight_val"), place)
     (total,) = place.host(place.xp.sum(weight))
-    return DeviceHeldOut(place.whole(labels), weight, np.empty(0), calibrate=calibrate, X=X, total=float(total))
+    return DeviceValidator(place.whole(labels), weight, np.empty(0), calibrate=calibrate, X=X, total=float(total))
 
 
 def argmax(logits):

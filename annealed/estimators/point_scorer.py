@@ -28,8 +28,8 @@ class Part(NamedTuple):
 class PointScorer:
     """`speak(arrays, temperature, scale)` is the classifier that a path point makes."""
 
-    def __init__(self, scorer: Callable, speak: Callable, training: Part, held_out: list[Part]) -> None:
-        self.scorer, self.speak, self.training, self.held_out = scorer, speak, training, held_out
+    def __init__(self, scorer: Callable, make_point: Callable, training: Part, held_out: list[Part]) -> None:
+        self.scorer, self.make_point, self.training, self.held_out = scorer, make_point, training, held_out
         self.has_scored = False
         self.refusal: ValueError | None = None  # of the scorer, the last one, for want of a class
 
@@ -38,7 +38,9 @@ class PointScorer:
         reported = problem.report(parameters, temperature)
 
         def score(part: Part) -> float:
-            point = self.speak({name: array[part.fit, ...] for name, array in reported.items()}, temperature, scale)
+            point = self.make_point(
+                {name: array[part.fit, ...] for name, array in reported.items()}, temperature, scale
+            )
             if not hasattr(part.X, "columns"):
                 point.__dict__.pop("feature_names_in_", None)  # which X does not have
             params = _check_method_params(part.X, part.score_params, part.rows)

@@ -26,7 +26,7 @@ from annealed.estimators.on_device import (
     coded_labels,
     named_classes,
 )
-from annealed.estimators.prototype_numbers import is_auto, numbers_of_prototypes
+from annealed.estimators.prototype_numbers import numbers_of_prototypes
 from annealed.estimators.validation import DTYPES, check_count, check_flag
 from annealed.estimators.weights import check_weight, counted_in_rows
 from annealed.objectives import gibbs
@@ -43,7 +43,7 @@ from annealed.prototypes import (
     distinct_rows,
     scores_of,
 )
-from annealed.schedules import InverseTemperatureSchedule, check_temperature, falling, make_schedule
+from annealed.schedules import InverseTemperatureSchedule, check_temperature, falling, is_auto, make_schedule
 
 INITS = ("kmeans++", "mean")
 DECISIONS = ("posterior", "nearest")

@@ -6,9 +6,7 @@ from numbers import Integral
 
 import numpy as np
 
-
-def is_auto(value) -> bool:
-    return isinstance(value, str) and value == "auto"
+from annealed.schedules import is_auto
 
 
 def numbers_of_prototypes(n_prototypes, init, classes, class_weight):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,20 +20,20 @@ from annealed.estimators.on_device import (
     DeviceRows,
     check_foreign,
     check_labels,
-    held_out,
+    device_validator,
+    device_validator_of_set,
     named_classes,
-    validated,
 )
 from annealed.estimators.point_scorer import Part, PointScorer
 from annealed.estimators.weights import check_weight, counted_in_rows, weight_of_each
-from annealed.schedules import check_temperature
+from annealed.schedules import check_given_temperature, check_temperature, is_auto
 from annealed.selection import (
     DEFAULT_FOLDS,
     RULES,
-    HeldOut,
+    HeldOutValidator,
     LeaveOneOut,
     NoValidation,
-    fold_picks,
+    held_out_by_fold,
     is_number_of_folds,
     make_splits,
     score_groups,
@@ -100,6 +100,7 @@ class ValidationMixin:
     """What `AnnealedClassifier` needs to validate temperatures; `_point` and `_accept_sparse` are its own."""
 
     cv: Any
+    temperature: Any
     selection: Any
     rule: Any
     scoring: Any
@@ -111,7 +112,11 @@ class ValidationMixin:
     _accept_sparse: Any
 
     def _is_log_loss(self):
-        return self.scoring is None or self.scoring == "neg_log_loss"
+        return isinstance(self.scoring, str) and self.scoring == "neg_log_loss"
+
+    def _selection(self):
+        """How the temperature is chosen: a temperature that is given leaves nothing to choose."""
+        return self.selection if is_auto(self.temperature) else "last"
 
     def _check_parameters(self, X_val, y_val, sample_weight_val):
         if self.rule not in RULES:
@@ -119,13 +124,14 @@ class ValidationMixin:
         check_temperature(self.tol, "tol")
         check_count(self.max_iter, "max_iter")
         check_flag(self.calibrate, "calibrate")
-        if self.scoring is not None and not isinstance(self.scoring, str) and not callable(self.scoring):
-            raise ValueError(f"scoring must be None, the name of one scorer or a callable. Got {self.scoring!r}.")
-        if isinstance(self.selection, str):
-            if self.selection not in SELECTIONS:
-                raise ValueError(f"selection must be one of {SELECTIONS} or a temperature. Got {self.selection!r}.")
-        else:
-            check_temperature(self.selection, "selection")
+        if not isinstance(self.scoring, str) and not callable(self.scoring):
+            raise ValueError(
+                f'scoring must be the name of one scorer, such as "neg_log_loss", or a callable. Got {self.scoring!r}.'
+            )
+        if not isinstance(self.selection, str) or self.selection not in SELECTIONS:
+            hint = " Give a temperature as temperature=." if isinstance(self.selection, Real) else ""
+            raise ValueError(f"selection must be one of {SELECTIONS}. Got {self.selection!r}.{hint}")
+        check_given_temperature(self.temperature)
         if (X_val is None) != (y_val is None):
             raise ValueError("X_val and y_val must be given together.")
         if X_val is None and sample_weight_val is not None:
@@ -133,11 +139,15 @@ class ValidationMixin:
         if self.selection == "loo" and not self._is_log_loss():
             raise ValueError(
                 f'selection="loo" compares log-losses and has no fold to score. Got scoring={self.scoring!r}. '
-                'Set scoring=None or selection="cv".'
+                'Set scoring="neg_log_loss" or selection="cv".'
             )
-        if X_val is not None and self.selection != "holdout":
+        if X_val is not None and self._selection() != "holdout":
+            given = (
+                f"selection={self.selection!r}" if is_auto(self.temperature) else f"temperature={self.temperature!r}"
+            )
             raise ValueError(
-                f'A validation set was given, which selection={self.selection!r} does not use. Set selection="holdout".'
+                f'A validation set was given, which {given} does not use. Set selection="holdout" and '
+                'temperature="auto".'
             )
 
     def _route(self, sample_weight, params):
@@ -218,23 +228,25 @@ class ValidationMixin:
             )
         return weighty
 
-    def _judge(self, rows: Rows, selection, splits, validation_set, score_point):
+    def _validator(self, rows: Rows, selection, splits, validation_set, score_point):
         """Who validates the temperatures; `score_point` is what `_point_scorer` gives."""
         labels, weight = rows.labels, rows.weight
         if validation_set is not None:
-            judge = self._judge_of_set(rows, validation_set.X, validation_set.labels, validation_set.weight)
+            validator = self._validator_of_set(rows, validation_set.X, validation_set.labels, validation_set.weight)
         elif selection == "loo":
             return LeaveOneOut(labels, weight, score_groups(rows.host_weight), calibrate=self.calibrate)
         elif splits:
-            picks, folds = fold_picks(splits)
+            held_out, folds = held_out_by_fold(splits)
             if rows.device is not None:
-                judge = held_out(rows.device, picks, len(splits), self.calibrate)
+                validator = device_validator(rows.device, held_out, len(splits), self.calibrate)
             else:
-                judge = HeldOut(labels[picks.rows], weight[picks.rows], folds, picks, self.calibrate)
+                validator = HeldOutValidator(
+                    labels[held_out.rows], weight[held_out.rows], folds, held_out, self.calibrate
+                )
         else:
             return NoValidation()
-        judge.score_point = score_point
-        return judge
+        validator.score_point = score_point
+        return validator
 
     def _point_scorer(
         self, rows: Rows, splits, validation_set: ValidationSet | None, score_params
@@ -252,13 +264,13 @@ class ValidationMixin:
             parts = [Part(0, *validation_set.shown.in_one_library(), own)]
         return PointScorer(scorer, self._point, Part(0, *shown, score_params), parts)
 
-    def _judge_of_set(self, rows: Rows, X, labels, weight):
+    def _validator_of_set(self, rows: Rows, X, labels, weight):
         """Who validates by an explicit validation set."""
         if rows.device is None:
-            return HeldOut(labels, weight, np.zeros(len(labels), dtype=int), calibrate=self.calibrate, X=X)
+            return HeldOutValidator(labels, weight, np.zeros(len(labels), dtype=int), calibrate=self.calibrate, X=X)
         place = rows.device.place
         on_place = X if is_foreign(X) else place.row(X)
-        return validated(on_place, labels, weight, place, self.calibrate)
+        return device_validator_of_set(on_place, labels, weight, place, self.calibrate)
 
 
 def with_splitter(router: MetadataRouter, cv) -> MetadataRouter:

@@ -91,11 +91,11 @@ def _checked_factor(label, factor) -> float:
     return float(factor)
 
 
-def heard_classes(counts):
+def weighted_classes(counts):
     """Which classes have a share of the weights that rounding does not lose, two of them at least."""
     _check_total(counts.sum())
     with np.errstate(invalid="ignore"):
-        is_heard = counts / counts.sum() >= LEAST_SHARE
-    if is_heard.sum() < 2:
+        is_weighted = counts / counts.sum() >= LEAST_SHARE
+    if is_weighted.sum() < 2:
         raise ValueError("y must hold at least two classes with positive weight. Got one class, the others weigh 0.")
-    return is_heard
+    return is_weighted

@@ -1,6 +1,14 @@
 """Families of discriminant functions: each a free energy at a temperature."""
 
-from annealed.objectives.base import NO_PICKS, Form, Inspection, Objective, Picks, Problem, SmoothProblem
+from annealed.objectives.base import (
+    NOTHING_HELD_OUT,
+    HeldOut,
+    Objective,
+    Predictor,
+    Problem,
+    SmoothProblem,
+    TrainingSummary,
+)
 from annealed.objectives.distance import Distance
 from annealed.objectives.family import ScoreFamily
 from annealed.objectives.inner_product import InnerProduct
@@ -9,16 +17,16 @@ from annealed.objectives.representer import RepresenterProblem, RowPreconditione
 
 __all__ = [
     "Distance",
-    "Form",
     "InnerProduct",
-    "Inspection",
-    "NO_PICKS",
+    "HeldOut",
+    "NOTHING_HELD_OUT",
     "Objective",
-    "Picks",
+    "Predictor",
     "Problem",
     "Quadratic",
     "RepresenterProblem",
     "RowPreconditioner",
     "ScoreFamily",
     "SmoothProblem",
+    "TrainingSummary",
 ]

@@ -25,8 +25,8 @@ class ArrayPenalizedProblem(ArrayProblem):
     The start matrix of its solver is diagonal, `1 / (eigenvalue_k * mean of p_j (1 - p_j) + l2_strength T)`.
     """
 
-    def __init__(self, host, precision=None):
-        super().__init__(host, precision)
+    def __init__(self, host, matmul_precision=None):
+        super().__init__(host, matmul_precision)
         self.l2_strength, self.fit_intercept = host.l2_strength, host.fit_intercept
         self.width = self.rank + host.fit_intercept
         self.missing = self.place.wide(host.missing)
@@ -34,7 +34,7 @@ class ArrayPenalizedProblem(ArrayProblem):
         self._last_strength: tuple[float, Any] = np.nan, None
         self._last_inverse: tuple | None = None
         self._has_missing = bool(host.missing.any()) and host.fit_intercept
-        if self.precision == "bf16":
+        if self.matmul_precision == "bf16":
             self._rounded_rows = TurnedRows(self.design, self.place.row(self.basis))
 
     def _split(self, table):
@@ -129,7 +129,7 @@ class ArrayPenalizedProblem(ArrayProblem):
     def hot_temperature(self):
         """Hot, coef is -gradient / (l2_strength T): the temperature at which its logits are HOT_LOGIT in size."""
         fits, place, quick = slice(0, 1), self.place, self.has_quick_rows
-        with place.products_in(self.precision):
+        with place.products_in(self.matmul_precision):
             _, _, gradient = self._loss(self.start(1.0)[fits, ...], 1.0, fits, quick, False)
             coef, intercept = self._split(gradient)
             (largest,) = place.host(self.xp.max(self.xp.abs(coef)))
@@ -170,10 +170,10 @@ class ArrayPenalizedProblem(ArrayProblem):
 class ArrayDistanceProblem(ArrayProblem):
     """Soft means as tied linear logits: see `DistanceProblem`."""
 
-    def __init__(self, host, precision=None):
-        super().__init__(host, precision)
-        if precision == "bf16":
-            raise ValueError('precision="bf16" needs the inner-product family. Use "tf32" or None.')
+    def __init__(self, host, matmul_precision=None):
+        super().__init__(host, matmul_precision)
+        if matmul_precision == "bf16":
+            raise ValueError('matmul_precision="bf16" needs the inner-product family. Use "tf32" or None.')
         self.anchor = host.anchor
         self.log_prior, self.shares = self.place.wide(host.log_prior), self.place.wide(host.anchored_shares)
         self.class_means = self.place.wide(host.class_means)
@@ -208,7 +208,7 @@ class ArrayDistanceProblem(ArrayProblem):
         return {**super()._report(parameters, temperature, fits), "means": means + self.center}
 
 
-def on_device(problem, precision=None) -> ArrayProblem:
+def on_device(problem, matmul_precision=None) -> ArrayProblem:
     """The problem of a family bound to rows on a device, as its solver there sees it."""
     kind = ArrayPenalizedProblem if isinstance(problem, PenalizedLinearProblem) else ArrayDistanceProblem
-    return kind(problem, precision)
+    return kind(problem, matmul_precision)

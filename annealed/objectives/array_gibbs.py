@@ -146,7 +146,7 @@ def scaled_losses(place: Place, scale, deviation):
     return place.wide(xp.log(xp.sum(xp.exp(shifted), axis=1)) + top[:, 0])
 
 
-def leads(place: Place, deviation):
+def margins(place: Place, deviation):
     """How far the true class's logit is ahead of the next one, by row, wide; its own deviation is the one of zero."""
     xp = place.xp
     next_best = xp.max(xp.where(deviation == 0, -xp.inf, deviation), axis=1)

@@ -6,7 +6,7 @@ scale, coordinates, shares of the classes. The problems here take copies of them
     loss     = sum_i w_i [ log_partition(logits_i) - logit of the true class ]
     gradient = sum_i w_i (posterior - targets) x_i
 
-with logits `(x - center) @ coef + intercept`. Only numbers cross to the host, once a pass. With `precision` the
+with logits `(x - center) @ coef + intercept`. Only numbers cross to the host, once a pass. With `matmul_precision` the
 products of quick passes are rounded (`annealed/objectives/device_rows.py`): "tf32" block by block, "bf16" in a copy of
 the rows in the coordinates solved in, each with sums in float32. Fine ones are quick, but round only the rows.
 
@@ -22,7 +22,7 @@ import numpy as np
 from annealed.arrays import to_host
 from annealed.design import ArrayDesign
 from annealed.objectives import array_gibbs
-from annealed.objectives.base import NO_PICKS, Inspection, Problem
+from annealed.objectives.base import NOTHING_HELD_OUT, Problem, TrainingSummary
 from annealed.objectives.device_rows import HalfRows, RowsAsTheyAre
 
 INSPECTED_ROWS = 1 << 15  # that tell by how much the posterior's own scale changes the loss
@@ -65,12 +65,14 @@ class ArrayProblem(Problem):
 
     design: ArrayDesign
     width: int  # of a class's parameters
-    speaks_numpy = False  # whether what is reported goes back to NumPy, where the user's rows came from
+    returns_numpy = False  # whether what is reported goes back to NumPy, where the user's rows came from
 
-    def __init__(self, host, precision: str | None = None):
+    def __init__(self, host, matmul_precision: str | None = None):
         self.host = host
-        self.precision = None if host.span else precision  # rows in a basis of their span are few, and hold all digits
-        self.design, self.form = host.design, host.form
+        self.matmul_precision = (
+            None if host.span else matmul_precision
+        )  # rows in a basis of their span are few, and hold all digits
+        self.design, self.predictor = host.design, host.predictor
         self.n_fits, self.n_classes, self.class_shares = host.n_fits, host.n_classes, host.class_shares
         self.n_columns = host.n_columns
         self.temperature_free, self.extrapolates = host.temperature_free, host.extrapolates
@@ -90,11 +92,11 @@ class ArrayProblem(Problem):
         self._largest, self._uniform = self._weights_of_fits()
         self._sent_scales: dict[tuple, _Scales] = {}
         self._plain_rows = RowsAsTheyAre(self.design)
-        self._rounded_rows: Any = HalfRows(self.design) if self.precision == "tf32" else None
+        self._rounded_rows: Any = HalfRows(self.design) if self.matmul_precision == "tf32" else None
         self._seen: dict[float, tuple[float, float]] = {}
         self.visits_all = self.n_fits == 1
         self.n_passes = 0
-        self.watch(NO_PICKS)
+        self.watch(NOTHING_HELD_OUT)
 
     # -- where folds, tables and coordinates are taken from ---------------------------------------------------
 
@@ -166,7 +168,7 @@ class ArrayProblem(Problem):
 
     @property
     def has_quick_rows(self) -> bool:
-        return self.precision is not None
+        return self.matmul_precision is not None
 
     def objective(self, parameters, temperature, fits, quick=False, learn=False, fine=False) -> Evaluation:
         """Everything a solver needs of some fits, in one pass over the rows; nothing is brought to the host.
@@ -174,7 +176,7 @@ class ArrayProblem(Problem):
         `learn` refreshes the class variances behind `precondition`, from the first of the fits; `fine` is of a quick
         pass.
         """
-        with self.place.products_in(self.precision if quick else None):
+        with self.place.products_in(self.matmul_precision if quick else None):
             loss, slope, loss_gradient = self._loss(parameters, temperature, fits, quick, learn, fine)
         strength, anchor = self.penalty(temperature, fits)
         offset = parameters - anchor
@@ -226,26 +228,26 @@ class ArrayProblem(Problem):
 
     # -- what the path asks for ---------------------------------------------------------------------------------
 
-    def watch(self, picks):
+    def watch(self, held_out):
         """Held-out rows, by the fit that has not seen them."""
-        self.picks = picks
+        self.held_out = held_out
         self._fold_of_row: Any = None
         self._own_rows: list = []
-        is_once = len(picks.rows) > 0 and np.bincount(picks.rows).max() == 1 and picks.fits.min() > 0
+        is_once = len(held_out.rows) > 0 and np.bincount(held_out.rows).max() == 1 and held_out.fits.min() > 0
         if is_once and (self.n_fits - 1) * self.n_classes <= FEW_COLUMNS:
             fold = np.full(self.design.n_rows, -1)
-            fold[picks.rows] = picks.fits - 1
+            fold[held_out.rows] = held_out.fits - 1
             self._fold_of_row = self.place.whole(fold)
         else:
-            of_fits = ((fit, picks.fits == fit) for fit in range(self.n_fits))
-            self._own_rows = [(fit, self.place.whole(picks.rows[own])) for fit, own in of_fits if own.any()]
+            of_fits = ((fit, held_out.fits == fit) for fit in range(self.n_fits))
+            self._own_rows = [(fit, self.place.whole(held_out.rows[own])) for fit, own in of_fits if own.any()]
 
     def held_out_logits(self, parameters, temperature):
         raise NotImplementedError("rows on a device are judged part by part: see held_out_parts")
 
     def held_out_parts(self, parameters, temperature, weight):
         """Parts of the watched rows, each fold's under its own fit; `weight` (n_rows,) is that of every row."""
-        with self.place.products_in(self.precision):
+        with self.place.products_in(self.matmul_precision):
             if self._fold_of_row is not None:
                 yield from self._parts_of_all(parameters, temperature, weight)
             else:
@@ -289,7 +291,7 @@ class ArrayProblem(Problem):
         """Remember what the final fit's last pass said: its mean entropy is `loss - slope`."""
         self._seen[temperature] = loss, slope
 
-    def inspect(self, points, entropy=None):
+    def summarize(self, points, entropy=None):
         """Loss and entropy are those of the last pass; what the scale does to the loss is read off a sample of rows."""
         step = max(1, self.design.n_rows // INSPECTED_ROWS)
         sample = self.place.whole(np.arange(0, self.design.n_rows, step))
@@ -300,25 +302,26 @@ class ArrayProblem(Problem):
         numbers = self.place.host(self.xp.stack(gains))[0]
         looks = [self._seen[temperature] for _, temperature, _ in points]
         return [
-            Inspection(loss + float(gain), loss - slope) for (loss, slope), gain in zip(looks, numbers, strict=True)
+            TrainingSummary(loss + float(gain), loss - slope)
+            for (loss, slope), gain in zip(looks, numbers, strict=True)
         ]
 
     def _gain(self, blocks, weight, total, parameters, temperature, scale):
         """By how much a scale changes the mean loss of the blocks' rows."""
         flat, level = self._one_fit(parameters[None, ...], temperature, slice(0, 1))
         gain, done = total * 0.0, 0
-        with self.place.products_in(self.precision):
+        with self.place.products_in(self.matmul_precision):
             for block in blocks:
                 deviation = array_gibbs.deviations(self.place, block.scores(flat, level), block.labels)
                 own = weight[done : done + deviation.shape[0]]
                 done += deviation.shape[0]
-                spoken, plain = (array_gibbs.scaled_losses(self.place, own, deviation) for own in (scale, 1.0))
-                gain = gain + own @ (spoken - plain)
+                calibrated, plain = (array_gibbs.scaled_losses(self.place, own, deviation) for own in (scale, 1.0))
+                gain = gain + own @ (calibrated - plain)
         return gain / total
 
     def report(self, parameters, temperature, fits=slice(None)):
         arrays = self._on_device(parameters, temperature, fits)
-        return {name: to_host(array) for name, array in arrays.items()} if self.speaks_numpy else arrays
+        return {name: to_host(array) for name, array in arrays.items()} if self.returns_numpy else arrays
 
     def _on_device(self, parameters, temperature, fits):
         if self.host.span:
@@ -346,27 +349,27 @@ class ArrayProblem(Problem):
             for name, array in self.final_arrays(own[None, ...], temperature).items():
                 parts.setdefault(name, []).append(array)
         arrays = {name: self.xp.concat(own) for name, own in parts.items()}
-        return {name: to_host(array) for name, array in arrays.items()} if self.speaks_numpy else arrays
+        return {name: to_host(array) for name, array in arrays.items()} if self.returns_numpy else arrays
 
     def chosen(self):
         return self.host.chosen()
 
-    def begun(self):
-        host = self.host.begun()
+    def initial_scaling(self):
+        host = self.host.initial_scaling()
         return self if host is self.host else self._of(host)
 
     def alternatives(self):
         return (self._of(host) for host in self.host.alternatives())
 
-    def leans_unasked(self, score):
-        return self.host.leans_unasked(score)
+    def always_tries_alternative(self, score):
+        return self.host.always_tries_alternative(score)
 
-    def leaned(self):
-        return self._of(self.host.leaned())
+    def with_alternative_scaling(self):
+        return self._of(self.host.with_alternative_scaling())
 
     def _of(self, host):
-        other = type(self)(host, self.precision)
-        other.speaks_numpy = self.speaks_numpy
+        other = type(self)(host, self.matmul_precision)
+        other.returns_numpy = self.returns_numpy
         return other
 
     def leave_one_out(self, parameters, temperature):

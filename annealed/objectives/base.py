@@ -37,25 +37,25 @@ LEAST_RISE = 1.01  # of that of a fit's first response as it cools: with less it
 
 
 @dataclass(frozen=True)
-class Picks:
+class HeldOut:
     """Rows to be scored by a fit that did not see them, in row order: `rows[i]` by the fit `fits[i]`."""
 
     rows: np.ndarray
     fits: np.ndarray
 
 
-NO_PICKS = Picks(np.empty(0, dtype=int), np.empty(0, dtype=int))
+NOTHING_HELD_OUT = HeldOut(np.empty(0, dtype=int), np.empty(0, dtype=int))
 
 
 @dataclass(frozen=True)
-class Inspection:
+class TrainingSummary:
     """What the final fit looks like at one temperature.
 
     spoken_loss : mean negative log-likelihood with the logits at the posterior's own scale
     entropy : mean entropy of the posterior as fitted
     """
 
-    spoken_loss: float
+    calibrated_loss: float
     entropy: float
 
 
@@ -92,7 +92,7 @@ class Objective(BaseEstimator, ABC):
         """Bind the family to rows."""
 
 
-class Form(ABC):
+class Predictor(ABC):
     """What is kept of a family after fitting: turns reported arrays into logits of new rows. Holds no rows."""
 
     @abstractmethod
@@ -120,7 +120,7 @@ class Problem(ABC):
     interpolates = False
     visits_all = False  # whether every temperature is a node all the same: where there are no folds to save on
     used: np.ndarray | None = None  # columns that `design` holds, where it leaves out those that no row uses
-    form: Form
+    predictor: Predictor
 
     def __init__(self, design: Design):
         self.design = design
@@ -128,16 +128,16 @@ class Problem(ABC):
         self.n_classes = design.n_classes
         self.n_columns = design.n_features  # of X as it was given
         self.class_shares = design.class_weight_sums()
-        self.watch(NO_PICKS)
+        self.watch(NOTHING_HELD_OUT)
 
     @abstractmethod
     def start(self, temperature: float) -> np.ndarray:
         """Parameters before the first temperature."""
 
-    def watch(self, picks: Picks):
+    def watch(self, held_out: HeldOut):
         """Name the held-out rows whose logits `held_out_logits` will be asked for."""
-        self.picks = picks
-        self.own_picks = {fit: as_slice(np.flatnonzero(picks.fits == fit)) for fit in np.unique(picks.fits)}
+        self.held_out = held_out
+        self.held_out_of_fit = {fit: as_slice(np.flatnonzero(held_out.fits == fit)) for fit in np.unique(held_out.fits)}
 
     @abstractmethod
     def held_out_logits(self, parameters, temperature) -> np.ndarray:
@@ -149,7 +149,7 @@ class Problem(ABC):
         return np.stack(seen).swapaxes(1, 2)
 
     @abstractmethod
-    def inspect(self, points, entropy=None) -> list[Inspection]:
+    def summarize(self, points, entropy=None) -> list[TrainingSummary]:
         """A look over all rows at the final fit, at each of `points`: (parameters, temperature, posterior scale).
 
         entropy : as it is known at each of them, which saves time; NaN or None is not known
@@ -171,7 +171,7 @@ class Problem(ABC):
         """Settings that the family or validation settled, by name; the estimator shows them with an underscore."""
         return {}
 
-    def begun(self) -> Problem:
+    def initial_scaling(self) -> Problem:
         """The same rows under the setting to begin with, where that is left open and rows are independent."""
         return self
 
@@ -179,9 +179,9 @@ class Problem(ABC):
         """The same rows under other settings, for validation to choose among; each is asked for when it is needed."""
         return ()
 
-    def tilted(self, parameters, temperature, value) -> Problem | None:
-        """The same problem a little on the way to another setting, `leaned`, for validation to say where that leads; as
-        heavily penalized at the final fit's parameters. None where there is no such setting, or nothing to gain by it.
+    def with_perturbed_scaling(self, parameters, temperature, value) -> Problem | None:
+        """The same problem a little on the way to `with_alternative_scaling`, for validation to say where that
+        leads; as heavily penalized at the final fit's parameters. None where no such setting exists or would help.
         """
         return None
 
@@ -189,12 +189,12 @@ class Problem(ABC):
         """What rows tell of what a penalty still holds back from the final fit there, where a family can say."""
         return Evidence(np.nan, np.nan)
 
-    def leans_unasked(self, score: float) -> bool:
-        """Whether to try `leaned` anyway, given the best validated score, minus a log-loss, in this setting."""
+    def always_tries_alternative(self, score: float) -> bool:
+        """Whether to try `with_alternative_scaling` anyway, given this setting's best score, minus a log-loss."""
         return False
 
-    def leaned(self) -> Problem:
-        """The same rows under the setting that `tilted` leads to."""
+    def with_alternative_scaling(self) -> Problem:
+        """The same rows under the setting that `with_perturbed_scaling` leads to."""
         raise NotImplementedError
 
     def leave_one_out(self, parameters, temperature) -> tuple[np.ndarray, np.ndarray]:
@@ -294,7 +294,7 @@ class SmoothProblem(Problem):
     copies_rows = True  # whether a pass makes anything as large as the rows of a block
     has_quick_rows = False  # whether `rows_and_forward` knows quick rows, of less precision
 
-    def quicken(self):
+    def make_float32_copy(self):
         """Prepare what makes folds and most steps cheaper at a loose tolerance, where a family has it."""
 
     # -- what every family gets -----------------------------------------------------------------------------
@@ -313,7 +313,7 @@ class SmoothProblem(Problem):
         learns = np.arange(self.n_fits)[fits][0] == 0
 
         def kernel(block):
-            state = of_all if block.served is None else tuple(part[block.served] for part in of_all)
+            state = of_all if block.fit_positions is None else tuple(part[block.fit_positions] for part in of_all)
             losses, residual = gibbs.loss_and_residual(self.block_logits(block, state), block.labels)
             variance = (gibbs.class_variance(residual[:, 0], block.weight[:, 0]),) if learns else ()
             residual *= block.weight[..., None]
@@ -338,10 +338,10 @@ class SmoothProblem(Problem):
 
     def held_out_logits(self, parameters, temperature):
         """Each fit sees its own held-out rows alone, unless rows are so few that one call for all costs less."""
-        picks = self.picks
-        if len(picks.rows) * self.n_fits * self.n_classes <= FEW_LOGITS:
-            seen = self._logits_of(picks.rows, parameters, temperature, slice(None))
-            return seen[np.arange(len(picks.rows)), picks.fits]
+        held_out = self.held_out
+        if len(held_out.rows) * self.n_fits * self.n_classes <= FEW_LOGITS:
+            seen = self._logits_of(held_out.rows, parameters, temperature, slice(None))
+            return seen[np.arange(len(held_out.rows)), held_out.fits]
         return self._held_out_by_fold(parameters[None], temperature)[0]
 
     def held_out_logits_of(self, points, temperatures):
@@ -352,13 +352,15 @@ class SmoothProblem(Problem):
 
     def _held_out_by_fold(self, points, temperature):
         """Logits (n_points, n_picks, n_classes) of parameters (n_points, n_fits, n_parameters), rows innermost."""
-        rows, picked = self.picks.rows, None
+        rows, picked = self.held_out.rows, None
 
         def of_fold(fit):
-            own = self.own_picks[fit]
+            own = self.held_out_of_fit[fit]
             return own, self._logits_of(rows[own], points[:, fit], temperature, np.full(len(points), fit))
 
-        for own, logits in map_in_order(of_fold, self.own_picks, len(rows) // self.design.rows_of_thread(len(points))):
+        for own, logits in map_in_order(
+            of_fold, self.held_out_of_fit, len(rows) // self.design.rows_of_thread(len(points))
+        ):
             if picked is None:
                 picked = np.empty((len(points), self.n_classes, len(rows)), logits.dtype).swapaxes(1, 2)
             picked[:, own] = logits.swapaxes(0, 1)
@@ -371,7 +373,7 @@ class SmoothProblem(Problem):
         parts = design.map_rows(lambda block: self.block_logits(block, state).transpose(1, 2, 0), rows)
         return np.concatenate(list(parts), axis=2).transpose(2, 0, 1)
 
-    def inspect(self, points, entropy=None):
+    def summarize(self, points, entropy=None):
         """One reading of the rows for all points."""
         is_known = entropy is not None and bool(np.isfinite(entropy).all())
         design, forward = self.rows_and_forward(quick=True)
@@ -390,7 +392,7 @@ class SmoothProblem(Problem):
 
         (numbers,) = design.sum_rows(kernel, slice(0, 1))
         seen = [*numbers, entropy] if is_known else numbers
-        return [Inspection(*map(float, own)) for own in zip(*seen, strict=True)]
+        return [TrainingSummary(*map(float, own)) for own in zip(*seen, strict=True)]
 
     def hot_temperature(self) -> float:
         """A temperature at which every posterior is near the prior: the fit's first response gives tiny logits.

@@ -62,7 +62,7 @@ class Contrasts:
         posterior /= total[..., None]
         return np.log(total) - true, posterior
 
-    def look(self, scores, labels, weight):
+    def evaluate(self, scores, labels, weight):
         """Loss (n_rows, n_fits), its weighted derivative by scores (n_rows, n_fits, n_scores), and the posterior; that
         of two classes has the smaller share first. Rows stay innermost in memory; scores are overwritten.
         """
@@ -78,9 +78,9 @@ class Contrasts:
     def _look_at_two(score, labels, weight):
         """The same, one row a fit."""
         sign = np.where(labels, -1 / HALF, 1 / HALF)
-        lead = score * sign  # of the other class over the true one
-        loss, smaller, larger = gibbs.loss_and_shares(lead)
-        pulled = np.where(lead > 0, larger, smaller)
+        margin = score * sign  # of the other class over the true one
+        loss, smaller, larger = gibbs.loss_and_shares(margin)
+        pulled = np.where(margin > 0, larger, smaller)
         pulled *= sign
         pulled *= weight
         return loss.T, pulled.T[..., None], np.stack([smaller, larger], axis=1).transpose(2, 0, 1)

@@ -19,7 +19,7 @@ from scipy import linalg
 from scipy.linalg import blas, lapack
 
 from annealed.design.threads import blas_threads
-from annealed.objectives.leading_rows import LeadingRows
+from annealed.objectives.hessian_sample import HessianSample
 
 RIDGES = {np.float64: (1e-12, 1e-9, 1e-6, 1.0), np.float32: (1e-6, 1e-4, 1e-2, 1.0)}  # the first that gives a factor
 BY_FACTOR = {np.float32: (blas.strsv, lapack.spotrs), np.float64: (blas.dtrsv, lapack.dpotrs)}  # of one vector, of more
@@ -32,7 +32,7 @@ COLDER_STALE, WARMER_STALE = 0.7, 8.0  # the penalty may fall or rise by more be
 class LearnedCurvature:
     """The Hessian of the loss on leading coordinates; `improve` replaces that part of a diagonal solve."""
 
-    def __init__(self, sample: LeadingRows, posterior):
+    def __init__(self, sample: HessianSample, posterior):
         self.sample = sample
         # Differences from the score of most curvature: the others' own curvatures then keep their digits.
         self.reference = int(np.argmax(np.einsum("n,nc,nc->c", sample.weight, posterior, 1 - posterior)))
@@ -102,7 +102,7 @@ class ClassCurvature:
     `LearnedCurvature`.
     """
 
-    def __init__(self, sample: LeadingRows, posterior):
+    def __init__(self, sample: HessianSample, posterior):
         self.sample, self.blocks = sample, sample.class_blocks(posterior)
         self._own = np.maximum(np.einsum("kii->ki", self.blocks), SMALLEST_CURVATURE)
         self._flattest = (self._own * sample.spread**2).min()

@@ -177,7 +177,7 @@ class HalfRows(RoundedRows):
     def __init__(self, design: ArrayDesign):
         place = design.place
         if not place.is_torch:
-            raise ValueError(f'precision="tf32" needs torch. Got arrays of {place.xp.__name__}.')
+            raise ValueError(f'matmul_precision="tf32" needs torch. Got arrays of {place.xp.__name__}.')
         self.design = design
         self._prepare(place, design.n_features, place.xp.float16)
 
@@ -224,7 +224,7 @@ class TurnedRows(RoundedRows):
     def __init__(self, design: ArrayDesign, basis):
         place, xp = design.place, design.place.xp
         if not place.is_torch:
-            raise ValueError(f'precision="bf16" needs torch. Got arrays of {xp.__name__}.')
+            raise ValueError(f'matmul_precision="bf16" needs torch. Got arrays of {xp.__name__}.')
         self._prepare(place, basis.shape[-1], xp.bfloat16)
         rows = xp.zeros((design.n_rows, self.n_columns), dtype=xp.bfloat16, device=place.device)
 

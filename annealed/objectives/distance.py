@@ -136,7 +136,7 @@ class DistanceProblem(LinearProblem):
         shape = (self.n_fits, self.n_classes, self.design.n_features)
         return self.coordinates.from_features(np.broadcast_to(points, shape))
 
-    def quicken(self):
+    def make_float32_copy(self):
         """Rows as the frame sees them, which the coordinates of all fits are turned from."""
         if isinstance(self.coordinates, TurnedCoordinates) and self._copy_pays(self.n_classes):
             self._quick = SinglePrecisionRows(self.design, self.coordinates.frame)

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from annealed.design import Design
-from annealed.objectives.base import Form, Objective, SmoothProblem, check_strength
+from annealed.objectives.base import Objective, Predictor, SmoothProblem, check_strength
 from annealed.objectives.linear import mean_of_columns, spread_of_columns
 
 CHECKED_ROWS = 10  # that tell whether a family gives what it should
@@ -77,7 +77,7 @@ class ScoreFamily(Objective):
         return FamilyProblem(design, self, random_state)
 
 
-class FamilyForm(Form):
+class FamilyPredictor(Predictor):
     """Scores of the user's family divided by the temperature."""
 
     def __init__(self, family, center, scale, is_standardized):
@@ -102,7 +102,7 @@ class FamilyProblem(SmoothProblem):
             center = mean_of_columns(design)
             self.scale = spread_of_columns(design, center)
         super().__init__(design.centered(center))
-        self.form = FamilyForm(family, center, self.scale, not sparse.issparse(design.X))
+        self.predictor = FamilyPredictor(family, center, self.scale, not sparse.issparse(design.X))
         starts = [self._start(fit, random_state) for fit in range(self.n_fits)]
         self.shape = starts[0].shape
         self._check_starts(starts)

@@ -108,25 +108,25 @@ def cut_off(exponents):
 def _loss_and_residual_of_two(by_class, labels):
     """The same for two classes."""
     sign = np.where(labels, -1, 1).astype(by_class.dtype)
-    lead = by_class[:, 1] - by_class[:, 0]  # of the other class over the true one
-    lead *= sign
-    loss, smaller, larger = loss_and_shares(lead)
-    other = np.where(lead > 0, larger, smaller)
+    margin = by_class[:, 1] - by_class[:, 0]  # of the other class over the true one
+    margin *= sign
+    loss, smaller, larger = loss_and_shares(margin)
+    other = np.where(margin > 0, larger, smaller)
     other *= sign
     by_class[:, 1] = other
     np.negative(other, out=by_class[:, 0])
     return loss.T, by_class.transpose(2, 0, 1)
 
 
-def loss_and_shares(lead):
+def loss_and_shares(margin):
     """Loss of two classes, and the smaller and the larger of their posteriors, by the other's lead over the true one;
     from one exponential a row, of the less likely class's weight beside the other's.
     """
-    rest = -np.abs(lead)
+    rest = -np.abs(margin)
     cut_off(rest)
     np.exp(rest, out=rest)
     loss, larger = log_and_inverse(rest)
-    loss += np.maximum(lead, 0)
+    loss += np.maximum(margin, 0)
     rest *= larger
     return loss, rest, larger
 

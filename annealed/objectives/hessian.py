@@ -25,7 +25,7 @@ from annealed.design import CsrDesign, DenseDesign
 from annealed.design.coordinates import SMALLEST_EIGENVALUE
 from annealed.objectives import gibbs
 from annealed.objectives.contrasts import Contrasts
-from annealed.objectives.leading_rows import SMALLEST_POSTERIOR
+from annealed.objectives.hessian_sample import SMALLEST_POSTERIOR
 
 MOST_PRODUCTS = 5_000_000  # entries of z z' over all rows, up to which one half of them is kept
 MOST_OF_FITS = 20_000_000  # likewise over all fits, where each has its own coordinates
@@ -74,7 +74,7 @@ class SmallRows:
     def terms(self, table, fits, dtype=np.float64) -> Terms:
         """Hessians are added up in `dtype`."""
         weight = self.weight[:, fits]
-        losses, pulled, posterior = self.contrasts.look(self.scores(table, fits), self.labels, weight)
+        losses, pulled, posterior = self.contrasts.evaluate(self.scores(table, fits), self.labels, weight)
         gradient = self._pulled_back(pulled, fits)
         if dtype == np.float32:
             posterior *= posterior >= SMALLEST_POSTERIOR
@@ -92,7 +92,7 @@ class SmallRows:
         weight, n_fits = self.weight[:, fits], len(table)
         twice = fits if self.points.ndim == 2 else np.tile(np.arange(self.weight.shape[1])[fits], 2)
         scores = self.scores(np.concatenate([table, along]), twice)
-        losses, pulled, posterior = self.contrasts.look(scores[:, :n_fits], self.labels, weight)
+        losses, pulled, posterior = self.contrasts.evaluate(scores[:, :n_fits], self.labels, weight)
         curved = self.contrasts.curved(posterior, scores[:, n_fits:]) * weight[..., None]
         both = self._pulled_back(np.concatenate([pulled, curved], axis=1), twice)
         return TermsAlong(np.einsum("ns,ns->s", weight, losses), both[:n_fits], both[n_fits:])
@@ -134,7 +134,9 @@ class BlockRows:
         coef, intercept = self._to_features(coordinates, table)
 
         def kernel(block):
-            losses, pulled, posterior = self.contrasts.look(block.product(coef) + intercept, block.labels, block.weight)
+            losses, pulled, posterior = self.contrasts.evaluate(
+                block.product(coef) + intercept, block.labels, block.weight
+            )
             shares = self.contrasts.pair_covariance(posterior) * block.weight[..., None]
             return (_summed(block, losses), *_pulled_back(block, pulled), *block.moments(shares))
 
@@ -164,7 +166,9 @@ class BlockRows:
         coef_along, intercept_along = self._to_features(coordinates, along)
 
         def kernel(block):
-            losses, pulled, posterior = self.contrasts.look(block.product(coef) + intercept, block.labels, block.weight)
+            losses, pulled, posterior = self.contrasts.evaluate(
+                block.product(coef) + intercept, block.labels, block.weight
+            )
             curved = self.contrasts.curved(posterior, block.product(coef_along) + intercept_along)
             curved *= block.weight[..., None]
             return (_summed(block, losses), *_pulled_back(block, pulled), *_pulled_back(block, curved))
@@ -229,7 +233,7 @@ class ExactHessian:
     contrasts: Contrasts
     fit_intercept: bool
     missing: np.ndarray
-    picks: Any
+    held_out: Any
     n_fits: int
     n_scores: int
     n_parameters: Any
@@ -270,7 +274,7 @@ class ExactHessian:
         fits = np.tile(np.arange(self.n_fits), len(points))
         scores = rows.scores(self._table(np.concatenate(points)), fits)
         by_point = scores.reshape(len(scores), len(points), self.n_fits, -1)
-        picked = np.asfortranarray(by_point[self.picks.rows, :, self.picks.fits])  # rows innermost, as in blocks
+        picked = np.asfortranarray(by_point[self.held_out.rows, :, self.held_out.fits])  # rows innermost, as in blocks
         return self.contrasts.logits(picked).swapaxes(0, 1)
 
     def _rows_at_hand(self, n_points) -> SmallRows | None:

@@ -13,8 +13,8 @@ class InnerProduct(Objective):
     ----------
     l2_strength : float, default=1.0
         The paper's epsilon.
-    metric : {"auto", "validated", "euclidean", "diagonal", "halfway", "covariance"}, default="auto"
-        Units of the penalty; see :class:`annealed.InnerProductADA`.
+    penalty_scaling : {"auto", "cv", "none", "standardize", "half-whiten", "whiten"}, default="auto"
+        Units of the penalty; see :class:`annealed.AnnealedLogisticRegression`.
     fit_intercept : bool, default=True
         Whether the scores have a free, unpenalized intercept.
     """
@@ -23,12 +23,12 @@ class InnerProduct(Objective):
     cooling_rate = 0.4  # what lies between is interpolated, to the tolerance
     learns_late = True  # what varies least is let in last
 
-    def __init__(self, *, l2_strength=1.0, metric="auto", fit_intercept=True) -> None:
+    def __init__(self, *, l2_strength=1.0, penalty_scaling="auto", fit_intercept=True) -> None:
         self.l2_strength = l2_strength
-        self.metric = metric
+        self.penalty_scaling = penalty_scaling
         self.fit_intercept = fit_intercept
 
     def prepare(self, design, random_state=None):
         return PenalizedLinearProblem(
-            design, l2_strength=self.l2_strength, metric=self.metric, fit_intercept=self.fit_intercept
+            design, l2_strength=self.l2_strength, penalty_scaling=self.penalty_scaling, fit_intercept=self.fit_intercept
         )

@@ -13,7 +13,7 @@ import numpy as np
 from annealed.objectives import gibbs
 from annealed.objectives.contrasts import Contrasts
 from annealed.objectives.curvature import ClassCurvature, LearnedCurvature
-from annealed.objectives.leading_rows import ALL_LEVELS, LeadingRows
+from annealed.objectives.hessian_sample import ALL_LEVELS, HessianSample
 
 SERVES_LONGER = 0.8  # of what a Hessian costs: the next temperatures have it too
 CLASSES_SHARE = 0.25  # of the time of a Hessian with all coordinates, up to which blocks of classes come first
@@ -36,7 +36,7 @@ class CurvatureLearning:
     n_scores: int
     _logits_of: Any
     _quick: Any
-    _sample: LeadingRows | None
+    _sample: HessianSample | None
 
     def learning_cost(self, level):
         """The time of a Hessian and its factor against that of a pass of the whole stack."""
@@ -60,7 +60,7 @@ class CurvatureLearning:
     def _seen(self, n_leading, parameters, temperature):
         """Rows in so many coordinates, and their posterior."""
         if self._sample is None or self._sample.n_leading != n_leading:
-            self._sample = LeadingRows(
+            self._sample = HessianSample(
                 self.design, self.coordinates.of_final, self.fit_intercept, n_leading, self.contrasts, self._quick
             )
         logits = self._logits_of(self._sample.rows, parameters[None], temperature, [0])
@@ -75,20 +75,20 @@ class CurvatureLearning:
         return self._most_leading(ALL_LEVELS if self._learns_classes else level)
 
     def _most_leading(self, level):
-        return LeadingRows.count_leading(self.coordinates, self.contrasts, self.fit_intercept, level)
+        return HessianSample.count_leading(self.coordinates, self.contrasts, self.fit_intercept, level)
 
     @property
     def _n_in_classes(self):
-        return LeadingRows.count_in_classes(self.coordinates, self.contrasts, self.fit_intercept)
+        return HessianSample.count_in_classes(self.coordinates, self.contrasts, self.fit_intercept)
 
     def _time(self, n_leading):
         width = n_leading + self.fit_intercept
-        return LeadingRows.time(self.design.n_rows, width, self.contrasts, self.has_quick_rows)
+        return HessianSample.time(self.design.n_rows, width, self.contrasts, self.has_quick_rows)
 
     @property
     def _time_of_classes(self):
         width = self._n_in_classes + self.fit_intercept
-        return LeadingRows.time_of_classes(self.design.n_rows, width, self.contrasts, self.has_quick_rows)
+        return HessianSample.time_of_classes(self.design.n_rows, width, self.contrasts, self.has_quick_rows)
 
     @property
     def _pass_time(self):

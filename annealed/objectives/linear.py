@@ -13,7 +13,7 @@ from scipy import sparse
 from annealed.arrays import is_foreign, is_mapped, to_host
 from annealed.design import DenseDesign, Design, SinglePrecisionRows, make_design, row_span
 from annealed.design.coordinates import CONSTANT, WIDEST_EIGENPROBLEM, Coordinates, TurnedCoordinates
-from annealed.objectives.base import ROUNDING, Form, SmoothProblem
+from annealed.objectives.base import ROUNDING, Predictor, SmoothProblem
 
 SMALLEST_ROOT = 1e-150  # numbers below it have squares that are zero, or have no digits
 NEARER = 1e-100  # a factor on rows whose products may be infinite
@@ -24,7 +24,7 @@ FEWEST_COPIED_VALUES = 600_000  # entries of X times scores, no fewer than three
 MOST_COPIED_BYTES = 1 << 32  # of X in single precision, up to which it is copied too
 
 
-class LinearForm(Form):
+class LinearPredictor(Predictor):
     """Logits are `X @ coef.T + intercept`."""
 
     def logits(self, X, arrays, temperature):
@@ -50,7 +50,7 @@ def scores_of_rows(X, weights, offset):
 class LinearProblem(SmoothProblem):
     """Logits `(x - center) @ coef + intercept`, solved in coordinates of `x - center`."""
 
-    form: Form = LinearForm()
+    predictor: Predictor = LinearPredictor()
     coordinates: Coordinates | TurnedCoordinates
     copies_rows = False
     _quick: SinglePrecisionRows | None = None
@@ -169,11 +169,11 @@ def _rows_as_bytes(X, rows):
     return ((row + 0.0).tobytes() for row in to_host(X[:, :])[rows])
 
 
-def missing_class_weight(class_shares, total_weight, unheard):
+def missing_class_weight(class_shares, total_weight, unweighted):
     """Weight (n_fits, n_classes) of an imaginary row where a fit has no row of a class, zero elsewhere.
 
     unheard : rows' worth of evidence where the final fit, the first, has none either: next to nothing, as it shall win
         no row
     """
-    weight = np.where(class_shares[0] > 0, MISSING_CLASS_WEIGHT, unheard)
+    weight = np.where(class_shares[0] > 0, MISSING_CLASS_WEIGHT, unweighted)
     return np.where(class_shares > 0, 0, weight / np.minimum(total_weight, MOST_ROWS)[:, None])

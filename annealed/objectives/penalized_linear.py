@@ -28,7 +28,7 @@ from annealed.design.coordinates import (
 from annealed.objectives.base import HOT_LOGIT, Evidence, check_strength
 from annealed.objectives.contrasts import Contrasts
 from annealed.objectives.hessian import ExactHessian
-from annealed.objectives.leading_rows import ALL_LEVELS, LeadingRows
+from annealed.objectives.hessian_sample import ALL_LEVELS, HessianSample
 from annealed.objectives.learning import CurvatureLearning
 from annealed.objectives.leave_one_out import MOST_EXACT_WORK, ExactBlocks, ProbedBlocks, leave_out
 from annealed.objectives.linear import (
@@ -38,7 +38,7 @@ from annealed.objectives.linear import (
     spans_fewer_than_columns,
     spread_of_columns,
 )
-from annealed.objectives.metrics import METRICS, POWERS, WHITENING, MetricChoices
+from annealed.objectives.penalty_scaling import PENALTY_SCALINGS, POWERS, WHITENING, ScalingChoices
 
 UNHEARD_WEIGHT = 1e-6  # of a class whose rows all weigh nothing; with less its intercept would be out of reach
 MOST_SPANNED_ROWS, MOST_SPANNED_SHARE = 600, 0.2  # sparse rows, and dense ones per column, whose span gets a basis
@@ -48,7 +48,7 @@ BARE_SHARE = 0.1  # of the last step's own share, in the span of the rows, or wh
 FEW_CURVING = 1.0  # a coordinate, counted by the variance of their class under the posterior
 
 
-class PenalizedLinearProblem(MetricChoices, CurvatureLearning, ExactHessian, LinearProblem):
+class PenalizedLinearProblem(ScalingChoices, CurvatureLearning, ExactHessian, LinearProblem):
     """The penalized free energy (17) of linear scores."""
 
     temperature_free = True
@@ -56,30 +56,30 @@ class PenalizedLinearProblem(MetricChoices, CurvatureLearning, ExactHessian, Lin
     takes_last_step = True
     has_certificate = True
 
-    def __init__(self, design: Design, *, l2_strength: float, metric: str, fit_intercept: bool):
+    def __init__(self, design: Design, *, l2_strength: float, penalty_scaling: str, fit_intercept: bool):
         self.l2_strength = check_strength(l2_strength)
         if fit_intercept not in (True, False):
             raise ValueError(f"fit_intercept must be True or False. Got {fit_intercept!r}.")
-        if metric not in METRICS:
-            raise ValueError(f"metric must be one of {METRICS}. Got {metric!r}.")
+        if penalty_scaling not in PENALTY_SCALINGS:
+            raise ValueError(f"penalty_scaling must be one of {PENALTY_SCALINGS}. Got {penalty_scaling!r}.")
         is_sparse = sparse.issparse(design.X)
-        self._offers_all, self._may_lean = metric == "validated", metric == "auto"
-        if metric in ("auto", "validated"):
-            metric = "euclidean" if is_sparse else "diagonal"
-        self.metric = metric
+        self._offers_all, self._may_change_scaling = penalty_scaling == "cv", penalty_scaling == "auto"
+        if penalty_scaling in ("auto", "cv"):
+            penalty_scaling = "none" if is_sparse else "standardize"
+        self.penalty_scaling = penalty_scaling
         self.given = design
         self.fit_intercept = fit_intercept
         self.contrasts = Contrasts(design.n_classes)
         self.n_scores = self.contrasts.n_scores
         mean = mean_of_columns(design)
-        scale = np.ones(design.n_features) if metric == "euclidean" else spread_of_columns(design, mean)
+        scale = np.ones(design.n_features) if penalty_scaling == "none" else spread_of_columns(design, mean)
         center = mean if fit_intercept else np.zeros(design.n_features)
         self.original, used = design.without_empty_columns()
         if used is not None:
             center, scale = center[used], scale[used]
         super().__init__(self.original, center, scale, in_span=self._is_in_span(self.original))
         self.n_columns, self.used = design.n_features, used
-        self._solve_in(self._coordinates(POWERS.get(metric, 0.0)))
+        self._solve_in(self._coordinates(POWERS.get(penalty_scaling, 0.0)))
         self.missing = missing_class_weight(self.class_shares, design.total_weight, UNHEARD_WEIGHT)
 
     def _is_in_span(self, design: Design) -> bool:
@@ -87,7 +87,7 @@ class PenalizedLinearProblem(MetricChoices, CurvatureLearning, ExactHessian, Lin
         are faster (`annealed/solvers/subspace.py`), unless a metric needs the eigenbasis.
         """
         is_sparse = sparse.issparse(design.X)
-        needs_basis = self.metric in POWERS or (self._offers_all and not is_sparse)
+        needs_basis = self.penalty_scaling in POWERS or (self._offers_all and not is_sparse)
         has_row_form = is_sparse or type(design) is DenseDesign
         if needs_basis or not has_row_form or design.n_features <= WIDEST_EIGENPROBLEM:
             return spans_fewer_than_columns(design)
@@ -101,7 +101,7 @@ class PenalizedLinearProblem(MetricChoices, CurvatureLearning, ExactHessian, Lin
         self.coordinates = coordinates
         penalized = np.arange(self._width) < coordinates.rank
         self._is_penalized = np.tile(penalized, self.n_scores).astype(np.float64)
-        self._sample: LeadingRows | None = None
+        self._sample: HessianSample | None = None
         self._quick = None
         self._hessian_rows = None
 
@@ -115,7 +115,7 @@ class PenalizedLinearProblem(MetricChoices, CurvatureLearning, ExactHessian, Lin
         is_bare = self.span or n_curving <= FEW_CURVING * self.coordinates.rank
         return (BARE_SHARE if is_bare else 1.0) * super().last_step_share
 
-    def quicken(self):
+    def make_float32_copy(self):
         if self.coordinates.basis.ndim == 2 and self._copy_pays(self.n_scores):
             self._quick = SinglePrecisionRows(self.design, self.coordinates)
 

@@ -28,14 +28,14 @@ SCALE_STEP = 1e-2  # a Newton step shorter than this is the last: what is left i
 def deviations(logits, labels):
     """Logits less the true class's own, overwriting them."""
     if logits.shape[-1] == 2:
-        lead = logits[..., 1] - logits[..., 0]
-        lead *= np.where(labels, -1, 1)
-        return lead[..., None]
+        margin = logits[..., 1] - logits[..., 0]
+        margin *= np.where(labels, -1, 1)
+        return margin[..., None]
     logits -= logits[..., np.arange(len(labels)), labels][..., None]
     return logits
 
 
-def mean_lead(deviation, labels, weight):
+def mean_margin(deviation, labels, weight):
     """Weighted mean over rows of how far the true class's logit is ahead of the next one."""
     if deviation.shape[-1] == 1:
         return -(deviation[..., 0] @ weight) / weight.sum()
@@ -51,12 +51,12 @@ def doubt(n_rows: float) -> float:
     return DOUBT / n_rows if n_rows <= MOST_DOUBTED else 0.0
 
 
-def penalty(log_scale, loss, lead, n_rows: float):
+def penalty(log_scale, loss, margin, n_rows: float):
     """What is added to a validated mean loss at that scale, to be compared with others."""
-    return SCALE_PRIOR * log_scale**2 / n_rows + doubt(n_rows) * (loss + np.exp(log_scale) * lead)
+    return SCALE_PRIOR * log_scale**2 / n_rows + doubt(n_rows) * (loss + np.exp(log_scale) * margin)
 
 
-def rescaled(deviation, weight, start=0.0, lead=None) -> tuple[np.ndarray, np.ndarray]:
+def rescaled(deviation, weight, start=0.0, margin=None) -> tuple[np.ndarray, np.ndarray]:
     """The best s, and each row's loss there; `lead` is as of `least_log_scale`.
 
     The last step is so short that moments before it tell the losses after it.
@@ -69,24 +69,24 @@ def rescaled(deviation, weight, start=0.0, lead=None) -> tuple[np.ndarray, np.nd
         last.update(scale=scale, rows=scaled_moments(scale, deviation))
         return last["rows"] @ share
 
-    log_scale = least_log_scale(moments, n_rows, np.broadcast_to(start, deviation.shape[:-2]), lead)
+    log_scale = least_log_scale(moments, n_rows, np.broadcast_to(start, deviation.shape[:-2]), margin)
     losses, mean, variance = last["rows"]
     change = (np.exp(log_scale) - last["scale"])[..., None]
     return log_scale, losses + change * mean + 0.5 * change**2 * variance
 
 
-def least_log_scale(moments: Callable, n_rows: float, start=0.0, lead=None) -> np.ndarray:
+def least_log_scale(moments: Callable, n_rows: float, start=0.0, margin=None) -> np.ndarray:
     """That s from `moments(scale)`, mean loss and mean and variance of the deviations under the posterior: by Newton's
     method, held to a falling value. `lead` is that of `mean_lead`; None is without the error that was not seen.
     """
-    unseen = 0.0 if lead is None else doubt(n_rows)
-    unseen_lead = 0.0 if lead is None else unseen * lead
+    unseen = 0.0 if margin is None else doubt(n_rows)
+    unseen_margin = 0.0 if margin is None else unseen * margin
 
     def terms(s):
         scale = np.exp(s)
         loss, slope, variance = (1 + unseen) * np.asarray(moments(scale))
-        slope += unseen_lead
-        value = loss + unseen_lead * scale + SCALE_PRIOR * s**2 / n_rows
+        slope += unseen_margin
+        value = loss + unseen_margin * scale + SCALE_PRIOR * s**2 / n_rows
         first = scale * slope + 2 * SCALE_PRIOR * s / n_rows
         convex = scale**2 * variance + 2 * SCALE_PRIOR / n_rows
         return value, first, np.maximum(convex + scale * slope, 0.1 * convex)
@@ -135,13 +135,13 @@ def _moments_of_rows(scale, deviation):
     return moments
 
 
-def _moments_of_two(scale, lead):
+def _moments_of_two(scale, margin):
     """The same for two classes, from how far the other one is ahead."""
-    scaled = scale * lead
+    scaled = scale * margin
     loss, smaller, larger = gibbs.loss_and_shares(scaled)
     mean = np.where(scaled > 0, larger, smaller)
-    mean *= lead
+    mean *= margin
     smaller *= larger
-    smaller *= lead
-    smaller *= lead
+    smaller *= margin
+    smaller *= margin
     return np.stack([loss, mean, smaller])

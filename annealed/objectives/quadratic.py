@@ -11,7 +11,7 @@ import numpy as np
 from annealed.design import DenseDesign
 from annealed.design.base import BLOCK_BYTES, even_slices
 from annealed.objectives.base import Objective
-from annealed.objectives.linear import LinearForm, mean_of_columns, spread_of_columns
+from annealed.objectives.linear import LinearPredictor, mean_of_columns, spread_of_columns
 from annealed.objectives.penalized_linear import PenalizedLinearProblem
 
 FEWEST_ROWS = 16  # whose features are made at once, however many these are
@@ -28,8 +28,8 @@ class Quadratic(Objective):
     ----------
     l2_strength : float, default=1.0
         The paper's epsilon.
-    metric : {"auto", "validated", "euclidean", "diagonal", "halfway", "covariance"}, default="auto"
-        Units of the penalty on the second-order features; see :class:`annealed.InnerProductADA`.
+    penalty_scaling : {"auto", "cv", "none", "standardize", "half-whiten", "whiten"}, default="auto"
+        Units of the penalty on the second-order features; see :class:`annealed.AnnealedLogisticRegression`.
     fit_intercept : bool, default=True
         Whether the scores have a free, unpenalized intercept.
     """
@@ -39,9 +39,9 @@ class Quadratic(Objective):
     cooling_rate = 0.4  # what lies between is interpolated, to the tolerance
     learns_late = True  # what varies least is let in last
 
-    def __init__(self, *, l2_strength=1.0, metric="auto", fit_intercept=True) -> None:
+    def __init__(self, *, l2_strength=1.0, penalty_scaling="auto", fit_intercept=True) -> None:
         self.l2_strength = l2_strength
-        self.metric = metric
+        self.penalty_scaling = penalty_scaling
         self.fit_intercept = fit_intercept
 
     def prepare(self, design, random_state=None):
@@ -50,14 +50,14 @@ class Quadratic(Objective):
         problem = PenalizedLinearProblem(
             SecondOrderDesign(design, center, scale),
             l2_strength=self.l2_strength,
-            metric=self.metric,
+            penalty_scaling=self.penalty_scaling,
             fit_intercept=self.fit_intercept,
         )
-        problem.form = QuadraticForm(center, scale)
+        problem.predictor = QuadraticPredictor(center, scale)
         return problem
 
 
-class QuadraticForm(LinearForm):
+class QuadraticPredictor(LinearPredictor):
     """Logits are linear in the second-order features of the standardized rows."""
 
     def __init__(self, center, scale) -> None:

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from annealed.design.row_products import RowProducts
-from annealed.objectives.base import Inspection, Problem, look_at
+from annealed.objectives.base import Problem, TrainingSummary, look_at
 from annealed.objectives.leave_one_out import MOST_EXACT_SCORES, NotTrusted, leave_out, row_blocks
 from annealed.objectives.penalized_linear import PenalizedLinearProblem
 
@@ -42,7 +42,7 @@ class RepresenterProblem(Problem):
 
     def __init__(self, primal: PenalizedLinearProblem, dtype):
         super().__init__(primal.design)
-        self.primal, self.form = primal, primal.form
+        self.primal, self.predictor = primal, primal.predictor
         self.n_columns, self.used = primal.n_columns, primal.used
         self.l2_strength, self.fit_intercept = primal.l2_strength, primal.fit_intercept
         self.contrasts, self.missing = primal.contrasts, primal.missing
@@ -132,15 +132,15 @@ class RepresenterProblem(Problem):
         return self.contrasts.logits(image[0] + intercept[0])
 
     def held_out_logits(self, parameters, temperature):
-        picked = np.empty((self.n_classes, len(self.picks.rows))).T
-        for fit, own in self.own_picks.items():
-            picked[own] = self._logits(parameters[fit])[self.picks.rows[own]]
+        picked = np.empty((self.n_classes, len(self.held_out.rows))).T
+        for fit, own in self.held_out_of_fit.items():
+            picked[own] = self._logits(parameters[fit])[self.held_out.rows[own]]
         return picked
 
-    def inspect(self, points, entropy=None):
+    def summarize(self, points, entropy=None):
         weight, labels = self.design.weight[:, 0], self.design.labels
         numbers = [look_at(self._logits(own), labels, weight, scale) for own, _, scale in points]
-        return [Inspection(float(spoken), float(seen)) for spoken, seen in numbers]
+        return [TrainingSummary(float(calibrated), float(seen)) for calibrated, seen in numbers]
 
     def report(self, parameters, temperature, fits=slice(None)):
         alpha, _, intercept = self.split(parameters)

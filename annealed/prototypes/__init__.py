@@ -16,10 +16,11 @@ from annealed.prototypes.base import (
 from annealed.prototypes.columns import Columns, distinct_rows
 from annealed.prototypes.growth import grown
 from annealed.prototypes.record import PrototypePath
-from annealed.prototypes.refinement import Spoken, refinements, spoken
+from annealed.prototypes.refinement import CalibratedPosterior, calibrated, refinements
 from annealed.prototypes.start import mean_start, plus_plus_starts
 
 __all__ = [
+    "CalibratedPosterior",
     "Columns",
     "Cooled",
     "Cooling",
@@ -27,8 +28,8 @@ __all__ = [
     "PrototypePath",
     "RELAXATIONS",
     "SHRINKAGES",
-    "Spoken",
     "Watch",
+    "calibrated",
     "cool",
     "distinct_rows",
     "grown",
@@ -39,5 +40,4 @@ __all__ = [
     "refinements",
     "scores_of",
     "shrinkage_share",
-    "spoken",
 ]

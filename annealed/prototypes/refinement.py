@@ -33,21 +33,21 @@ SMOOTHING = 0.5  # rows of every class that each prototype is granted
 SMALLEST_LABEL = 1e-12
 
 
-class Spoken(NamedTuple):
+class CalibratedPosterior(NamedTuple):
     """A posterior in the coordinates of the rows: prototypes, metric with the sharpness in it, logits of the labels."""
 
     prototypes: np.ndarray
     metric: Symmetric
     label_logits: np.ndarray
 
-    def dense(self) -> Spoken:
+    def dense(self) -> CalibratedPosterior:
         return self._replace(metric=dense(self.metric))
 
     def log_proba(self, X):
         return log_posterior(X, *self)
 
 
-def spoken(rows: LabelledRows, state: PottsState, sharpness: float) -> Spoken:
+def calibrated(rows: LabelledRows, state: PottsState, sharpness: float) -> CalibratedPosterior:
     """The annealed solution as a posterior, its metric times the sharpness.
 
     Labels are the shares of the classes among a prototype's rows, smoothed.
@@ -59,10 +59,10 @@ def spoken(rows: LabelledRows, state: PottsState, sharpness: float) -> Spoken:
     counts[:, rows.whole.labels] = rows.whole.class_sums(shares)
     smoothed = counts + SMOOTHING * rows.n_classes * rows.class_weight / rows.total
     labels = np.maximum(smoothed / smoothed.sum(axis=1, keepdims=True), SMALLEST_LABEL)
-    return Spoken(state.prototypes, metric, np.log(labels))
+    return CalibratedPosterior(state.prototypes, metric, np.log(labels))
 
 
-def refinements(rows: LabelledRows, start: Spoken, penalties) -> Iterator[Spoken]:
+def refinements(rows: LabelledRows, start: CalibratedPosterior, penalties) -> Iterator[CalibratedPosterior]:
     """The minimum at each penalty, strong to weak, warm from one to the next."""
     turn = whitening(start.metric)
     white = LabelledRows(turn.white(rows.X), rows.labels, rows.weight, rows.n_classes)
@@ -75,10 +75,10 @@ def refinements(rows: LabelledRows, start: Spoken, penalties) -> Iterator[Spoken
     descent = PulledDescent(loss, anchor.flat())
     for penalty in penalties:
         found = anchor.like(descent.minimize(penalty))
-        yield Spoken(turn.back(found.prototypes), turn.metric(found), found.label_logits)
+        yield CalibratedPosterior(turn.back(found.prototypes), turn.metric(found), found.label_logits)
 
 
-def _anchor(white, turn, start: Spoken) -> PrototypePosterior:
+def _anchor(white, turn, start: CalibratedPosterior) -> PrototypePosterior:
     """The annealed solution in white coordinates."""
     prototypes = turn.white(start.prototypes)
     anchor = PrototypePosterior(prototypes, np.eye(prototypes.shape[1]), start.label_logits)

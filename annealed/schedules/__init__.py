@@ -3,7 +3,7 @@
 import numpy as np
 
 from annealed.schedules.adaptive import AdaptiveSchedule
-from annealed.schedules.base import Schedule, check_temperature, falling
+from annealed.schedules.base import Schedule, check_given_temperature, check_temperature, falling, is_auto
 from annealed.schedules.exponential import ExponentialSchedule
 from annealed.schedules.fixed import FixedSchedule
 from annealed.schedules.inverse import InverseTemperatureSchedule
@@ -16,8 +16,10 @@ __all__ = [
     "InverseTemperatureSchedule",
     "Schedule",
     "UntilSchedule",
+    "check_given_temperature",
     "check_temperature",
     "falling",
+    "is_auto",
     "make_schedule",
 ]
 

@@ -46,9 +46,9 @@ class AdaptiveSchedule(Schedule):
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from annealed import AdaptiveSchedule, InnerProductADA
+    >>> from annealed import AdaptiveSchedule, AnnealedLogisticRegression
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = InnerProductADA(schedule=AdaptiveSchedule(n_temperatures=5)).fit(X, y)
+    >>> model = AnnealedLogisticRegression(schedule=AdaptiveSchedule(n_temperatures=5)).fit(X, y)
     >>> len(model.path_)
     5
     """

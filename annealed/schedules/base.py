@@ -51,6 +51,19 @@ def falling(temperatures: Iterator[float]) -> Iterator[float]:
         raise ValueError("schedule must give at least one temperature. Got none.")
 
 
+def is_auto(value) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
+def check_given_temperature(value):
+    """An estimator's `temperature`: "auto", or a positive number."""
+    if is_auto(value):
+        return
+    if isinstance(value, str):
+        raise ValueError(f'temperature must be "auto" or a positive number. Got {value!r}.')
+    check_temperature(value)
+
+
 def check_temperature(value, name="temperature") -> float:
     """A positive finite number, or an error that shows what came instead."""
     is_number = isinstance(value, Real) and str(value) not in ("True", "False")

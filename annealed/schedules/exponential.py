@@ -20,10 +20,10 @@ class ExponentialSchedule(Schedule):
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from annealed import ExponentialSchedule, InnerProductADA
+    >>> from annealed import ExponentialSchedule, AnnealedLogisticRegression
     >>> X, y = load_iris(return_X_y=True)
     >>> schedule = ExponentialSchedule(10.0, cooling_rate=0.1, stop=0.01)
-    >>> InnerProductADA(schedule=schedule).fit(X, y).path_.temperatures.round(3).tolist()
+    >>> AnnealedLogisticRegression(schedule=schedule).fit(X, y).path_.temperatures.round(3).tolist()
     [10.0, 1.0, 0.1, 0.01]
     """
 

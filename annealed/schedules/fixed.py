@@ -22,9 +22,9 @@ class FixedSchedule(Schedule):
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from annealed import FixedSchedule, InnerProductADA
+    >>> from annealed import FixedSchedule, AnnealedLogisticRegression
     >>> X, y = load_iris(return_X_y=True)
-    >>> InnerProductADA(schedule=FixedSchedule([0.1, 10.0, 1.0])).fit(X, y).path_.temperatures.tolist()
+    >>> AnnealedLogisticRegression(schedule=FixedSchedule([0.1, 10.0, 1.0])).fit(X, y).path_.temperatures.tolist()
     [10.0, 1.0, 0.1]
     """
 

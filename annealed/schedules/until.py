@@ -17,7 +17,7 @@ class UntilSchedule(Schedule):
         return self.schedule.fills_gaps
 
     def temperatures(self, hot):
-        last = check_temperature(self.last, "selection")
+        last = check_temperature(self.last)
         for temperature in self.schedule.temperatures(hot):
             if temperature <= last * (1 + 1e-12):
                 break

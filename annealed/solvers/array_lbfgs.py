@@ -75,7 +75,7 @@ class ArrayLBFGS(Solver):
             self.fills_last = self.filled_together > 1
         return problem
 
-    def look(self, problem, starts, temperatures, tol):
+    def evaluate(self, problem, starts, temperatures, tol):
         fits, xp = [0] * len(temperatures), problem.xp
         seen = problem.objective(starts, temperatures, fits, quick=problem.has_quick_rows)
         promised = xp.sum(seen.gradient * problem.precondition(seen.gradient, temperatures, fits), axis=(1, 2))
@@ -83,7 +83,7 @@ class ArrayLBFGS(Solver):
         bound = problem.certificate(seen.gradient, temperatures, fits)
         parts = (seen.value, largest, bound, promised, seen.loss, seen.slope)
         value, largest, bound, promised, loss, slope = problem.place.host(*parts)
-        precision = problem.precision if problem.has_quick_rows else None
+        precision = problem.matmul_precision if problem.has_quick_rows else None
         solved = _is_solved(problem, tol, precision, False, fits, value, largest, bound, 0.5 * promised)
         found: list = [None] * len(fits)
         for number in np.flatnonzero(solved):
@@ -117,13 +117,13 @@ class _Search:
         self.xp, self.place = problem.xp, problem.place
         self.x = self.xp.asarray(start, copy=True)
         n_fits = problem.n_fits
-        self.precision, self.certify = problem.precision if quick else None, certify
-        self.rounding = VALUE_ROUNDING[self.precision] * problem.place.rounding
+        self.matmul_precision, self.certify = problem.matmul_precision if quick else None, certify
+        self.rounding = VALUE_ROUNDING[self.matmul_precision] * problem.place.rounding
         self.value, self.certificate = np.full(n_fits, np.nan), np.full(n_fits, np.nan)
         self.largest, self.n_iter = np.zeros(n_fits), np.zeros(n_fits, dtype=int)
         self.converged = np.ones(n_fits, dtype=bool)
 
-    def look(self, points, fits, learn) -> Evaluation:
+    def evaluate(self, points, fits, learn) -> Evaluation:
         return self.problem.objective(points, self.temperature, fits, self.quick, learn)
 
     def solution(self) -> Solution:
@@ -152,7 +152,7 @@ class _Refinement(_Search):
         super().__init__(problem, start, temperature, tol, memory, quick=False, certify=True)
         self.origin: tuple | None = None  # the first point, and the loss and gradient by which full products differ
 
-    def look(self, points, fits, learn):
+    def evaluate(self, points, fits, learn):
         found = self.problem.objective(points, self.temperature, fits, True, learn, fine=True)
         if self.origin is None:
             full = self.problem.objective(points, self.temperature, fits)
@@ -201,11 +201,11 @@ class _Descent:
         self.direction = self.gradient * 0.0
         self.slope = np.zeros(len(fits))
         if fits[0] == 0:
-            search.pairs.follow_path(fits, self.x, self.loss_gradient, search.precision)
+            search.pairs.follow_path(fits, self.x, self.loss_gradient, search.matmul_precision)
         self._arrive(np.ones(len(fits), dtype=bool), self._numbers(found))
 
     def _look(self, points, learn=False):
-        return self.search.look(points, _named(self.active), learn)
+        return self.search.evaluate(points, _named(self.active), learn)
 
     def _numbers(self, found) -> Numbers:
         """All that the host needs of a pass, in one transfer; pairs include the step just tried.
@@ -260,7 +260,7 @@ class _Descent:
 
     def _is_worth_a_pair(self):
         value = np.abs(self.search.value[self.active])
-        return -self.slope * self.length > SMALLEST_PAIR[self.search.precision] * value
+        return -self.slope * self.length > SMALLEST_PAIR[self.search.matmul_precision] * value
 
     def _accept(self, numbers):
         """Armijo's rule, or, where the value has no digits left to fall, a slope that did, or what is certified enough:
@@ -297,12 +297,12 @@ class _Descent:
         if len(good) and good[0] == 0:
             self.problem.note(search.temperature, float(numbers.loss[0]), float(numbers.slope_of_logits[0]))
         looked = (numbers.value, numbers.largest, numbers.certificate, -0.5 * slope)
-        rule = (search.tol, search.precision, search.certify)
+        rule = (search.tol, search.matmul_precision, search.certify)
         solved = accepted & _is_solved(self.problem, *rule, self.active, *looked)
         stuck = ~accepted & (self.length < SHORTEST_STEP)
         has_no_digits = -0.5 * self.slope <= search.rounding * np.abs(search.value[fits])  # left to fall by
         if search.quick:  # rounded products have said all they can once the value does not fall
-            smallest = QUICK_DECREMENT[str(search.precision)] * np.abs(search.value[fits])
+            smallest = QUICK_DECREMENT[str(search.matmul_precision)] * np.abs(search.value[fits])
             solved, has_no_digits = solved | (accepted & (fall <= smallest)), np.ones_like(stuck)
         search.converged[fits[solved | (stuck & has_no_digits)]] = True
         self._keep(~(solved | stuck))
@@ -332,7 +332,7 @@ class _Descent:
     def _store(self, fits):
         for number, fit in enumerate(fits):
             self.search.x[fit, ...] = self.x[number, ...]
-            here = self.x[number, ...], self.loss_gradient[number, ...], self.search.precision
+            here = self.x[number, ...], self.loss_gradient[number, ...], self.search.matmul_precision
             self.search.pairs.here[fit] = here
 
     def finish(self):

@@ -26,7 +26,7 @@ class Solution:
     Fits that were not asked for stay where they started and count as converged. `certificate` bounds the relative
     suboptimality, NaN where that is not known; `tangent` is the derivative of the parameters by the logarithm of the
     temperature, `was_far` tells whether the final fit began far from its minimum, where a solver says so; `entropy` is
-    what `Problem.inspect` would find at `parameters`, NaN where it was not told by the last look.
+    what `Problem.summarize` would find at `parameters`, NaN where it was not told by the last look.
     """
 
     parameters: np.ndarray
@@ -117,7 +117,7 @@ class Solver(BaseEstimator, ABC):
         One look at all of them; those that are not solved as they lie are solved one by one.
         """
         n_starts = len(temperatures)
-        found: list = [None] if n_starts == 1 else self.look(problem, starts, temperatures, tol)
+        found: list = [None] if n_starts == 1 else self.evaluate(problem, starts, temperatures, tol)
         options = {"tol": tol, "max_iter": max_iter, "memory": memory, "final_only": True}
         for number, temperature in enumerate(temperatures.tolist()):
             if found[number] is None:
@@ -125,7 +125,7 @@ class Solver(BaseEstimator, ABC):
                 found[number] = self.minimize(problem, start, temperature, **options).only(0)
         return Solution.joined(found)
 
-    def look(self, problem: Problem, starts, temperatures, tol) -> list:
+    def evaluate(self, problem: Problem, starts, temperatures, tol) -> list:
         """The solution at each temperature whose start is one already, else None."""
         return [None] * len(temperatures)
 

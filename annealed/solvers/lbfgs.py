@@ -63,7 +63,7 @@ class LBFGS(Solver):
 
     def adapt(self, problem, tol):
         if tol >= SINGLE_PRECISION_TOL:
-            problem.quicken()
+            problem.make_float32_copy()
         return problem
 
     def new_memory(self, problem):

@@ -91,12 +91,12 @@ class Subspace(Solver):
         """Certificates at images made anew; what these do not hold for is solved on in double precision."""
         solution = unsolved(starts)
 
-        def look(places):
+        def evaluate(places):
             points = problem.seen_exactly(starts[places])
             search = _Search(problem, np.zeros(len(places), dtype=int), places, points, temperatures[places])
             search.certify(solution, tol, 0)
 
-        list(map_in_order(look, _in_stacks(problem, temperatures)))
+        list(map_in_order(evaluate, _in_stacks(problem, temperatures)))
         rest = np.flatnonzero(~solution.converged)
         if len(rest):
             exact = problem.in_double()

@@ -7,11 +7,11 @@ from typing import Protocol
 
 import numpy as np
 
-from annealed.objectives import Inspection, Picks, Problem
+from annealed.objectives import HeldOut, Problem, TrainingSummary
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Validation:
     """What validation says of one temperature: a score per fold, and the scale at which the posterior speaks.
 
     penalty : what a log-loss owes to its scale and its certainty, where temperatures are compared
@@ -27,18 +27,18 @@ class Judgement:
         return None if self.scores is None else self.scores - self.penalty
 
 
-NOT_INSPECTED = Inspection(np.nan, np.nan)
+NO_SUMMARY = TrainingSummary(np.nan, np.nan)
 
 
-class Judge(Protocol):
-    """Validates every temperature (step 5). `sees_final`: by the final fit too, not by folds alone."""
+class Validator(Protocol):
+    """Validator every temperature (step 5). `sees_final`: by the final fit too, not by folds alone."""
 
-    picks: Picks
+    held_out: HeldOut
     sees_final: bool
 
-    def judge(self, problem: Problem, parameters, temperature) -> Judgement: ...
+    def validate(self, problem: Problem, parameters, temperature) -> Validation: ...
 
-    def judge_all(self, problem: Problem, points, temperatures) -> list[Judgement]: ...
+    def validate_all(self, problem: Problem, points, temperatures) -> list[Validation]: ...
 
 
 class Watch(Protocol):
@@ -66,10 +66,10 @@ class Step:
     n_iter: int
     converged: bool
     is_node: bool
-    judgement: Judgement
+    validation: Validation
     parameters: np.ndarray
     seconds: float
-    inspection: Inspection = NOT_INSPECTED
+    training_summary: TrainingSummary = NO_SUMMARY
     certificate: float = np.nan
     tangent: np.ndarray | None = None
     was_far: bool = False

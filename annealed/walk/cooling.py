@@ -19,7 +19,7 @@ from annealed.interpolation import N_POINTS
 from annealed.objectives import Problem
 from annealed.schedules import falling
 from annealed.solvers import Solution, Solver
-from annealed.walk.base import Judge, Judgement, Step, Watch
+from annealed.walk.base import Step, Validation, Validator, Watch
 from annealed.walk.ending import has_ended
 from annealed.walk.prediction import along_tangents, interpolated, predicted
 
@@ -31,15 +31,23 @@ MISLED = 1.1  # times the hot Q / T, which no fit ends above but by a start out 
 
 
 def anneal(
-    problem: Problem, schedule, solver: Solver, judge: Judge, *, tol, max_iter, memory, watch: Watch | None = None
+    problem: Problem,
+    schedule,
+    solver: Solver,
+    validator: Validator,
+    *,
+    tol,
+    max_iter,
+    memory,
+    watch: Watch | None = None,
 ) -> list[Step]:
     """Cool a stack of fits, warm-started and predicted from temperature to temperature.
 
     `memory` is what `solver.new_memory(problem)` made. A path that is kept is then `concluded`.
     """
-    problem.watch(judge.picks)
+    problem.watch(validator.held_out)
     fills_gaps = schedule.fills_gaps and problem.interpolates
-    walk = _Walk(problem, solver, judge, fills_gaps, {"tol": tol, "max_iter": max_iter, "memory": memory})
+    walk = _Walk(problem, solver, validator, fills_gaps, {"tol": tol, "max_iter": max_iter, "memory": memory})
     ladder = falling(schedule.temperatures(problem.hot_temperature))
     is_sparse = problem.interpolates and not problem.visits_all
     for temperatures in walk.groups(_with_nodes(ladder, REACH if is_sparse else 0.0)):
@@ -62,9 +70,9 @@ def concluded(problem: Problem, steps: list[Step], solver: Solver, options: dict
         solved = _solved_on(problem, [steps[number] for number in rough], solver.confirm, options)
         confirmed = dict(zip(rough, solved, strict=True))
         steps = [confirmed.get(number, step) for number, step in enumerate(steps)]
-    points = [(step.parameters[0, ...], step.temperature, step.judgement.scale) for step in steps]
-    looks = problem.inspect(points, [step.entropy for step in steps])
-    return [replace(step, inspection=look) for step, look in zip(steps, looks, strict=True)]
+    points = [(step.parameters[0, ...], step.temperature, step.validation.scale) for step in steps]
+    summaries = problem.summarize(points, [step.entropy for step in steps])
+    return [replace(step, training_summary=own) for step, own in zip(steps, summaries, strict=True)]
 
 
 def _solved_on(problem: Problem, steps: list[Step], solve, options: dict) -> list[Step]:
@@ -112,10 +120,10 @@ def _with_nodes(ladder, reach):
 class _Walk:
     """The steps of one annealing: nodes, where all fits are solved, and fillings, where the final one is."""
 
-    def __init__(self, problem: Problem, solver: Solver, judge: Judge, fills_gaps: bool, options: dict):
-        self.problem, self.solver, self.judge, self.options = problem, solver, judge, options
+    def __init__(self, problem: Problem, solver: Solver, validator: Validator, fills_gaps: bool, options: dict):
+        self.problem, self.solver, self.validator, self.options = problem, solver, validator, options
         self.fills_gaps = fills_gaps  # by temperatures of its own
-        self.settles_last = solver.settles_last and not judge.sees_final
+        self.settles_last = solver.settles_last and not validator.sees_final
         self.nodes: list[Step] = []
         self.fillings: list[Step] = []
         self.waiting: list[float] = []  # temperatures to fill
@@ -156,10 +164,10 @@ class _Walk:
             again = self._solved_from([self.nodes[-1].parameters] * len(starts), temperatures)
             pairs = zip(solutions, again, strict=True)
             solutions = [min(pair, key=lambda own: float(own.value.sum())) for pair in pairs]
-        judged = self.judge.judge_all(self.problem, [own.parameters for own in solutions], temperatures)
+        validated = self.validator.validate_all(self.problem, [own.parameters for own in solutions], temperatures)
         seconds = (perf_counter() - began) / len(temperatures)
-        for temperature, solution, judgement in zip(temperatures, solutions, judged, strict=True):
-            self.nodes.append(self._record(temperature, solution, judgement, seconds, is_node=True))
+        for temperature, solution, validation in zip(temperatures, solutions, validated, strict=True):
+            self.nodes.append(self._record(temperature, solution, validation, seconds, is_node=True))
             if self.fills_gaps and len(self.nodes) > 1:
                 self._fill_middle(self.nodes[-2].temperature, temperature)
         if self.solver.fills_last:  # small enough to keep every fold
@@ -234,10 +242,10 @@ class _Walk:
         found = self.solver.fill(self.problem, starts, np.array(temperatures), **self.options)
         for number, point in enumerate(points):
             point[0, ...] = found.parameters[number, ...]
-        judged = self.judge.judge_all(self.problem, points, temperatures)
+        validated = self.validator.validate_all(self.problem, points, temperatures)
         seconds = (perf_counter() - began) / len(temperatures)
         return [
-            self._record(temperature, found.only(number), judged[number], seconds, is_node=False)
+            self._record(temperature, found.only(number), validated[number], seconds, is_node=False)
             for number, temperature in enumerate(temperatures)
         ]
 
@@ -263,7 +271,7 @@ class _Walk:
                 point[0, ...] = final
         return points
 
-    def _record(self, temperature, solution: Solution, judgement: Judgement, seconds, is_node) -> Step:
+    def _record(self, temperature, solution: Solution, validation: Validation, seconds, is_node) -> Step:
         return Step(
             temperature=temperature,
             value=float(solution.value[0]),
@@ -271,7 +279,7 @@ class _Walk:
             n_iter=int(solution.n_iter[0]),
             converged=bool(solution.converged.all()),
             is_node=is_node,
-            judgement=judgement,
+            validation=validation,
             parameters=solution.parameters,
             seconds=seconds,
             tangent=solution.tangent,

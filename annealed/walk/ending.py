@@ -33,7 +33,7 @@ def has_ended(problem: Problem, schedule, seen: list[Step]) -> bool:
 def _should_stop(schedule, nodes: list[Step]) -> bool:
     """Whether what validation says, or what temperatures are compared by, has passed its best."""
     temperatures, scores, values = _record_of(nodes)
-    compared = [node.judgement.compared for node in nodes]
+    compared = [node.validation.compared for node in nodes]
     return any(schedule.should_stop(temperatures, own, values) for own in (scores, compared))
 
 
@@ -47,4 +47,4 @@ def _has_long_been_worse(nodes: list[Step]) -> bool:
 
 def _record_of(nodes: list[Step]):
     """Temperatures, fold scores and Q / T, as schedules are shown them."""
-    return zip(*((node.temperature, node.judgement.scores, node.value) for node in nodes), strict=True)
+    return zip(*((node.temperature, node.validation.scores, node.value) for node in nodes), strict=True)

@@ -33,33 +33,33 @@ def methods(table: Table, anchor: Anchor, yardstick: Yardstick, options):
         temperatures = np.geomspace(anchor.hot, anchor.cold, N_PENALTIES)
         yield Method(
             NAME,
-            lambda: six_paths(table, temperatures, anchor.metric),
-            lambda path: described(path, temperatures, anchor.metric, yardstick),
+            lambda: six_paths(table, temperatures, anchor.penalty_scaling),
+            lambda path: described(path, temperatures, anchor.penalty_scaling, yardstick),
             is_rehearsed=False,
             patience=PATIENCE,
         )
 
 
-def six_paths(table: Table, temperatures, metric: str):
+def six_paths(table: Table, temperatures, penalty_scaling: str):
     """That of all rows, after those of the folds."""
     X, y = table.X, table.y
     for rows, _ in StratifiedKFold(N_FOLDS).split(X, y):
-        one_path(X[rows], y[rows], temperatures, metric)
-    return one_path(X, y, temperatures, metric)
+        one_path(X[rows], y[rows], temperatures, penalty_scaling)
+    return one_path(X, y, temperatures, penalty_scaling)
 
 
-def one_path(X, y, temperatures, metric: str):
+def one_path(X, y, temperatures, penalty_scaling: str):
     from glmnet import LogitNet
 
     penalties = temperatures / (2 if len(np.unique(y)) == 2 else 1)
-    return LogitNet(alpha=0, lambda_path=penalties, n_splits=0, standardize=metric == "diagonal").fit(X, y)
+    return LogitNet(alpha=0, lambda_path=penalties, n_splits=0, standardize=penalty_scaling == "standardize").fit(X, y)
 
 
-def described(path, temperatures, metric: str, yardstick: Yardstick) -> dict:
+def described(path, temperatures, penalty_scaling: str, yardstick: Yardstick) -> dict:
     """The worst of its points, as far as it went."""
     n_reached = path.n_lambda_
     points = zip(path.coef_path_.transpose(2, 0, 1), path.intercept_path_.T, temperatures, strict=False)
-    likelihood = yardstick.likelihood(metric)
+    likelihood = yardstick.likelihood(penalty_scaling)
     bounds = [likelihood.gap(*one_row_per_class(*own), temperature).relative for *own, temperature in points]
     note = "" if n_reached == len(temperatures) else f"{n_reached} of {len(temperatures)} penalties"
     return {"suboptimality": max(bounds), "note": note}

@@ -29,18 +29,18 @@ def methods(table: Table, anchor: Anchor, yardstick: Yardstick, options):
             yield Skipped(name, "takes many minutes here")
         else:
             yield one_fit(name, table, anchor, yardstick, solver)
-    if anchor.metric == "euclidean":
+    if anchor.penalty_scaling == "none":
         yield Skipped(f"{ONE_FIT}, raw columns", "the columns are raw already")
     else:
         yield one_raw_fit(f"{ONE_FIT}, raw columns", table, anchor, yardstick)
 
 
 def one_fit(name, table: Table, anchor: Anchor, yardstick: Yardstick, solver) -> Method:
-    X, C = table.columns_in(anchor.metric), table.C_at(anchor.chosen)
+    X, C = table.columns_in(anchor.penalty_scaling), table.C_at(anchor.chosen)
 
     def describe(model):
-        raw = in_raw_columns(table, anchor.metric, *one_row_per_class(model.coef_, model.intercept_))
-        return {"n_iter": int(np.max(model.n_iter_)), **yardstick.judge(*raw, anchor.chosen, anchor.metric)}
+        raw = in_raw_columns(table, anchor.penalty_scaling, *one_row_per_class(model.coef_, model.intercept_))
+        return {"n_iter": int(np.max(model.n_iter_)), **yardstick.judge(*raw, anchor.chosen, anchor.penalty_scaling)}
 
     return Method(name, lambda: LogisticRegression(C=C, solver=solver).fit(X, table.y), describe, patience=PATIENCE)
 
@@ -51,7 +51,7 @@ def one_raw_fit(name, table: Table, anchor: Anchor, yardstick: Yardstick) -> Met
 
     def describe(model):
         coef, intercept = one_row_per_class(model.coef_, model.intercept_)
-        judged = yardstick.judge(coef, intercept, anchor.chosen, metric="euclidean")
+        judged = yardstick.judge(coef, intercept, anchor.chosen, penalty_scaling="none")
         return {"n_iter": int(np.max(model.n_iter_)), **judged}
 
     return Method(name, lambda: LogisticRegression(C=C).fit(table.X, table.y), describe, patience=PATIENCE)
@@ -64,9 +64,9 @@ def one_row_per_class(coef, intercept):
     return np.vstack([-coef, coef]) / 2, np.concatenate([-intercept, intercept]) / 2
 
 
-def in_raw_columns(table: Table, metric: str, coef, intercept):
+def in_raw_columns(table: Table, penalty_scaling: str, coef, intercept):
     """Coefficients of raw columns from those of columns in the units of a metric."""
-    if metric == "euclidean":
+    if penalty_scaling == "none":
         return coef, intercept
     coef = coef / table.scaler.scale_
     return coef, intercept if table.is_sparse else intercept - coef @ table.scaler.mean_

@@ -28,11 +28,14 @@ def methods(table: Table, anchor: Anchor, yardstick: Yardstick, options):
         return
     is_estimated = options.grid == "estimated" or (options.grid == "auto" and table.is_large)
     Cs = np.geomspace(table.C_at(anchor.hot), table.C_at(anchor.cold), N_C)
-    X = table.columns_in(anchor.metric)
+    X = table.columns_in(anchor.penalty_scaling)
     if is_estimated:
         solve, describe = lambda: estimated(X, table.y, Cs), lambda estimate: {"note": estimate.note}
     else:
-        solve, describe = lambda: whole(X, table.y, Cs), lambda model: judged(model, table, anchor.metric, yardstick)
+        solve, describe = (
+            lambda: whole(X, table.y, Cs),
+            lambda model: judged(model, table, anchor.penalty_scaling, yardstick),
+        )
     yield Method(WHOLE_GRID, solve, describe, is_rehearsed=False, patience=PATIENCE)
 
 
@@ -41,11 +44,11 @@ def whole(X, y, Cs):
     return LogisticRegressionCV(Cs=Cs, cv=N_FOLDS, scoring="neg_log_loss").fit(X, y)
 
 
-def judged(model, table: Table, metric: str, yardstick: Yardstick) -> dict:
+def judged(model, table: Table, penalty_scaling: str, yardstick: Yardstick) -> dict:
     """Its final fit, at the C it chose itself."""
     temperature = table.temperature_at(float(np.ravel(model.C_)[0]))
-    raw = in_raw_columns(table, metric, *one_row_per_class(model.coef_, model.intercept_))
-    return yardstick.judge(*raw, temperature, metric)
+    raw = in_raw_columns(table, penalty_scaling, *one_row_per_class(model.coef_, model.intercept_))
+    return yardstick.judge(*raw, temperature, penalty_scaling)
 
 
 def estimated(X, y, Cs, every=EVERY) -> Estimate:

@@ -20,7 +20,7 @@ def with_a_row_twice(label=None):
 
 
 def prepared(table, weight, **settings):
-    return InnerProduct(metric="covariance", **settings).prepare(stack_of(table, weight))
+    return InnerProduct(penalty_scaling="whiten", **settings).prepare(stack_of(table, weight))
 
 
 @pytest.mark.parametrize("is_centered", [True, False])

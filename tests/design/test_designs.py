@@ -280,7 +280,7 @@ def in_both_precisions(table, power=0.0):
 
 
 @pytest.mark.parametrize("is_blocked", [False, True], ids=["whole", "blocks"])
-@pytest.mark.parametrize("power", [0.0, 0.25, 0.5], ids=["rotated", "halfway", "whitened"])
+@pytest.mark.parametrize("power", [0.0, 0.25, 0.5], ids=["rotated", "half-whiten", "whitened"])
 @pytest.mark.parametrize("make", [gaussian, badly_scaled, nearly_collinear], ids=lambda make: make.__name__)
 def test_single_precision_rows_agree_with_the_design_in_the_same_coordinates(make, power, is_blocked, monkeypatch):
     """Every coordinate to its own digits: errors are measured by its spread, the smallest too."""
@@ -342,12 +342,12 @@ def test_rows_of_a_fold_lie_together_and_its_fit_skips_them_where_they_are_many(
     _, rows, fold = in_folds()
     seen = dict.fromkeys(range(3), 0)
 
-    def look(block):
-        for fit in range(3) if block.served is None else block.served:
+    def evaluate(block):
+        for fit in range(3) if block.fit_positions is None else block.fit_positions:
             seen[fit] += len(block.labels)
         assert (block.weight > 0).all() == groups
 
-    list(rows.map_blocks(look, np.arange(1, 4)))
+    list(rows.map_blocks(evaluate, np.arange(1, 4)))
     assert seen == {fit: np.sum(fold != fit) if groups else len(fold) for fit in range(3)}
     assert rows.n_groups == (3 if groups else 1)
     assert sum(rows.map_blocks(lambda block: np.count_nonzero(block.weight), slice(0, 1))) == len(fold)

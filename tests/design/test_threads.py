@@ -11,7 +11,7 @@ import pytest
 from problems import gaussian
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from annealed import InnerProductADA
+from annealed import AnnealedLogisticRegression
 from annealed.design import DenseDesign, SinglePrecisionRows, principal_coordinates, threads
 
 
@@ -87,7 +87,7 @@ def test_a_fit_in_a_forked_process_does_not_wait_for_threads_of_its_parent(monke
 
 def fitted_temperature():
     table = gaussian()
-    return InnerProductADA().fit(table.X, table.y).temperature_
+    return AnnealedLogisticRegression().fit(table.X, table.y).temperature_
 
 
 def test_an_error_of_the_calling_thread_waits_for_the_others_and_leaves_the_context_as_it_was(monkeypatch):
@@ -155,6 +155,6 @@ def test_results_do_not_depend_on_the_number_of_threads(monkeypatch):
     paths = []
     for n_threads in (1, 2, 5):
         monkeypatch.setattr(threads, "available_threads", lambda n_threads=n_threads: n_threads)
-        paths.append(InnerProductADA().fit(table.X, table.y).path_)
+        paths.append(AnnealedLogisticRegression().fit(table.X, table.y).path_)
     assert paths[0] == paths[1] == paths[2]
     assert np.isfinite(paths[0].coef).all()

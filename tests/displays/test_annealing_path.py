@@ -6,7 +6,7 @@ from sklearn.datasets import load_wine
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from annealed import InnerProductADA, PottsDA
+from annealed import AnnealedLogisticRegression, PottsDA
 from annealed.displays import AnnealingPathDisplay
 from annealed.optional import require
 
@@ -120,7 +120,9 @@ def test_missing_library_answers_with_the_pip_line(monkeypatch):
 
 
 def test_a_pipeline_is_told_to_give_its_last_step():
-    pipeline = make_pipeline(StandardScaler(), InnerProductADA(schedule=[1.0])).fit(*load_wine(return_X_y=True))
+    pipeline = make_pipeline(StandardScaler(), AnnealedLogisticRegression(schedule=[1.0])).fit(
+        *load_wine(return_X_y=True)
+    )
     with pytest.raises(ValueError, match=r"(?s)needs a fitted annealed classifier.*Give its last step, pipeline\[-1\]"):
         AnnealingPathDisplay.from_estimator(pipeline)
     assert AnnealingPathDisplay.from_estimator(pipeline[-1]).lines_

@@ -1,7 +1,14 @@
 import numpy as np
 import pytest
 
-from annealed import MELDA, CoefficientPathDisplay, InnerProductADA, PottsDA, ProjectionDisplay, PrototypeDisplay
+from annealed import (
+    MELDA,
+    AnnealedLogisticRegression,
+    CoefficientPathDisplay,
+    PottsDA,
+    ProjectionDisplay,
+    PrototypeDisplay,
+)
 from annealed.displays.base import as_written
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -33,7 +40,9 @@ def prototypes(X, y):
 
 
 def coefficients(X, y):
-    return CoefficientPathDisplay.from_estimator(InnerProductADA(selection=0.1).fit(X, y), X=X, label=NAMES[1])
+    return CoefficientPathDisplay.from_estimator(
+        AnnealedLogisticRegression(temperature=0.1).fit(X, y), X=X, label=NAMES[1]
+    )
 
 
 @pytest.mark.parametrize("draw", [projection, strips, prototypes, coefficients])

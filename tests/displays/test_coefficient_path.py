@@ -7,9 +7,9 @@ from sklearn.pipeline import make_pipeline
 from annealed import (
     MELDA,
     AnnealedClassifier,
+    AnnealedLogisticRegression,
     AnnealingPathDisplay,
     CoefficientPathDisplay,
-    InnerProductADA,
     PottsDA,
     SecondOrderFeatures,
 )
@@ -23,7 +23,7 @@ X, y = load_wine(return_X_y=True)
 
 @pytest.fixture(scope="module")
 def model():
-    return InnerProductADA().fit(X, y)
+    return AnnealedLogisticRegression().fit(X, y)
 
 
 def test_strongest_features_are_named_in_order():
@@ -53,7 +53,7 @@ def test_curves_are_those_of_the_logits(model):
 
 def test_two_classes_and_many():
     two = load_breast_cancer(as_frame=True)
-    binary = InnerProductADA().fit(two.data, two.target)
+    binary = AnnealedLogisticRegression().fit(two.data, two.target)
     display = CoefficientPathDisplay.from_estimator(binary)
     (name, line), *_ = display.lines_.items()
     place = list(two.data.columns).index(name)
@@ -65,7 +65,7 @@ def test_two_classes_and_many():
 def test_of_two_classes_each_is_drawn_against_the_other(label, sign):
     """As in coef_: what a logit is of two classes, whoever is named."""
     two = X[y < 2], np.array(["no", "yes"])[y[y < 2]]
-    binary = InnerProductADA().fit(*two)
+    binary = AnnealedLogisticRegression().fit(*two)
     display = CoefficientPathDisplay.from_estimator(binary, label=label)
     np.testing.assert_allclose(display.coef[binary.path_.best_index], sign * binary.coef_[0])
     assert f"for {label or 'yes'}" in display.ax_.get_ylabel()
@@ -79,7 +79,7 @@ def test_many_classes_have_lengths(model):
 
 def test_units_do_not_matter_where_rows_are_given(model):
     rescaled = X * np.logspace(-3, 3, X.shape[1])
-    other = InnerProductADA().fit(rescaled, y)
+    other = AnnealedLogisticRegression().fit(rescaled, y)
     dense = CoefficientPathDisplay.from_estimator(model, X=X, label=0)
     units = CoefficientPathDisplay.from_estimator(other, X=rescaled, label=0)
     sparse_rows = CoefficientPathDisplay.from_estimator(model, X=sparse.csr_array(X), label=0)
@@ -89,7 +89,7 @@ def test_units_do_not_matter_where_rows_are_given(model):
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.float32])
 def test_small_types_of_sparse_rows_have_their_spreads(dtype):
     counts = np.random.RandomState(0).poisson(30, (60, 4)).astype(dtype)
-    model = InnerProductADA().fit(counts, np.arange(60) % 3)
+    model = AnnealedLogisticRegression().fit(counts, np.arange(60) % 3)
     dense, stored = (
         CoefficientPathDisplay.from_estimator(model, X=rows).coef for rows in (counts, sparse.csr_array(counts))
     )
@@ -110,7 +110,7 @@ def test_names_of_products():
 
 
 def test_melda_shows_the_path_of_its_classifier():
-    melda = MELDA(metric="diagonal").fit(X, y)
+    melda = MELDA(penalty_scaling="standardize").fit(X, y)
     assert CoefficientPathDisplay.from_estimator(melda, n_named=2).lines_
     assert AnnealingPathDisplay.from_estimator(melda).lines_
 
@@ -119,7 +119,7 @@ def test_mistakes_are_named(model):
     with pytest.raises(ValueError, match=r"label must be a class of the model. Got 'red', known: \[0, 1, 2\]"):
         CoefficientPathDisplay.from_estimator(model, label="red")
     with pytest.raises(ValueError, match="needs a fitted annealed classifier of a linear family"):
-        CoefficientPathDisplay.from_estimator(InnerProductADA())
+        CoefficientPathDisplay.from_estimator(AnnealedLogisticRegression())
     with pytest.raises(ValueError, match=r"Give its last step, pipeline\[-1\]"):
         CoefficientPathDisplay.from_estimator(make_pipeline(model))
     with pytest.raises(ValueError, match="feature_names must name 13 features. Got 2 names"):
@@ -134,7 +134,9 @@ def test_rows_of_other_columns_are_refused(model, rows):
         CoefficientPathDisplay.from_estimator(model, X=rows)
 
 
-@pytest.mark.parametrize("estimator", [InnerProductADA(), MELDA(metric="diagonal")], ids=["classifier", "melda"])
+@pytest.mark.parametrize(
+    "estimator", [AnnealedLogisticRegression(), MELDA(penalty_scaling="standardize")], ids=["classifier", "melda"]
+)
 def test_columns_in_another_order_are_refused(estimator):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X[:, :4], columns=list("abcd"))

@@ -11,18 +11,18 @@ from sklearn.datasets import load_iris, load_wine, make_circles
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 
-from annealed import AnnealedClassifier, DistanceADA, InnerProductADA
+from annealed import AnnealedClassifier, AnnealedLDA, AnnealedLogisticRegression
 from annealed.objectives import Distance, InnerProduct, Quadratic
 
 X, y = load_iris(return_X_y=True)
 
 
 FAMILIES = [InnerProduct(), Distance(), Quadratic(), Radial()]
-ESTIMATORS = [InnerProductADA(), DistanceADA(), *map(AnnealedClassifier, FAMILIES)]
+ESTIMATORS = [AnnealedLogisticRegression(), AnnealedLDA(), *map(AnnealedClassifier, FAMILIES)]
 
 
 def test_presets_are_the_general_classifier_with_a_family():
-    for preset, family in [(InnerProductADA(), InnerProduct()), (DistanceADA(), Distance())]:
+    for preset, family in [(AnnealedLogisticRegression(), InnerProduct()), (AnnealedLDA(), Distance())]:
         general = AnnealedClassifier(family).fit(X, y)
         np.testing.assert_array_equal(preset.fit(X, y).predict_proba(X), general.predict_proba(X))
 
@@ -39,7 +39,7 @@ def test_own_family_in_one_small_class():
 
 def test_quadratic_scores_see_what_linear_ones_cannot():
     features, labels = make_circles(300, noise=0.1, factor=0.5, random_state=0)
-    linear = cross_val_score(InnerProductADA(), features, labels)
+    linear = cross_val_score(AnnealedLogisticRegression(), features, labels)
     quadratic = cross_val_score(AnnealedClassifier(Quadratic()), features, labels)
     assert linear.mean() < 0.65
     assert quadratic.mean() > 0.95
@@ -47,7 +47,7 @@ def test_quadratic_scores_see_what_linear_ones_cannot():
 
 def test_quadratic_equals_logistic_regression_on_second_order_features():
     temperature = 0.01
-    model = AnnealedClassifier(Quadratic(metric="euclidean"), selection=temperature, tol=1e-8).fit(X, y)
+    model = AnnealedClassifier(Quadratic(penalty_scaling="none"), temperature=temperature, tol=1e-8).fit(X, y)
     standardized = (X - X.mean(axis=0)) / X.std(axis=0)
     left, right = np.triu_indices(4)
     features = np.hstack([standardized, standardized[:, left] * standardized[:, right]])
@@ -105,26 +105,28 @@ def test_permuting_classes_permutes_the_answer(model):
 def test_class_weight_equals_row_weight():
     settings = dict(schedule=[1.0, 0.1], calibrate=False)
     weight = np.array([1.0, 2.0, 5.0])
-    by_class = InnerProductADA(class_weight=dict(enumerate(weight)), **settings).fit(X, y)
-    by_row = InnerProductADA(**settings).fit(X, y, sample_weight=weight[y])
+    by_class = AnnealedLogisticRegression(class_weight=dict(enumerate(weight)), **settings).fit(X, y)
+    by_row = AnnealedLogisticRegression(**settings).fit(X, y, sample_weight=weight[y])
     np.testing.assert_allclose(by_class.coef_, by_row.coef_)
 
 
 def test_balanced_classes_count_sample_weight():
     labels = y[:120]
-    balanced = InnerProductADA(class_weight="balanced", selection=0.1).fit(X[:120], labels)
+    balanced = AnnealedLogisticRegression(class_weight="balanced", temperature=0.1).fit(X[:120], labels)
     count = np.bincount(labels)
-    explicit = InnerProductADA(selection=0.1).fit(X[:120], labels, sample_weight=(120 / (3 * count))[labels])
+    explicit = AnnealedLogisticRegression(temperature=0.1).fit(
+        X[:120], labels, sample_weight=(120 / (3 * count))[labels]
+    )
     np.testing.assert_allclose(balanced.coef_, explicit.coef_)
 
 
 def test_any_temperature_of_the_path_without_a_refit():
     features, labels = load_wine(return_X_y=True)
-    model = InnerProductADA(calibrate=False).fit(features, labels)
+    model = AnnealedLogisticRegression(calibrate=False).fit(features, labels)
     before = model.coef_.copy()
     between = np.sqrt(model.path_.temperatures[8] * model.path_.temperatures[9])
     other = model.at(between)
     assert other.temperature_ == pytest.approx(between)
     np.testing.assert_array_equal(model.coef_, before)
-    refitted = InnerProductADA(selection=float(between), calibrate=False).fit(features, labels)
+    refitted = AnnealedLogisticRegression(temperature=float(between), calibrate=False).fit(features, labels)
     np.testing.assert_allclose(other.predict_proba(features), refitted.predict_proba(features), atol=1e-4)

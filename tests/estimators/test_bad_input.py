@@ -12,16 +12,16 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from annealed import (
     MELDA,
     AnnealedClassifier,
-    DistanceADA,
+    AnnealedLDA,
+    AnnealedLogisticRegression,
     ExponentialSchedule,
-    InnerProductADA,
     PooledGaussian,
     PottsDA,
 )
 from annealed.objectives import InnerProduct, Quadratic
 
 X, y = load_iris(return_X_y=True)
-ESTIMATORS = pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA, AnnealedClassifier])
+ESTIMATORS = pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, AnnealedLDA, AnnealedClassifier])
 
 
 @ESTIMATORS
@@ -41,7 +41,7 @@ def test_one_class(estimator, names, shown):
         estimator().fit(X[:50], np.array(names)[y[:50]])
 
 
-@pytest.mark.parametrize("estimator", [InnerProductADA, MELDA, PottsDA, PooledGaussian])
+@pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, MELDA, PottsDA, PooledGaussian])
 @pytest.mark.parametrize("other", [None, 1])
 @pytest.mark.parametrize("others", [[0], [2], [0, 1, 2]])
 def test_python_objects_as_labels(estimator, other, others):
@@ -74,8 +74,11 @@ def test_weights(estimator, weight, message):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"selection": -0.5}, "selection must be a positive number. Got -0.5"),
-        ({"selection": 0}, "selection must be a positive number. Got 0"),
+        ({"temperature": -0.5}, "temperature must be a positive number. Got -0.5"),
+        ({"temperature": 0}, "temperature must be a positive number. Got 0"),
+        ({"temperature": "warm"}, 'temperature must be "auto" or a positive number. Got .warm.'),
+        ({"selection": 0.1}, "selection must be one of .* Got 0.1. Give a temperature as temperature="),
+        ({"scoring": None}, 'scoring must be the name of one scorer, such as "neg_log_loss".* Got None'),
         ({"selection": "best"}, "selection must be one of .* Got 'best'"),
         ({"schedule": [1.0, -0.1]}, "must be a positive number. Got -0.1"),
         ({"schedule": []}, "at least one temperature"),
@@ -105,15 +108,15 @@ def test_parameters(estimator, parameters, message):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (InnerProductADA(l2_strength=0), "l2_strength must be a positive number. Got 0"),
-        (InnerProductADA(metric="cosine"), "metric must be one of .* Got 'cosine'"),
-        (DistanceADA(covariance="full"), "covariance must be one of .* Got 'full'"),
-        (DistanceADA(shrinkage=1.5), "shrinkage .* Got 1.5"),
-        (DistanceADA(anchor=-1), "anchor must be a number that is not negative. Got -1"),
-        (DistanceADA(init="corners"), "init must be one of .* Got 'corners'"),
-        (DistanceADA(inner_iterations=0), "inner_iterations must be a positive whole number. Got 0"),
-        (DistanceADA(solver="adam"), "solver must be one of .* Got 'adam'"),
-        (DistanceADA(solver="newton"), "needs a family with a Hessian"),
+        (AnnealedLogisticRegression(l2_strength=0), "l2_strength must be a positive number. Got 0"),
+        (AnnealedLogisticRegression(penalty_scaling="cosine"), "penalty_scaling must be one of .* Got 'cosine'"),
+        (AnnealedLDA(covariance="full"), "covariance must be one of .* Got 'full'"),
+        (AnnealedLDA(shrinkage=1.5), "shrinkage .* Got 1.5"),
+        (AnnealedLDA(anchor=-1), "anchor must be a number that is not negative. Got -1"),
+        (AnnealedLDA(init="corners"), "init must be one of .* Got 'corners'"),
+        (AnnealedLDA(inner_iterations=0), "inner_iterations must be a positive whole number. Got 0"),
+        (AnnealedLDA(solver="adam"), "solver must be one of .* Got 'adam'"),
+        (AnnealedLDA(solver="newton"), "needs a family with a Hessian"),
     ],
 )
 def test_family_parameters(model, message):
@@ -145,7 +148,7 @@ def test_unfitted_and_mismatched_columns(estimator):
 
 
 def test_temperature_off_the_path():
-    model = InnerProductADA(schedule=[1.0, 0.1]).fit(X, y)
+    model = AnnealedLogisticRegression(schedule=[1.0, 0.1]).fit(X, y)
     with pytest.raises(ValueError, match="between 0.1 and 1. Got 5.0"):
         model.at(5.0)
     with pytest.raises(ValueError, match="must be a positive number. Got -1"):
@@ -153,7 +156,7 @@ def test_temperature_off_the_path():
 
 
 def test_validation_set():
-    model = InnerProductADA(selection="holdout")
+    model = AnnealedLogisticRegression(selection="holdout")
     with pytest.raises(ValueError, match=r"y_val holds labels that y does not: \[7\]. Known: \[0, 1"):
         model.fit(X, y, X_val=X[:5], y_val=np.array([0, 0, 7, 0, 1]))
     with pytest.raises(ValueError, match="given together"):
@@ -161,15 +164,15 @@ def test_validation_set():
     with pytest.raises(ValueError, match="3 features"):
         model.fit(X, y, X_val=X[:5, :3], y_val=y[:5])
     with pytest.raises(ValueError, match='Set selection="holdout"'):
-        InnerProductADA().fit(X, y, X_val=X[:5], y_val=y[:5])
+        AnnealedLogisticRegression().fit(X, y, X_val=X[:5], y_val=y[:5])
 
 
 def test_unknown_fit_argument():
     with pytest.raises(TypeError, match="enable_metadata_routing"):
-        InnerProductADA().fit(X, y, colour="red")
+        AnnealedLogisticRegression().fit(X, y, colour="red")
 
 
-@pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA])
+@pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, AnnealedLDA])
 def test_class_of_one_row_is_trained_on_in_every_fold_without_a_warning(estimator):
     labels = np.array(["a", "b", "c"], dtype=object)[y]
     labels[0] = "lonely"
@@ -183,22 +186,22 @@ def test_class_of_one_row_is_trained_on_in_every_fold_without_a_warning(estimato
 def test_class_rarer_than_the_folds_needs_no_warning():
     labels = y.copy()
     labels[[0, 60]] = 3
-    model = InnerProductADA().fit(X, labels)
+    model = AnnealedLogisticRegression().fit(X, labels)
     assert model.path_.validation_score.shape[1] == 5
 
 
 def test_fewer_rows_than_folds_in_every_class():
     rows = [0, 1, 60, 61, 120, 121]
     with pytest.warns(UserWarning, match="largest class has 2 rows, fewer than the 5 folds: 2 folds"):
-        model = InnerProductADA().fit(X[rows], y[rows])
+        model = AnnealedLogisticRegression().fit(X[rows], y[rows])
     assert model.path_.validation_score.shape[1] == 2
     with pytest.warns(UserWarning) as caught:
-        InnerProductADA().fit(X[[0, 60, 120]], y[[0, 60, 120]])
+        AnnealedLogisticRegression().fit(X[[0, 60, 120]], y[[0, 60, 120]])
     assert any("nothing can be held out" in str(warning.message) for warning in caught)
 
 
 def test_a_temperature_that_fails_is_named_with_the_remedy():
-    model = AnnealedClassifier(InnerProduct(), [1.0, 1e-6], "lbfgs", "last", max_iter=2)
+    model = AnnealedClassifier(InnerProduct(), schedule=[1.0, 1e-6], solver="lbfgs", selection="last", max_iter=2)
     with pytest.warns(ConvergenceWarning, match=r"first at .*Raise max_iter \(now 2\)"):
         model.fit(X, y)
 
@@ -214,18 +217,18 @@ def test_a_path_that_is_cut_short_is_rough_but_not_wild(max_iter):
 
 @pytest.mark.parametrize("unit", [1e100, 1e140])
 def test_raw_columns_may_be_as_large_as_their_squares_allow(unit):
-    assert InnerProductADA(metric="euclidean").fit(unit * X, y).score(unit * X, y) > 0.95
+    assert AnnealedLogisticRegression(penalty_scaling="none").fit(unit * X, y).score(unit * X, y) > 0.95
 
 
 @pytest.mark.parametrize("temperature", [1e-20, 1e-30])
 def test_next_to_no_penalty_ends_in_numbers(temperature):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = InnerProductADA(schedule=[1.0, temperature], selection="last").fit(X, y)
+        model = AnnealedLogisticRegression(schedule=[1.0, temperature], selection="last").fit(X, y)
     assert np.isfinite(model.predict_proba(X)).all()
 
 
-@pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA, AnnealedClassifier, MELDA, PottsDA])
+@pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, AnnealedLDA, AnnealedClassifier, MELDA, PottsDA])
 @pytest.mark.parametrize(("factor", "what"), [(1e200, "large"), (1e-200, "small")])
 def test_columns_whose_squares_are_no_numbers(estimator, factor, what):
     far = X.copy()
@@ -237,17 +240,17 @@ def test_columns_whose_squares_are_no_numbers(estimator, factor, what):
 @pytest.mark.parametrize("value", ["a", None, np.inf, np.nan, -1.0])
 def test_strength_of_a_penalty(value):
     with pytest.raises(ValueError, match="l2_strength must be a positive number"):
-        InnerProductADA(l2_strength=value).fit(X, y)
+        AnnealedLogisticRegression(l2_strength=value).fit(X, y)
 
 
 @pytest.mark.parametrize("settings", [{"anchor": "a"}, {"anchor": np.inf}, {"inner_iterations": 2.5}])
 def test_settings_of_distances(settings):
     with pytest.raises(ValueError, match="must be a"):
-        DistanceADA(**settings).fit(X, y)
+        AnnealedLDA(**settings).fit(X, y)
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered in reduce")  # scikit-learn's own sum of such a row
-@pytest.mark.parametrize("model", [InnerProductADA(), DistanceADA(), MELDA(), MELDA(n_components=1)])
+@pytest.mark.parametrize("model", [AnnealedLogisticRegression(), AnnealedLDA(), MELDA(), MELDA(n_components=1)])
 @pytest.mark.parametrize("make_rows", [np.asarray, sparse.csr_array])
 def test_rows_whose_products_are_infinite_belong_where_those_nearer_do(model, make_rows):
     X, y = load_iris(return_X_y=True)
@@ -271,8 +274,8 @@ def test_what_melda_cannot_give_is_refused_before_the_walk(settings, message, mo
 
 def test_long_lists_are_not_shown_whole():
     for call in (
-        lambda: InnerProductADA().fit(X, y, sample_weight=["a"] * len(y)),
-        lambda: InnerProductADA(schedule=["a"] * 1000).fit(X, y),
+        lambda: AnnealedLogisticRegression().fit(X, y, sample_weight=["a"] * len(y)),
+        lambda: AnnealedLogisticRegression(schedule=["a"] * 1000).fit(X, y),
     ):
         with pytest.raises(ValueError, match=r"(sample_weight|schedule) must hold .* Got \['a', 'a'") as caught:
             call()

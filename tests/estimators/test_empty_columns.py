@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from annealed import MELDA, DistanceADA, InnerProductADA
+from annealed import MELDA, AnnealedLDA, AnnealedLogisticRegression
 from annealed.datasets import make_gaussian_classes
 
 N_COLUMNS = 400
@@ -20,15 +20,18 @@ def rows_and_hashed(n_classes=3, n_rows=90, n_used=40, dtype=np.float64):
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("n_rows", [30, 90, 900], ids=["wide", "tall", "many"])
-@pytest.mark.parametrize("metric", ["auto", "diagonal"])
-def test_they_change_nothing(n_classes, n_rows, metric):
+@pytest.mark.parametrize("penalty_scaling", ["auto", "standardize"])
+def test_they_change_nothing(n_classes, n_rows, penalty_scaling):
     X, hashed, used, y = rows_and_hashed(n_classes, n_rows)
-    own, model = (InnerProductADA(metric=metric).fit(rows, y) for rows in (X, hashed))
+    own, model = (AnnealedLogisticRegression(penalty_scaling=penalty_scaling).fit(rows, y) for rows in (X, hashed))
     assert model.path_.coef.shape == (len(own.path_), n_classes, N_COLUMNS)
     assert np.allclose(model.path_.coef[..., used], own.path_.coef, rtol=1e-10)
     assert np.count_nonzero(model.path_.coef) == np.count_nonzero(own.path_.coef)
     assert np.allclose(model.path_.intercept, own.path_.intercept, rtol=1e-10)
-    assert model.temperature_ == pytest.approx(own.temperature_, rel=1e-10) and model.metric_ == own.metric_
+    assert (
+        model.temperature_ == pytest.approx(own.temperature_, rel=1e-10)
+        and model.penalty_scaling_ == own.penalty_scaling_
+    )
     assert np.allclose(model.predict_proba(hashed), own.predict_proba(X), rtol=1e-10)
     between = np.sqrt(own.path_.temperatures[3] * own.path_.temperatures[4])
     assert np.allclose(model.at(between).coef_[:, used], own.at(between).coef_, rtol=1e-10)
@@ -37,18 +40,18 @@ def test_they_change_nothing(n_classes, n_rows, metric):
 
 def test_the_path_holds_none_of_them():
     X, hashed, used, y = rows_and_hashed()
-    path = InnerProductADA().fit(hashed, y).path_
+    path = AnnealedLogisticRegression().fit(hashed, y).path_
     assert np.array_equal(path.columns, used) and path.n_columns == N_COLUMNS
     assert path.arrays["coef"].shape[-1] == len(used)
-    assert path == InnerProductADA().fit(hashed, y).path_
-    assert path != InnerProductADA().fit(hashed[:, ::-1], y).path_
-    assert InnerProductADA().fit(X, y).path_.columns is None
+    assert path == AnnealedLogisticRegression().fit(hashed, y).path_
+    assert path != AnnealedLogisticRegression().fit(hashed[:, ::-1], y).path_
+    assert AnnealedLogisticRegression().fit(X, y).path_.columns is None
 
 
 @pytest.mark.parametrize("settings", [{"scoring": "accuracy"}, {"selection": "loo"}, {"selection": "holdout"}], ids=str)
 def test_validation_sees_rows_as_they_are_given(settings):
     X, hashed, used, y = rows_and_hashed(n_rows=900)
-    own, model = (InnerProductADA(**settings).fit(rows, y) for rows in (X, hashed))
+    own, model = (AnnealedLogisticRegression(**settings).fit(rows, y) for rows in (X, hashed))
     assert np.allclose(model.coef_[:, used], own.coef_, rtol=1e-10)
 
 
@@ -57,11 +60,13 @@ def test_a_validation_set_may_use_others():
     others = hashed.tolil()
     others[0, np.setdiff1d(np.arange(N_COLUMNS), used)] = 1e3
     fits = [(X, X), (hashed, hashed), (hashed, others.tocsr())]
-    own, *models = (InnerProductADA(selection="holdout").fit(rows, y, X_val=seen, y_val=y) for rows, seen in fits)
+    own, *models = (
+        AnnealedLogisticRegression(selection="holdout").fit(rows, y, X_val=seen, y_val=y) for rows, seen in fits
+    )
     assert all(np.allclose(model.coef_[:, used], own.coef_, rtol=1e-10) for model in models)
 
 
-@pytest.mark.parametrize("estimator", [MELDA(), DistanceADA()], ids=str)
+@pytest.mark.parametrize("estimator", [MELDA(), AnnealedLDA()], ids=str)
 def test_other_estimators_take_them(estimator):
     X, hashed, _, y = rows_and_hashed()
     assert estimator.fit(hashed, y).score(hashed, y) >= estimator.fit(X, y).score(X, y) > 0.75
@@ -69,10 +74,10 @@ def test_other_estimators_take_them(estimator):
 
 def test_float32_rows_and_columns_without_an_entry():
     X, hashed, used, y = rows_and_hashed(dtype=np.float32)
-    model = InnerProductADA().fit(hashed, y)
+    model = AnnealedLogisticRegression().fit(hashed, y)
     assert model.coef_.dtype == model.path_.coef.dtype == np.float32
-    assert np.allclose(model.coef_[:, used], InnerProductADA().fit(X, y).coef_, rtol=1e-5)
-    nothing = InnerProductADA().fit(sparse.csr_array((len(y), N_COLUMNS)), y)
+    assert np.allclose(model.coef_[:, used], AnnealedLogisticRegression().fit(X, y).coef_, rtol=1e-5)
+    nothing = AnnealedLogisticRegression().fit(sparse.csr_array((len(y), N_COLUMNS)), y)
     assert not nothing.coef_.any()
 
 
@@ -80,4 +85,4 @@ def test_a_column_is_named_by_its_own_number():
     _, hashed, used, y = rows_and_hashed()
     hashed.data[hashed.indices == used[5]] = 1e200
     with pytest.raises(ValueError, match=f"Column {used[5]} of X holds numbers so large"):
-        InnerProductADA(metric="diagonal").fit(hashed, y)
+        AnnealedLogisticRegression(penalty_scaling="standardize").fit(hashed, y)

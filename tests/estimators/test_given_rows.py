@@ -7,12 +7,12 @@ from sklearn.datasets import load_iris
 from sklearn.metrics import accuracy_score, make_scorer
 from sklearn.model_selection import BaseCrossValidator
 
-from annealed import MELDA, DistanceADA, InnerProductADA
+from annealed import MELDA, AnnealedLDA, AnnealedLogisticRegression
 
 X, y = load_iris(return_X_y=True)
 FEW = [3.0, 1.0, 0.1]
 NAMES = list("abcd")
-ESTIMATORS = pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA])
+ESTIMATORS = pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, AnnealedLDA])
 FRAMES = pytest.mark.parametrize("library", ["pandas", "polars"])
 
 
@@ -68,7 +68,7 @@ def test_labels_reach_scorers_with_their_index():
         seen.append(y.index[0])
         return accuracy_score(y, model.predict(X))
 
-    InnerProductADA(schedule=FEW, scoring=scoring).fit(X, series)
+    AnnealedLogisticRegression(schedule=FEW, scoring=scoring).fit(X, series)
     assert max(seen) == 1149 and min(seen) >= 1000
 
 
@@ -76,8 +76,8 @@ def test_labels_reach_scorers_with_their_index():
 @pytest.mark.filterwarnings("ignore:A column-vector y was passed")
 def test_other_labels_reach_scorers_as_an_array(given):
     scoring = make_scorer(lambda own, predicted: float(np.mean(own.reshape(-1) == predicted)))
-    own = InnerProductADA(schedule=FEW, scoring=scoring).fit(X, given)
-    plain = InnerProductADA(schedule=FEW, scoring="accuracy").fit(X, y)
+    own = AnnealedLogisticRegression(schedule=FEW, scoring=scoring).fit(X, given)
+    plain = AnnealedLogisticRegression(schedule=FEW, scoring="accuracy").fit(X, y)
     np.testing.assert_allclose(own.path_.validation_score, plain.path_.validation_score)
 
 
@@ -87,8 +87,8 @@ def test_what_a_scorer_asks_for_need_not_be_of_rows():
 
     with sklearn.config_context(enable_metadata_routing=True):
         scoring = make_scorer(power).set_score_request(exponent=True)
-        squared = InnerProductADA(schedule=FEW, scoring=scoring).fit(X, y, exponent=2)
-    plain = InnerProductADA(schedule=FEW, scoring="accuracy").fit(X, y)
+        squared = AnnealedLogisticRegression(schedule=FEW, scoring=scoring).fit(X, y, exponent=2)
+    plain = AnnealedLogisticRegression(schedule=FEW, scoring="accuracy").fit(X, y)
     np.testing.assert_allclose(squared.path_.validation_score, plain.path_.validation_score**2)
 
 
@@ -96,7 +96,7 @@ def pandas_frame():
     return pytest.importorskip("pandas").DataFrame(X, columns=NAMES)
 
 
-@pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA, MELDA])
+@pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, AnnealedLDA, MELDA])
 def test_frames_of_sparse_flags(estimator):
     """As `pandas.get_dummies(sparse=True)` makes them; scikit-learn leaves them flags, whose sum is at most one."""
     pandas = pytest.importorskip("pandas")

@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
-from annealed import MELDA, InnerProductADA
+from annealed import MELDA, AnnealedLogisticRegression
 from annealed.datasets import make_gaussian_classes
 
 COORDINATES = pytest.mark.parametrize("coordinates", ["whitened", "paper", "orthonormal"])
@@ -151,7 +151,7 @@ def test_information_of_leading_directions_adds_up_in_both_orders(n_leading, coo
 def test_paper_rows_are_differences_to_the_reference_class(reference):
     names = np.array(list("abcde"))
     model = MELDA(coordinates="paper", reference_class=reference, **QUICK).fit(FIVE.X, names[FIVE.y])
-    weights = InnerProductADA(selection=QUICK["temperature"]).fit(FIVE.X, names[FIVE.y]).coef_
+    weights = AnnealedLogisticRegression(temperature=QUICK["temperature"]).fit(FIVE.X, names[FIVE.y]).coef_
     place = 0 if reference is None else list(names).index(reference)
     expected = np.array([own - weights[place] for k, own in enumerate(weights) if k != place])
     np.testing.assert_allclose(model.scalings_.T, expected, atol=1e-9)
@@ -160,7 +160,7 @@ def test_paper_rows_are_differences_to_the_reference_class(reference):
 
 def test_paper_row_of_two_classes_is_the_difference_of_their_weights():
     table = two_classes()
-    own = InnerProductADA(selection=QUICK["temperature"]).fit(table.X, table.y).coef_
+    own = AnnealedLogisticRegression(temperature=QUICK["temperature"]).fit(table.X, table.y).coef_
     np.testing.assert_allclose(fit(table, coordinates="paper").scalings_.T, own, atol=1e-9)
     np.testing.assert_allclose(fit(table, coordinates="paper", reference_class=1).scalings_.T, -own, atol=1e-9)
 
@@ -206,9 +206,9 @@ def test_inverse_transform_in_very_unlike_units(coordinates, step):
 
 @COORDINATES
 @pytest.mark.parametrize("table", [two_classes(), gaussian()], ids=repr)
-def test_posterior_is_that_of_inner_product_ada(table, coordinates):
+def test_posterior_is_that_of_annealed_logistic_regression(table, coordinates):
     model = MELDA(coordinates=coordinates).fit(table.X, table.y)
-    reference = InnerProductADA().fit(table.X, table.y)
+    reference = AnnealedLogisticRegression().fit(table.X, table.y)
     np.testing.assert_allclose(model.predict_proba(table.X), reference.predict_proba(table.X), atol=1e-12)
     np.testing.assert_allclose(model.predict_log_proba(table.X), reference.predict_log_proba(table.X), atol=1e-9)
     np.testing.assert_allclose(model.decision_function(table.X), reference.decision_function(table.X), atol=1e-9)
@@ -330,8 +330,8 @@ def test_rows_far_from_zero_gain_no_direction_by_rounding(coordinates, table):
 def test_sparse_equals_dense(kind, n_components):
     table = text(kind)
     words = table.X.toarray()
-    dense = MELDA(n_components, metric="diagonal", **QUICK).fit(words, table.y)
-    model = MELDA(n_components, metric="diagonal", **QUICK).fit(table.X, table.y)
+    dense = MELDA(n_components, penalty_scaling="standardize", **QUICK).fit(words, table.y)
+    model = MELDA(n_components, penalty_scaling="standardize", **QUICK).fit(table.X, table.y)
     assert isinstance(model.transform(table.X), np.ndarray)
     np.testing.assert_allclose(model.transform(table.X), dense.transform(words), atol=1e-8)
     np.testing.assert_allclose(model.predict_proba(table.X), dense.predict_proba(words), atol=1e-8)
@@ -393,11 +393,11 @@ def test_output_as_a_data_frame():
         ({"n_components": 2, "coordinates": "paper"}, "no order to cut: n_components=2 needs coordinates="),
         ({"coordinates": "paper", "reference_class": 7}, "reference_class must be a class of y. Got 7, known: .*0, 1"),
         ({"reference_class": [0, 1, 2, 3, 4]}, r"reference_class must be a class of y. Got \[0, 1, 2, 3, 4\]"),
-        ({"metric": "round"}, "metric must be one of .* Got 'round'"),
+        ({"penalty_scaling": "round"}, "penalty_scaling must be one of .* Got 'round'"),
         ({"l2_strength": -1}, "l2_strength must be a positive number. Got -1"),
         ({"temperature": -1}, "temperature must be a positive number. Got -1"),
-        ({"temperature": "last"}, "temperature must be a positive number. Got 'last'"),
-        ({"temperature": None, "selection": "best"}, "selection must be one of .* Got 'best'"),
+        ({"temperature": "last"}, 'temperature must be "auto" or a positive number. Got .last.'),
+        ({"selection": "best"}, "selection must be one of .* Got 'best'"),
     ],
 )
 def test_bad_parameters(parameters, message):

@@ -6,7 +6,7 @@ import sklearn
 from sklearn.datasets import load_wine
 from sklearn.model_selection import GroupKFold, cross_validate
 
-from annealed import MELDA, InnerProductADA
+from annealed import MELDA, AnnealedLogisticRegression
 
 X, y = load_wine(return_X_y=True)
 GROUPS = np.random.RandomState(0).randint(0, 20, len(y))
@@ -16,7 +16,7 @@ HALF = np.arange(len(y)) % 2 == 0
 @pytest.mark.parametrize("n_components", [None, 1])
 def test_folds_of_groups(n_components):
     model = MELDA(n_components, cv=GroupKFold(3)).fit(X, y, groups=GROUPS)
-    alone = InnerProductADA(cv=GroupKFold(3)).fit(X, y, groups=GROUPS)
+    alone = AnnealedLogisticRegression(cv=GroupKFold(3)).fit(X, y, groups=GROUPS)
     assert model.classifier_.temperature_ == alone.temperature_
 
 
@@ -41,7 +41,7 @@ def test_a_validation_set(n_components):
     frame = pandas.DataFrame(X, columns=[f"column {number}" for number in range(X.shape[1])])
     held_out = {"X_val": frame[~HALF], "y_val": y[~HALF], "sample_weight_val": np.arange(1.0, (~HALF).sum() + 1)}
     model = MELDA(n_components, selection="holdout").fit(frame[HALF], y[HALF], **held_out)
-    alone = InnerProductADA(selection="holdout").fit(frame[HALF], y[HALF], **held_out)
+    alone = AnnealedLogisticRegression(selection="holdout").fit(frame[HALF], y[HALF], **held_out)
     assert model.classifier_.temperature_ == alone.temperature_
     assert model.transform(frame).shape == (len(y), n_components or 2)
 

@@ -9,7 +9,7 @@ from sklearn.exceptions import NotFittedError
 from annealed import (
     MELDA,
     AnnealedClassifier,
-    InnerProductADA,
+    AnnealedLogisticRegression,
     PooledGaussian,
     PottsDA,
     SecondOrderFeatures,
@@ -28,9 +28,9 @@ def test_information_is_not_there_in_the_papers_coordinates():
 
 def test_another_family_has_settings_of_its_own():
     model = AnnealedClassifier().fit(X, y)
-    assert model.metric_ == "diagonal"
+    assert model.penalty_scaling_ == "standardize"
     model.set_params(objective=Distance()).fit(X, y)
-    assert not hasattr(model, "metric_")
+    assert not hasattr(model, "penalty_scaling_")
     fresh = AnnealedClassifier(Distance()).fit(X, y)
     assert vars(model).keys() == vars(fresh).keys()
     np.testing.assert_array_equal(model.predict_proba(X), fresh.predict_proba(X))
@@ -59,7 +59,7 @@ def test_a_refit_that_fails_leaves_no_old_prototypes_under_new_classes(columns):
 @pytest.mark.parametrize(
     ("estimator", "wrong"),
     [
-        (InnerProductADA(), {"cv": []}),
+        (AnnealedLogisticRegression(), {"cv": []}),
         (MELDA(coordinates="paper"), {"reference_class": "nope"}),
         (MELDA(), {"n_components": 9}),
         (MELDA(), {"cv": []}),
@@ -78,7 +78,7 @@ def test_a_fit_that_fails_is_no_fit(estimator, wrong, is_refit):
 
 
 @pytest.mark.parametrize(
-    "estimator", [InnerProductADA(), AnnealedClassifier(Quadratic()), PooledGaussian(), MELDA()], ids=repr
+    "estimator", [AnnealedLogisticRegression(), AnnealedClassifier(Quadratic()), PooledGaussian(), MELDA()], ids=repr
 )
 def test_rows_that_are_refused_leave_no_old_model_under_new_columns(estimator):
     model = clone(estimator).fit(X[:, :3], y)
@@ -89,7 +89,9 @@ def test_rows_that_are_refused_leave_no_old_model_under_new_columns(estimator):
             model.predict(X[:, :columns])
 
 
-@pytest.mark.parametrize("estimator", [InnerProductADA(selection="holdout"), MELDA(selection="holdout")], ids=repr)
+@pytest.mark.parametrize(
+    "estimator", [AnnealedLogisticRegression(selection="holdout"), MELDA(selection="holdout")], ids=repr
+)
 def test_a_validation_set_that_is_refused_leaves_no_old_model_under_new_columns(estimator):
     model = clone(estimator).fit(X[:, :3], y)
     with pytest.raises(ValueError, match="3 features"):
@@ -111,7 +113,7 @@ def test_a_callback_that_fails_leaves_no_old_model_under_new_classes():
 
         def on_fit_task_end(self, estimator, context, **data): ...
 
-    model = InnerProductADA().fit(X, y).set_callbacks(Failing())
+    model = AnnealedLogisticRegression().fit(X, y).set_callbacks(Failing())
     with pytest.raises(RuntimeError):
         model.fit(X, np.array(["p", "q", "r"])[y][::-1])
     with pytest.raises(NotFittedError):

@@ -10,11 +10,11 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import accuracy_score, make_scorer, precision_score
 from sklearn.model_selection import LeaveOneGroupOut
 
-from annealed import DistanceADA, InnerProductADA, PottsDA
+from annealed import AnnealedLDA, AnnealedLogisticRegression, PottsDA
 
 X, y = load_breast_cancer(return_X_y=True)
 FEW = [3.0, 1.0, 0.1]
-ESTIMATORS = pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA])
+ESTIMATORS = pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, AnnealedLDA])
 
 
 def sites(one_class=True):
@@ -38,7 +38,7 @@ def test_weights_of_a_series_go_by_position(estimator):
 
 @pytest.mark.parametrize("rule", ["best", "one_standard_error"])
 def test_folds_without_a_score_are_left_out(rule):
-    scorer = InnerProductADA(cv=LeaveOneGroupOut(), scoring="roc_auc", rule=rule)
+    scorer = AnnealedLogisticRegression(cv=LeaveOneGroupOut(), scoring="roc_auc", rule=rule)
     with pytest.warns(UserWarning, match=r"no number on held-out parts \[5\] of 6"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UndefinedMetricWarning)  # scikit-learn's own
         model = scorer.fit(X, y, groups=sites())
@@ -56,7 +56,7 @@ def test_folds_without_a_score_are_left_out(rule):
 )
 def test_scorers_that_score_nothing(scoring, message):
     with pytest.raises(ValueError, match=message):
-        InnerProductADA(schedule=FEW, scoring=scoring).fit(X, y)
+        AnnealedLogisticRegression(schedule=FEW, scoring=scoring).fit(X, y)
 
 
 @pytest.mark.parametrize("rule", ["best", "one_standard_error"])
@@ -64,14 +64,14 @@ def test_a_temperature_without_a_score_is_not_chosen(rule):
     """While it is hot nobody is said to be of the rare class, and precision means nothing."""
     rows, labels = make_classification(400, 5, weights=[0.85], random_state=0)
     precision = make_scorer(precision_score, zero_division=np.nan)
-    model = InnerProductADA(scoring=precision, rule=rule).fit(rows, labels)
+    model = AnnealedLogisticRegression(scoring=precision, rule=rule).fit(rows, labels)
     scores = model.path_.validation_score
     assert scores.shape[1] == 5 and np.isnan(scores[0]).any()
     assert np.isfinite(scores[model.path_.best_index]).all()
 
 
 @pytest.mark.parametrize("scoring", ["roc_auc_ovr", "roc_auc_ovo"])
-@pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA])
+@pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, AnnealedLDA])
 def test_folds_that_a_scorer_refuses_for_want_of_a_class_are_left_out(estimator, scoring):
     rows, labels = load_wine(return_X_y=True)
     groups = np.where((labels > 0) & (np.arange(len(labels)) % 3 == 0), 5, np.arange(len(labels)) % 4)
@@ -86,14 +86,14 @@ def test_what_a_scorer_refuses_where_every_class_is_there_is_raised():
         raise ValueError("this is no score")
 
     with pytest.raises(ValueError, match="this is no score"):
-        InnerProductADA(schedule=FEW, scoring=refuses).fit(X, y)
+        AnnealedLogisticRegression(schedule=FEW, scoring=refuses).fit(X, y)
 
 
 def test_what_a_scorer_refuses_on_all_parts_is_the_reason():
     rows, labels = load_wine(return_X_y=True)
     cv = [(np.arange(len(labels)), np.flatnonzero(labels != label)) for label in (0, 1)]
     with pytest.raises(ValueError, match="no number on any held-out part, and each lacks a class") as told:
-        InnerProductADA(cv=cv, scoring="roc_auc_ovr", schedule=FEW).fit(rows, labels)
+        AnnealedLogisticRegression(cv=cv, scoring="roc_auc_ovr", schedule=FEW).fit(rows, labels)
     assert "Number of classes in y_true" in str(told.value.__cause__)
 
 
@@ -102,37 +102,39 @@ def test_a_mistake_in_a_scorer_is_raised_where_a_class_is_lacking():
         return model.no_such_thing
 
     with pytest.raises(AttributeError, match="no_such_thing"):
-        InnerProductADA(cv=LeaveOneGroupOut(), scoring=mistaken, schedule=FEW).fit(X, y, groups=sites())
+        AnnealedLogisticRegression(cv=LeaveOneGroupOut(), scoring=mistaken, schedule=FEW).fit(X, y, groups=sites())
 
 
 def test_parts_that_all_lack_a_class_have_no_score():
     cv = [(np.arange(len(y)), np.flatnonzero(y == label)) for label in (0, 1)]
     nothing = make_scorer(lambda truth, predicted: np.nan)
     with pytest.raises(ValueError, match="no number on any held-out part, and each lacks a class. Got .nan, nan."):
-        InnerProductADA(cv=cv, scoring=nothing, schedule=FEW).fit(X, y)
+        AnnealedLogisticRegression(cv=cv, scoring=nothing, schedule=FEW).fit(X, y)
 
 
-@pytest.mark.parametrize("scoring", [None, "accuracy"])
+@pytest.mark.parametrize("scoring", ["neg_log_loss", "accuracy"])
 def test_folds_whose_rows_weigh_nothing_are_left_out(scoring):
     groups = sites(one_class=False)
     weight = (groups != 2).astype(float)
     kept, settings = groups != 2, dict(cv=LeaveOneGroupOut(), scoring=scoring, schedule=FEW)
-    weighted = InnerProductADA(**settings).fit(X, y, sample_weight=weight, groups=groups).path_
-    removed = InnerProductADA(**settings).fit(X[kept], y[kept], groups=groups[kept]).path_
+    weighted = AnnealedLogisticRegression(**settings).fit(X, y, sample_weight=weight, groups=groups).path_
+    removed = AnnealedLogisticRegression(**settings).fit(X[kept], y[kept], groups=groups[kept]).path_
     np.testing.assert_allclose(weighted.validation_score, removed.validation_score, rtol=1e-3)
 
 
 @pytest.mark.parametrize("empty", [np.array([], dtype=int), [], np.zeros(len(y), dtype=bool)])
 def test_nothing_held_out(empty):
     with pytest.raises(ValueError, match="No row that is held out has a positive weight"):
-        InnerProductADA(cv=[(np.arange(len(y)), empty)]).fit(X, y)
+        AnnealedLogisticRegression(cv=[(np.arange(len(y)), empty)]).fit(X, y)
 
 
 def test_folds_as_flags_are_folds_as_numbers():
     is_train = np.random.RandomState(0).rand(3, len(y)) < 0.7
     flags = [(own, ~own) for own in is_train]
     numbers = [tuple(map(np.flatnonzero, split)) for split in flags]
-    first, second = (InnerProductADA(cv=cv, schedule=FEW).fit(X, y).path_.validation_score for cv in (flags, numbers))
+    first, second = (
+        AnnealedLogisticRegression(cv=cv, schedule=FEW).fit(X, y).path_.validation_score for cv in (flags, numbers)
+    )
     np.testing.assert_array_equal(first, second)
 
 
@@ -150,19 +152,19 @@ def test_rows_that_there_are_not_cannot_be_folds(rows, reason, part):
     every_row = np.arange(len(y))
     cv = [(rows, every_row) if part == "train" else (every_row, rows)]
     with pytest.raises(ValueError, match=f"cv must give rows by their numbers, from 0 to {len(y) - 1}, .*{reason}"):
-        InnerProductADA(cv=cv, schedule=FEW).fit(X, y)
+        AnnealedLogisticRegression(cv=cv, schedule=FEW).fit(X, y)
 
 
 def test_rows_of_a_fold_are_a_list():
     with pytest.raises(ValueError, match=r"a list of numbers, .* Got shape \(300, 1\)"):
-        InnerProductADA(cv=[(np.arange(300)[:, None], np.arange(300, 500))], schedule=FEW).fit(X, y)
+        AnnealedLogisticRegression(cv=[(np.arange(300)[:, None], np.arange(300, 500))], schedule=FEW).fit(X, y)
 
 
 def test_splits_that_can_be_had_once_are_left_to_the_fit():
     halves = np.arange(len(y)) % 2 == 0
     with sklearn.config_context(enable_metadata_routing=True):
         cv = iter([(np.flatnonzero(halves), np.flatnonzero(~halves))])
-        assert InnerProductADA(cv=cv, schedule=FEW).fit(X, y).path_.validation_score.shape == (3, 1)
+        assert AnnealedLogisticRegression(cv=cv, schedule=FEW).fit(X, y).path_.validation_score.shape == (3, 1)
 
 
 @pytest.mark.parametrize("is_routed", [False, True])
@@ -172,7 +174,7 @@ def test_weights_of_a_validation_set_reach_the_scorer(is_routed):
     with sklearn.config_context(enable_metadata_routing=is_routed):
         scorer = make_scorer(accuracy_score)
         scorer = scorer.set_score_request(sample_weight=True) if is_routed else scorer
-        model = InnerProductADA(schedule=[3.0], selection="holdout", scoring=scorer, calibrate=False)
+        model = AnnealedLogisticRegression(schedule=[3.0], selection="holdout", scoring=scorer, calibrate=False)
         model.fit(X[half], y[half], X_val=X[~half], y_val=y[~half], sample_weight_val=weight)
     expected = accuracy_score(y[~half], model.predict(X[~half]), sample_weight=weight)
     assert expected != accuracy_score(y[~half], model.predict(X[~half]))
@@ -184,12 +186,12 @@ def test_weights_of_a_validation_set_reach_the_scorer(is_routed):
 )
 def test_scorers_that_take_no_weights_are_told_what_to_do(scoring):
     with pytest.raises(TypeError, match="does not take the weights that fit has.*Add sample_weight=None"):
-        InnerProductADA(schedule=FEW, scoring=scoring).fit(X, y, sample_weight=np.ones(len(y)))
+        AnnealedLogisticRegression(schedule=FEW, scoring=scoring).fit(X, y, sample_weight=np.ones(len(y)))
 
 
 def test_weights_of_no_validation_set():
     with pytest.raises(ValueError, match="sample_weight_val weighs the rows of a validation set"):
-        InnerProductADA().fit(X, y, sample_weight_val=np.ones(3))
+        AnnealedLogisticRegression().fit(X, y, sample_weight_val=np.ones(3))
 
 
 @ESTIMATORS
@@ -202,7 +204,7 @@ def test_columns_with_names_give_no_warning(estimator):
     estimator(scoring="accuracy", schedule=FEW, selection="holdout").fit(frame, species, X_val=frame, y_val=species)
 
 
-@pytest.mark.parametrize("estimator", [InnerProductADA, PottsDA])
+@pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, PottsDA])
 def test_callbacks_see_rows_as_they_were_given(estimator):
     pandas = pytest.importorskip("pandas")
     iris, species = load_iris(return_X_y=True)
@@ -222,10 +224,12 @@ def test_callbacks_see_rows_as_they_were_given(estimator):
     assert scores[-1] > 0.9
 
 
-@pytest.mark.parametrize("scoring", [None, "accuracy"])
+@pytest.mark.parametrize("scoring", ["neg_log_loss", "accuracy"])
 def test_one_number_is_the_weight_of_every_row(scoring):
     one, each = (
-        InnerProductADA(class_weight="balanced", scoring=scoring, schedule=FEW).fit(X, y, sample_weight=own).path_
+        AnnealedLogisticRegression(class_weight="balanced", scoring=scoring, schedule=FEW)
+        .fit(X, y, sample_weight=own)
+        .path_
         for own in (2.0, np.full(len(y), 2.0))
     )
     np.testing.assert_array_equal(one.validation_score, each.validation_score)

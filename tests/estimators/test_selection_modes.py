@@ -18,13 +18,13 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
 )
 
-from annealed import DistanceADA, ExponentialSchedule, InnerProductADA, selection
+from annealed import AnnealedLDA, AnnealedLogisticRegression, ExponentialSchedule, selection
 from annealed.datasets import make_gaussian_classes
 from annealed.estimators.annealing import AnnealingMixin
 from annealed.objectives import gibbs
-from annealed.objectives.posterior_scale import SCALE_PRIOR, deviations, mean_lead, penalty, rescaled
+from annealed.objectives.posterior_scale import SCALE_PRIOR, deviations, mean_margin, penalty, rescaled
 from annealed.schedules import AdaptiveSchedule
-from annealed.selection import choose, fold_picks, stratified_splits
+from annealed.selection import choose, held_out_by_fold, stratified_splits
 
 X, y = load_iris(return_X_y=True)
 
@@ -33,15 +33,17 @@ def test_folds_give_what_separate_fits_give():
     """The stack of folds against five estimators fitted one by one on their training rows."""
     splits = list(StratifiedKFold(4, shuffle=True, random_state=1).split(X, y))
     temperatures = np.geomspace(1, 1e-3, 5)
-    settings = dict(schedule=temperatures, metric="euclidean", calibrate=False, tol=1e-8)
-    model = InnerProductADA(cv=splits, **settings).fit(X, y)
+    settings = dict(schedule=temperatures, penalty_scaling="none", calibrate=False, tol=1e-8)
+    model = AnnealedLogisticRegression(cv=splits, **settings).fit(X, y)
     for fold, (train, test) in enumerate(splits):
-        alone = InnerProductADA(selection="last", **settings).fit(X[train], y[train])
+        alone = AnnealedLogisticRegression(selection="last", **settings).fit(X[train], y[train])
         scores = [-log_loss(y[test], alone.at(temperature).predict_proba(X[test])) for temperature in temperatures]
         np.testing.assert_allclose(model.path_.validation_score[:, fold], scores, rtol=1e-5)
 
 
-@pytest.mark.parametrize("model", [InnerProductADA(metric="euclidean"), DistanceADA()], ids=["inner", "distance"])
+@pytest.mark.parametrize(
+    "model", [AnnealedLogisticRegression(penalty_scaling="none"), AnnealedLDA()], ids=["inner", "distance"]
+)
 def test_a_training_row_counts_as_often_as_it_is_drawn(model):
     drawn = np.random.RandomState(0).randint(0, len(y), len(y))
     rest = np.setdiff1d(np.arange(len(y)), drawn)
@@ -55,17 +57,19 @@ def test_a_training_row_counts_as_often_as_it_is_drawn(model):
 def test_folds_are_solved_where_nearly_all_rows_are_certain():
     """There the final fit's Hessian promises a fold too little of its steps: it stopped short, and validated better."""
     X, y = (part[:400] for part in load_digits(return_X_y=True))
-    cold = dict(schedule=np.geomspace(1, 1e-6, 16), metric="diagonal")
-    rough, exact = (InnerProductADA(tol=tol, **cold).fit(X, y).path_.validation_score for tol in (1e-4, 1e-8))
+    cold = dict(schedule=np.geomspace(1, 1e-6, 16), penalty_scaling="standardize")
+    rough, exact = (
+        AnnealedLogisticRegression(tol=tol, **cold).fit(X, y).path_.validation_score for tol in (1e-4, 1e-8)
+    )
     np.testing.assert_allclose(rough.mean(axis=1), exact.mean(axis=1), rtol=0.01)
 
 
-@pytest.mark.parametrize("limit", ["LOGITS_TOGETHER", "JUDGED_TOGETHER"])
+@pytest.mark.parametrize("limit", ["LOGITS_TOGETHER", "VALIDATED_TOGETHER"])
 @pytest.mark.parametrize("calibrate", [True, False])
-def test_temperatures_judged_together_are_judged_as_each_alone(calibrate, limit, monkeypatch):
-    together = InnerProductADA(calibrate=calibrate).fit(X, y).path_
+def test_temperatures_validated_together_are_validated_as_each_alone(calibrate, limit, monkeypatch):
+    together = AnnealedLogisticRegression(calibrate=calibrate).fit(X, y).path_
     monkeypatch.setattr(selection, limit, 0)
-    alone = InnerProductADA(calibrate=calibrate).fit(X, y).path_
+    alone = AnnealedLogisticRegression(calibrate=calibrate).fit(X, y).path_
     assert not together.is_node.all()
     np.testing.assert_allclose(together.validation_score, alone.validation_score, rtol=1e-4)
     np.testing.assert_allclose(together.posterior_scale, alone.posterior_scale, rtol=1e-3)
@@ -73,10 +77,10 @@ def test_temperatures_judged_together_are_judged_as_each_alone(calibrate, limit,
 
 
 def test_best_and_one_standard_error():
-    best = InnerProductADA(calibrate=False).fit(X, y)
+    best = AnnealedLogisticRegression(calibrate=False).fit(X, y)
     mean = best.path_.validation_score.mean(axis=1)
     assert best.path_.best_index == np.argmax(mean)
-    careful = InnerProductADA(calibrate=False, rule="one_standard_error").fit(X, y)
+    careful = AnnealedLogisticRegression(calibrate=False, rule="one_standard_error").fit(X, y)
     assert careful.temperature_ > best.temperature_
     scores = careful.path_.validation_score
     error = scores[np.argmax(mean)].std(ddof=1) / np.sqrt(scores.shape[1])
@@ -95,7 +99,7 @@ def test_best_and_one_standard_error():
 def test_one_standard_error_of_a_single_fold_is_refused_before_the_walk(settings, held_out, monkeypatch):
     monkeypatch.setattr(AnnealingMixin, "_walk", lambda *_: pytest.fail("it was to be refused before"))
     with pytest.raises(ValueError, match='several folds to measure an error. Got 1. Set selection="cv" and let cv'):
-        InnerProductADA(rule="one_standard_error", **settings).fit(X, y, **held_out)
+        AnnealedLogisticRegression(rule="one_standard_error", **settings).fit(X, y, **held_out)
 
 
 @pytest.mark.parametrize("scoring", ["accuracy", "neg_brier_score", make_scorer(accuracy_score)])
@@ -104,7 +108,7 @@ def test_any_scorer(scoring):
         labels = y == 2
     else:
         labels = y
-    model = InnerProductADA(scoring=scoring, schedule=np.geomspace(1, 1e-3, 6)).fit(X, labels)
+    model = AnnealedLogisticRegression(scoring=scoring, schedule=np.geomspace(1, 1e-3, 6)).fit(X, labels)
     assert model.path_.score_name == ("accuracy_score" if callable(scoring) else scoring)
     assert model.path_.best_index == np.argmax(model.path_.validation_score.mean(axis=1))
     chosen = sklearn.metrics.check_scoring(model, scoring=scoring)(model.at(model.temperature_), X, labels)
@@ -113,15 +117,15 @@ def test_any_scorer(scoring):
 
 
 def test_held_out_part_uses_a_fifth_and_refits_on_all():
-    model = InnerProductADA(selection="holdout", schedule=[0.1, 0.01], random_state=0).fit(X, y)
+    model = AnnealedLogisticRegression(selection="holdout", schedule=[0.1, 0.01], random_state=0).fit(X, y)
     assert model.path_.validation_score.shape == (2, 1)
-    last = InnerProductADA(selection="last", schedule=[0.1, 0.01]).fit(X, y)
+    last = AnnealedLogisticRegression(selection="last", schedule=[0.1, 0.01]).fit(X, y)
     np.testing.assert_allclose(model.path_.coef, last.path_.coef, atol=1e-5)
 
 
 def test_explicit_validation_set():
     train, validation = slice(None, None, 2), slice(1, None, 2)
-    model = InnerProductADA(selection="holdout", calibrate=False).fit(
+    model = AnnealedLogisticRegression(selection="holdout", calibrate=False).fit(
         X[train], y[train], X_val=X[validation], y_val=y[validation]
     )
     expected = -log_loss(y[validation], model.predict_proba(X[validation]))
@@ -131,41 +135,42 @@ def test_explicit_validation_set():
 
 def test_last_and_fixed_temperature():
     schedule = ExponentialSchedule(1.0, cooling_rate=0.5, stop=0.1)
-    last = InnerProductADA(schedule=schedule, selection="last").fit(X, y)
+    last = AnnealedLogisticRegression(schedule=schedule, selection="last").fit(X, y)
     np.testing.assert_allclose(last.path_.temperatures, [1.0, 0.5, 0.25, 0.125])
     assert last.temperature_ == 0.125
     assert last.posterior_scale_ == 1.0
     assert last.path_.validation_score is None
-    fixed = InnerProductADA(schedule=schedule, selection=0.2).fit(X, y)
+    fixed = AnnealedLogisticRegression(schedule=schedule, temperature=0.2).fit(X, y)
     np.testing.assert_allclose(fixed.path_.temperatures, [1.0, 0.5, 0.25, 0.2])
     assert fixed.temperature_ == 0.2
 
 
-@pytest.mark.parametrize("selected", ["last", 0.2])
-def test_a_path_that_no_scorer_has_seen_does_not_name_it(selected):
-    settings = dict(schedule=[1.0, 0.1], selection=selected)
-    scored, plain = (InnerProductADA(scoring=own, **settings).fit(X, y) for own in ("accuracy", None))
+@pytest.mark.parametrize("chosen_by", [{"selection": "last"}, {"temperature": 0.2}], ids=str)
+def test_a_path_that_no_scorer_has_seen_does_not_name_it(chosen_by):
+    settings = dict(schedule=[1.0, 0.1], **chosen_by)
+    scorers = ("accuracy", "neg_log_loss")
+    scored, plain = (AnnealedLogisticRegression(scoring=own, **settings).fit(X, y) for own in scorers)
     assert scored.path_.score_name == "neg_log_loss"
     np.testing.assert_array_equal(scored.path_.train_score, plain.path_.train_score)
 
 
 def test_groups_keep_together():
     groups = np.arange(len(y)) % 7
-    model = InnerProductADA(cv=GroupKFold(7), schedule=[0.1, 0.01]).fit(X, y, groups=groups)
+    model = AnnealedLogisticRegression(cv=GroupKFold(7), schedule=[0.1, 0.01]).fit(X, y, groups=groups)
     assert model.path_.validation_score.shape == (2, 7)
 
 
 @pytest.mark.parametrize("cv", [GroupKFold(7), StratifiedGroupKFold(7), LeaveOneGroupOut()], ids=repr)
 def test_groups_that_a_splitter_lacks_are_asked_for(cv):
     with pytest.raises(ValueError, match=r"cv=\w+\(.*\) needs groups: give them to fit, as fit\(X, y, groups=groups\)"):
-        InnerProductADA(cv=cv).fit(X, y)
+        AnnealedLogisticRegression(cv=cv).fit(X, y)
 
 
 def test_groups_and_weights_are_routed():
     groups, weight = np.arange(len(y)) % 5, np.linspace(0.5, 1.5, len(y))
     with sklearn.config_context(enable_metadata_routing=True):
         scorer = make_scorer(accuracy_score).set_score_request(sample_weight=True)
-        model = InnerProductADA(cv=GroupKFold(5), scoring=scorer, schedule=[0.1, 0.01])
+        model = AnnealedLogisticRegression(cv=GroupKFold(5), scoring=scorer, schedule=[0.1, 0.01])
         model = model.set_fit_request(sample_weight=True)
         model.fit(X, y, sample_weight=weight, groups=groups)
     assert model.path_.validation_score.shape == (2, 5)
@@ -173,11 +178,11 @@ def test_groups_and_weights_are_routed():
 
 def test_overlapping_test_parts():
     cv = RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0)
-    model = InnerProductADA(cv=cv, schedule=[0.1, 0.01]).fit(X, y)
+    model = AnnealedLogisticRegression(cv=cv, schedule=[0.1, 0.01]).fit(X, y)
     assert model.path_.validation_score.shape == (2, 6)
 
 
-@pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA])
+@pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, AnnealedLDA])
 def test_fold_without_a_class_stays_finite(estimator):
     model = estimator(cv=GroupKFold(3), schedule=np.geomspace(10, 1e-2, 8))
     with pytest.warns(UserWarning, match="3 of the 3 folds of cv train without any row of a class, such as [012], and"):
@@ -189,21 +194,21 @@ def test_fold_without_a_class_stays_finite(estimator):
 def test_a_class_that_only_rows_of_weight_zero_have_is_not_missed():
     """Every warning is an error here."""
     weight, halves = (y != 2).astype(float), np.arange(len(y)) % 2 == 0
-    InnerProductADA(cv=[(halves & (y != 2), ~halves)], schedule=[0.1]).fit(X, y, sample_weight=weight)
+    AnnealedLogisticRegression(cv=[(halves & (y != 2), ~halves)], schedule=[0.1]).fit(X, y, sample_weight=weight)
 
 
 def test_folds_that_train_on_one_class_are_refused():
     names = load_iris().target_names[y]
     with pytest.raises(ValueError, match="Fold 1 of cv trains on rows of a single class, setosa. Use stratified folds"):
-        InnerProductADA(cv=TimeSeriesSplit(3)).fit(X, names)
+        AnnealedLogisticRegression(cv=TimeSeriesSplit(3)).fit(X, names)
     cv = [(np.arange(100), np.arange(100, 150)), (np.arange(100), np.arange(100))]
     with pytest.raises(ValueError, match="Fold 1 of cv trains on rows of a single class, versicolor"):
-        InnerProductADA(cv=cv).fit(X, names, sample_weight=(y > 0).astype(float))
+        AnnealedLogisticRegression(cv=cv).fit(X, names, sample_weight=(y > 0).astype(float))
 
 
 def test_automatic_schedule_starts_near_the_prior_and_stops_after_the_best():
     wine = load_wine(return_X_y=True)
-    path = InnerProductADA().fit(*wine).path_
+    path = AnnealedLogisticRegression().fit(*wine).path_
     prior_entropy = -np.sum([p * np.log(p) for p in np.bincount(wine[1]) / len(wine[1])])
     assert path.entropy[0] == pytest.approx(prior_entropy, rel=0.02)
     assert 0 < path.best_index < len(path) - 1
@@ -213,7 +218,7 @@ def test_automatic_schedule_starts_near_the_prior_and_stops_after_the_best():
 
 def test_calibration_improves_the_held_out_loss_and_is_chosen_with_the_temperature():
     wine = load_wine(return_X_y=True)
-    calibrated, plain = InnerProductADA().fit(*wine), InnerProductADA(calibrate=False).fit(*wine)
+    calibrated, plain = AnnealedLogisticRegression().fit(*wine), AnnealedLogisticRegression(calibrate=False).fit(*wine)
     best = calibrated.path_.validation_score.mean(axis=1)[calibrated.path_.best_index]
     assert best > plain.path_.validation_score.mean(axis=1).max()
     assert calibrated.posterior_scale_ == calibrated.path_.posterior_scale[calibrated.path_.best_index]
@@ -221,17 +226,17 @@ def test_calibration_improves_the_held_out_loss_and_is_chosen_with_the_temperatu
 
 
 def test_same_seed_same_bits():
-    first, second = (InnerProductADA(random_state=3).fit(X, y) for _ in range(2))
+    first, second = (AnnealedLogisticRegression(random_state=3).fit(X, y) for _ in range(2))
     assert first.path_ == second.path_
-    other = InnerProductADA(random_state=4).fit(X, y)
+    other = AnnealedLogisticRegression(random_state=4).fit(X, y)
     assert not np.array_equal(first.path_.validation_score[:20], other.path_.validation_score[:20])
 
 
 def test_leave_one_out_chooses_about_what_many_folds_choose():
     table = make_gaussian_classes(400, 6, 3, separation=1.5, random_state=0)
     ladder = np.geomspace(3, 1e-4, 14)
-    left_out = InnerProductADA(selection="loo", schedule=ladder).fit(table.X, table.y)
-    folds = InnerProductADA(cv=40, schedule=ladder).fit(table.X, table.y)
+    left_out = AnnealedLogisticRegression(selection="loo", schedule=ladder).fit(table.X, table.y)
+    folds = AnnealedLogisticRegression(cv=40, schedule=ladder).fit(table.X, table.y)
     assert left_out.path_.validation_score.shape == (14, 5)
     losses = [model.path_.validation_score.mean(axis=1) for model in (left_out, folds)]
     np.testing.assert_allclose(losses[0], losses[1], rtol=2e-2)  # folds are stratified, single rows cannot be
@@ -242,18 +247,18 @@ def test_leave_one_out_chooses_about_what_many_folds_choose():
 def test_leave_one_out_near_separability_warns_and_takes_folds(cv):
     table, schedule = separable(), [1.0, 1e-2, 1e-4, 1e-6]
     with pytest.warns(UserWarning, match=r"is not to be trusted at temperature .* near separability. Folds are used"):
-        model = InnerProductADA(selection="loo", schedule=schedule, cv=cv).fit(table.X, table.y)
-    assert model.path_ == InnerProductADA(schedule=schedule, cv=cv).fit(table.X, table.y).path_
+        model = AnnealedLogisticRegression(selection="loo", schedule=schedule, cv=cv).fit(table.X, table.y)
+    assert model.path_ == AnnealedLogisticRegression(schedule=schedule, cv=cv).fit(table.X, table.y).path_
 
 
 def test_leave_one_out_does_not_count_rows_of_weight_zero():
     table, schedule = separable(), [1.0, 1e-2, 1e-4, 1e-6]
     many, labels, weight = np.tile(table.X, (40, 1)), np.tile(table.y, 40), np.repeat([1.0, 0.0], [36, 39 * 36])
     with pytest.warns(UserWarning, match="Leave-one-out is not to be trusted"):
-        InnerProductADA(selection="loo", schedule=schedule).fit(many, labels, sample_weight=weight)
+        AnnealedLogisticRegression(selection="loo", schedule=schedule).fit(many, labels, sample_weight=weight)
     hot = dict(selection="loo", schedule=schedule[:1], tol=1e-8)
     weighted, removed = (
-        InnerProductADA(**hot).fit(rows, own, sample_weight=given).path_.validation_score
+        AnnealedLogisticRegression(**hot).fit(rows, own, sample_weight=given).path_.validation_score
         for rows, own, given in ((many, labels, weight), (table.X, table.y, None))
     )
     np.testing.assert_allclose(weighted, removed, rtol=1e-5)
@@ -261,7 +266,7 @@ def test_leave_one_out_does_not_count_rows_of_weight_zero():
 
 def test_leave_one_out_has_nothing_for_a_scorer():
     with pytest.raises(ValueError, match="compares log-losses.*Got scoring='accuracy'"):
-        InnerProductADA(selection="loo", scoring="accuracy").fit(X, y)
+        AnnealedLogisticRegression(selection="loo", scoring="accuracy").fit(X, y)
 
 
 @pytest.mark.parametrize("n_rows, n_classes, n_folds", [(200, 3, 5), (97, 10, 4), (40, 12, 3)])
@@ -306,16 +311,16 @@ def test_rescaled_losses_are_those_at_the_scale_that_is_found(dtype, start, doub
     labels, weight = generator.integers(0, n_classes, 500), generator.uniform(0.5, 2, 500)
     logits = (8 * generator.normal(size=(500, n_classes)) + 4 * np.eye(n_classes)[labels]).astype(dtype)
     deviation = deviations(logits.copy(), labels)
-    lead = mean_lead(deviation, labels, weight)
-    assert lead == pytest.approx(weight @ lead_of(logits, labels) / weight.sum(), rel=1e-5)
-    log_scale, losses = rescaled(deviation, weight, start, lead if doubts else None)
+    margin = mean_margin(deviation, labels, weight)
+    assert margin == pytest.approx(weight @ lead_of(logits, labels) / weight.sum(), rel=1e-5)
+    log_scale, losses = rescaled(deviation, weight, start, margin if doubts else None)
     exact = gibbs.negative_log_likelihood(np.exp(log_scale) * logits.astype(float), labels)
     np.testing.assert_allclose(losses, exact, atol=2e-5, rtol=1e-5)
 
     def criterion(own):
         loss = weight @ gibbs.negative_log_likelihood(np.exp(own) * logits.astype(float), labels) / weight.sum()
         if doubts:
-            return loss + penalty(own, loss, lead, weight.sum())
+            return loss + penalty(own, loss, margin, weight.sum())
         return loss + SCALE_PRIOR * own**2 / weight.sum()
 
     assert criterion(log_scale) <= min(criterion(log_scale - 0.01), criterion(log_scale + 0.01))
@@ -331,7 +336,7 @@ def test_rows_that_are_all_right_leave_a_doubt():
     for n_rows in (40, 400):
         y = np.arange(n_rows) % 2
         X = generator.normal(size=(n_rows, 2)) + 12 * y[:, None]
-        model = InnerProductADA(metric="diagonal").fit(X, y)
+        model = AnnealedLogisticRegression(penalty_scaling="standardize").fit(X, y)
         assert model.score(X, y) == 1
         doubts.append(1 - model.predict_proba(X)[np.arange(n_rows), y].mean())
     assert 1e-5 < doubts[1] < 0.5 * doubts[0] < 0.01
@@ -339,16 +344,18 @@ def test_rows_that_are_all_right_leave_a_doubt():
 
 def test_picks_come_fold_by_fold():
     splits = [(np.array([2, 3]), np.array([0, 1])), (np.array([0, 1]), np.array([3, 2]))]
-    picks, folds = fold_picks(splits)
-    assert picks.rows.tolist() == [0, 1, 3, 2]
-    assert picks.fits.tolist() == [1, 1, 2, 2]
+    held_out, folds = held_out_by_fold(splits)
+    assert held_out.rows.tolist() == [0, 1, 3, 2]
+    assert held_out.fits.tolist() == [1, 1, 2, 2]
     assert folds.tolist() == [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("rate", [0.4, 0.6, 0.7, 0.8])
 def test_no_temperature_is_filled_twice(rate):
     """Middles of gaps are temperatures of the ladder at some rates."""
-    path = InnerProductADA(schedule=AdaptiveSchedule(cooling_rate=rate)).fit(*load_wine(return_X_y=True)).path_
+    path = (
+        AnnealedLogisticRegression(schedule=AdaptiveSchedule(cooling_rate=rate)).fit(*load_wine(return_X_y=True)).path_
+    )
     assert (path.temperatures[1:] < 0.95 * path.temperatures[:-1]).all()
 
 
@@ -360,12 +367,12 @@ def test_no_temperature_is_filled_twice(rate):
 def test_groups_that_are_not_heeded_are_told_so(settings):
     groups = np.arange(len(y)) % 7
     with pytest.warns(UserWarning, match="groups are ignored: .* such as cv=GroupKFold"):
-        model = InnerProductADA(schedule=[0.1, 0.01], **settings).fit(X, y, groups=groups)
-    plain = InnerProductADA(schedule=[0.1, 0.01], **settings).fit(X, y)
+        model = AnnealedLogisticRegression(schedule=[0.1, 0.01], **settings).fit(X, y, groups=groups)
+    plain = AnnealedLogisticRegression(schedule=[0.1, 0.01], **settings).fit(X, y)
     np.testing.assert_array_equal(model.path_.validation_score, plain.path_.validation_score)
 
 
 def test_groups_mean_nothing_where_no_row_of_theirs_is_held_out():
-    InnerProductADA(schedule=[0.1], selection="last").fit(X, y, groups=np.arange(len(y)))
-    held_out = InnerProductADA(schedule=[0.1], selection="holdout")
+    AnnealedLogisticRegression(schedule=[0.1], selection="last").fit(X, y, groups=np.arange(len(y)))
+    held_out = AnnealedLogisticRegression(schedule=[0.1], selection="holdout")
     held_out.fit(X, y, X_val=X, y_val=y, groups=np.arange(len(y)))

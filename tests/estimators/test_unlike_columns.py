@@ -6,7 +6,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from annealed import DistanceADA, InnerProductADA
+from annealed import AnnealedLDA, AnnealedLogisticRegression
 
 SCHEDULE = [1.0, 0.1, 0.01]
 
@@ -23,13 +23,13 @@ def test_a_path_goes_on_until_the_difference_of_two_columns_is_learned(size, see
     generator, told, y = signal(seed=seed)
     common = generator.randn(len(y))
     X = np.column_stack([common, common + size * told])
-    assert InnerProductADA().fit(X, y).score(X, y) > 0.93
+    assert AnnealedLogisticRegression().fit(X, y).score(X, y) > 0.93
 
 
 def test_a_path_of_chance_ends_early():
     generator, _, y = signal()
     common = generator.randn(len(y))
-    path = InnerProductADA().fit(np.column_stack([common, common + 1e-3 * generator.randn(len(y))]), y).path_
+    path = AnnealedLogisticRegression().fit(np.column_stack([common, common + 1e-3 * generator.randn(len(y))]), y).path_
     assert path.temperatures[-1] > 1e-4 * path.temperatures[0]
 
 
@@ -39,24 +39,27 @@ def test_euclidean_metric_keeps_columns_of_small_units(widest, store):
     """Against scikit-learn's fit without the wide column, which tells nothing: no minimum is above it."""
     generator, told, y = signal()
     X = np.column_stack([told, generator.randn(len(y)), widest * generator.randn(len(y))])
-    model = InnerProductADA(metric="euclidean", schedule=SCHEDULE, selection="last").fit(store(X), y)
+    model = AnnealedLogisticRegression(penalty_scaling="none", schedule=SCHEDULE, selection="last").fit(store(X), y)
     without = LogisticRegression(C=2 / (SCHEDULE[-1] * len(y)), tol=1e-10, max_iter=10_000).fit(X[:, :2], y)
-    lead = np.where(y == 1, -1, 1) * without.decision_function(X[:, :2])
-    least = np.mean(np.logaddexp(0, lead)) + SCHEDULE[-1] / 4 * np.sum(without.coef_**2)
+    margin = np.where(y == 1, -1, 1) * without.decision_function(X[:, :2])
+    least = np.mean(np.logaddexp(0, margin)) + SCHEDULE[-1] / 4 * np.sum(without.coef_**2)
     assert model.path_.free_energy[-1] / SCHEDULE[-1] <= least * (1 + 1e-6)
     assert model.score(store(X), y) > 0.9
 
 
-@pytest.mark.parametrize(("metric", "chosen"), [("auto", "halfway"), ("validated", "covariance")])
-def test_a_constant_column_changes_nothing(metric, chosen):
+@pytest.mark.parametrize(("penalty_scaling", "chosen"), [("auto", "half-whiten"), ("cv", "whiten")])
+def test_a_constant_column_changes_nothing(penalty_scaling, chosen):
     """Its spread is the rounding of its mean, and no reason to leave the eigenbasis that other metrics start from."""
     generator = np.random.default_rng(2)
     mixing = generator.normal(size=(30, 30)) * np.geomspace(1, 0.03, 30)
     told = generator.normal(size=(300, 30))
     y = (1.5 * told[:, -6:] @ generator.normal(size=(6, 3)) + generator.gumbel(size=(300, 3))).argmax(axis=1)
     X = told @ mixing
-    ours, theirs = (InnerProductADA(metric=metric).fit(own, y) for own in (np.c_[X, np.full(300, 3.3)], X))
-    assert ours.metric_ == theirs.metric_ == chosen
+    ours, theirs = (
+        AnnealedLogisticRegression(penalty_scaling=penalty_scaling).fit(own, y)
+        for own in (np.c_[X, np.full(300, 3.3)], X)
+    )
+    assert ours.penalty_scaling_ == theirs.penalty_scaling_ == chosen
     np.testing.assert_allclose(ours.coef_[:, :-1], theirs.coef_, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(ours.coef_[:, -1], 0, atol=1e-9)
 
@@ -65,14 +68,18 @@ def test_columns_too_unlike_for_one_eigenbasis_have_other_metrics_too():
     """Without an intercept a column counts by its distance from zero."""
     generator, told, y = signal(100)
     X = np.column_stack([told, 1e6 + generator.randn(len(y))])
-    model = InnerProductADA(metric="validated", fit_intercept=False, schedule=SCHEDULE).fit(X, y)
-    same = InnerProductADA(metric=model.metric_, fit_intercept=False, schedule=SCHEDULE).fit(X, y)
+    model = AnnealedLogisticRegression(penalty_scaling="cv", fit_intercept=False, schedule=SCHEDULE).fit(X, y)
+    same = AnnealedLogisticRegression(
+        penalty_scaling=model.penalty_scaling_, fit_intercept=False, schedule=SCHEDULE
+    ).fit(X, y)
     np.testing.assert_allclose(model.coef_, same.coef_, rtol=1e-6)
 
 
 @pytest.mark.parametrize("n_columns", [4, 400])
 @pytest.mark.parametrize(
-    "model", [InnerProductADA(metric="diagonal"), DistanceADA()], ids=lambda model: type(model).__name__
+    "model",
+    [AnnealedLogisticRegression(penalty_scaling="standardize"), AnnealedLDA()],
+    ids=lambda model: type(model).__name__,
 )
 def test_sparse_columns_far_from_zero_are_as_dense_ones(model, n_columns):
     """Their squares have no digit of the spread, unless they are centred first."""
@@ -94,7 +101,7 @@ def test_what_two_columns_hide_is_found_where_their_sum_is_learned_first(seed):
     common, told = generator.randn(2, 200)
     y = 6.4 * np.sign(common) * np.abs(common) ** 0.3 + 2.7 * told + 0.3 * generator.logistic(size=200) > 0
     X = np.column_stack([common + 3.5e-3 * told, common - 3.5e-3 * told])
-    paths = [InnerProductADA().fit(rows, y).path_ for rows in (X, np.column_stack([common, told]))]
+    paths = [AnnealedLogisticRegression().fit(rows, y).path_ for rows in (X, np.column_stack([common, told]))]
     hidden, known = (path.validation_score.mean(axis=1).max() for path in paths)
     assert hidden > known - 0.05
 
@@ -105,8 +112,8 @@ def test_columns_far_from_an_origin_without_intercept_keep_their_directions(offs
     generator = np.random.default_rng(1)
     near = generator.normal(size=(300, 10))
     y = (near[:, :3] + generator.gumbel(size=(300, 3))).argmax(axis=1)
-    model = InnerProductADA(fit_intercept=False, selection="last", schedule=SCHEDULE).fit(near + offset, y)
-    free = InnerProductADA(selection="last", schedule=SCHEDULE).fit(near, y)  # as good as a free intercept
+    model = AnnealedLogisticRegression(fit_intercept=False, selection="last", schedule=SCHEDULE).fit(near + offset, y)
+    free = AnnealedLogisticRegression(selection="last", schedule=SCHEDULE).fit(near, y)  # as good as a free intercept
     np.testing.assert_allclose(model.path_.free_energy, free.path_.free_energy, rtol=1e-2)
 
 
@@ -116,9 +123,9 @@ def test_an_outlying_row_leaves_others_their_directions(store):
     X = generator.normal(size=(200, 20))
     y = (X[:, :3] + generator.gumbel(size=(200, 3))).argmax(axis=1)
     X[0] *= 1e8
-    settings = {"metric": "euclidean", "selection": "last", "schedule": SCHEDULE}
-    model = InnerProductADA(**settings).fit(store(X), y)
-    alone = InnerProductADA(**settings).fit(X[1:], y[1:])
+    settings = {"penalty_scaling": "none", "selection": "last", "schedule": SCHEDULE}
+    model = AnnealedLogisticRegression(**settings).fit(store(X), y)
+    alone = AnnealedLogisticRegression(**settings).fit(X[1:], y[1:])
     assert model.score(X[1:], y[1:]) > alone.score(X[1:], y[1:]) - 0.02
     assert model.path_.certificate.max() < 1e-6
 
@@ -131,7 +138,7 @@ def test_free_energy_falls_where_an_outlying_row_turns_the_path():
     y = generator.integers(10, size=200)
     X[0] *= 1e7
     schedule = [100 / 2**step for step in range(18)]
-    path = InnerProductADA(metric="euclidean", selection="last", schedule=schedule).fit(X, y).path_
+    path = AnnealedLogisticRegression(penalty_scaling="none", selection="last", schedule=schedule).fit(X, y).path_
     assert (np.diff(path.free_energy / path.temperatures) < 0).all()
 
 
@@ -140,5 +147,5 @@ def test_wide_rows_of_chance_end_where_validation_has_long_been_worse():
     X = sparse.random(1200, 3000, density=20 / 3000, random_state=1, format="csr")
     y = generator.integers(10, size=1200)
     X.data = np.exp(3 * generator.normal(size=X.nnz))
-    path = InnerProductADA(metric="euclidean").fit(X, y).path_
+    path = AnnealedLogisticRegression(penalty_scaling="none").fit(X, y).path_
     assert path.temperatures[-1] > 5e-6 * path.temperatures[0]

@@ -32,12 +32,12 @@ def test_words_become_columns_and_rows_with_missing_cells_are_left_out():
 
 
 def test_tables_are_measured_as_those_of_the_suite(wheel, tmp_path, capsys):
-    asked = ["keel", "--wheel", str(wheel), "--methods", "InnerProductADA", "LDA", "--splits", "2"]
+    asked = ["keel", "--wheel", str(wheel), "--methods", "AnnealedLogisticRegression", "LDA", "--splits", "2"]
     assert main([*asked, "--results", str(tmp_path / "results")]) == 0
     rows = pd.read_csv(tmp_path / "results" / "keel" / "suite.csv")
     assert set(rows["table"]) == {"flowers"}
     assert (rows["n_train"] + rows["n_test"] == 100).all()
-    assert sorted(rows["method"]) == ["InnerProductADA"] * 2 + ["LDA"] * 2
+    assert sorted(rows["method"]) == ["AnnealedLogisticRegression"] * 2 + ["LDA"] * 2
     assert "1 tables, 2 methods, 4 fits" in capsys.readouterr().out
 
 

@@ -140,9 +140,11 @@ def test_every_cell_of_a_corpus_is_measured():
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_literal_projection_is_that_of_a_literal_fit(n_classes):
     made = make_gaussian_classes(60, 5, n_classes, separation=3.0, random_state=0)
-    annealed = MELDA(metric="diagonal").fit(made.X, made.y)
+    annealed = MELDA(penalty_scaling="standardize").fit(made.X, made.y)
     classifier = annealed.classifier_
-    literal = MELDA(coordinates="paper", metric="diagonal", temperature=classifier.temperature_).fit(made.X, made.y)
+    literal = MELDA(coordinates="paper", penalty_scaling="standardize", temperature=classifier.temperature_).fit(
+        made.X, made.y
+    )
     np.testing.assert_allclose(
         melda_table2.literal_projection(annealed)(made.X),
         classifier.posterior_scale_ * literal.transform(made.X),  # neighbours and Gaussians do not see a factor

@@ -17,7 +17,7 @@ from experiments.rank_figure import critical_difference, groups
 from experiments.suite import FILE, Task
 from experiments.suite_methods import METHODS, Method, NotTried
 
-QUICK = ["InnerProductADA", "LDA", "NB"]
+QUICK = ["AnnealedLogisticRegression", "LDA", "NB"]
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_rows_of_other_columns_and_no_rows_are_said(data_folder):
 
 def test_rerunning_gives_the_same_numbers(data_folder):
     numbers = ("error", "log_loss", "brier", "calibration")
-    one, other = (suite.measure(Task("dense", 1, "InnerProductADA")) for _ in range(2))
+    one, other = (suite.measure(Task("dense", 1, "AnnealedLogisticRegression")) for _ in range(2))
     assert [one[name] for name in numbers] == [other[name] for name in numbers]
 
 
@@ -179,7 +179,7 @@ def made_up(log_losses, failures=()):
     return pd.DataFrame(lines)
 
 
-ALL_BETTER = {"InnerProductADA": 0.1, "DistanceADA": 0.2, "LRCV": 0.3, "LDA": 0.4, "LDA shrunk": 0.5}
+ALL_BETTER = {"AnnealedLogisticRegression": 0.1, "AnnealedLDA": 0.2, "LRCV": 0.3, "LDA": 0.4, "LDA shrunk": 0.5}
 
 
 def test_targets_are_met_by_the_best_of_all_but_for_time():
@@ -189,16 +189,16 @@ def test_targets_are_met_by_the_best_of_all_but_for_time():
 
 def test_targets_are_missed_by_the_worst_of_all():
     worst = dict(zip(ALL_BETTER, [0.5, 0.45, 0.1, 0.2, 0.3], strict=True))
-    rows = made_up({"one": worst, "two": worst}, failures=[("one", "DistanceADA")])
+    rows = made_up({"one": worst, "two": worst}, failures=[("one", "AnnealedLDA")])
     targets = suite_summary.targets(suite_summary.Tables(rows))
     assert not any(is_met for is_met, _ in targets)
 
 
 def test_a_failure_ranks_last_and_loses():
-    tables = suite_summary.Tables(made_up({"one": ALL_BETTER}, failures=[("one", "InnerProductADA")]))
-    assert tables.ranks("log_loss").loc["one", "InnerProductADA"] == 5
-    assert suite_summary.duel(tables.ratio("InnerProductADA", "LRCV")) == (0, 0, 1)
-    assert suite_summary.duel(tables.ratio("LRCV", "InnerProductADA")) == (1, 0, 0)
+    tables = suite_summary.Tables(made_up({"one": ALL_BETTER}, failures=[("one", "AnnealedLogisticRegression")]))
+    assert tables.ranks("log_loss").loc["one", "AnnealedLogisticRegression"] == 5
+    assert suite_summary.duel(tables.ratio("AnnealedLogisticRegression", "LRCV")) == (0, 0, 1)
+    assert suite_summary.duel(tables.ratio("LRCV", "AnnealedLogisticRegression")) == (1, 0, 0)
     assert "it failed" in "\n".join(suite_summary.loss_lines(tables))
 
 

@@ -12,7 +12,7 @@ import pytest
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from annealed import MELDA, AnnealedClassifier, InnerProductADA, PooledGaussian, SecondOrderFeatures
+from annealed import MELDA, AnnealedClassifier, AnnealedLogisticRegression, PooledGaussian, SecondOrderFeatures
 from annealed.comparison import OURS, fit_table
 from annealed.export import check_writable, load_model, save_model, write_then_rename
 from annealed.export.persistence import FORMAT
@@ -34,7 +34,7 @@ TABLE = default_table()
 
 @pytest.fixture(scope="module")
 def model():
-    return fit_table(TABLE, "inner-product")
+    return fit_table(TABLE, "logistic")
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -52,10 +52,10 @@ def test_every_estimator_of_ours_comes_back(tmp_path, name):
 @pytest.mark.parametrize(
     "estimator",
     [
-        InnerProductADA(schedule=ExponentialSchedule(start=10.0, cooling_rate=0.5, stop=0.1)),
-        InnerProductADA(schedule=AdaptiveSchedule(), selection="last"),
-        InnerProductADA(schedule=FixedSchedule([1.0, 0.1])),
-        InnerProductADA(schedule=UntilSchedule(InverseTemperatureSchedule(), 0.1)),
+        AnnealedLogisticRegression(schedule=ExponentialSchedule(start=10.0, cooling_rate=0.5, stop=0.1)),
+        AnnealedLogisticRegression(schedule=AdaptiveSchedule(), selection="last"),
+        AnnealedLogisticRegression(schedule=FixedSchedule([1.0, 0.1])),
+        AnnealedLogisticRegression(schedule=UntilSchedule(InverseTemperatureSchedule(), 0.1)),
         AnnealedClassifier(Quadratic()),
         AnnealedClassifier(Distance()),
         AnnealedClassifier(solver=LBFGS(memory_size=5, successor=Newton())),
@@ -86,7 +86,7 @@ def test_what_no_table_was_fitted_with_is_not_written(tmp_path, model):
 
 
 def test_what_is_no_data_is_not_written(tmp_path, model):
-    with pytest.raises(InputError, match="cannot hold all of 'inner-product'"):
+    with pytest.raises(InputError, match="cannot hold all of 'logistic'"):
         save_model(replace(model, facts={"of the user's own": {}.keys()}), tmp_path / "model.skops")
     assert not list(tmp_path.iterdir())
 
@@ -129,7 +129,7 @@ def test_weights_of_another_kind(tmp_path, model):
 
 @pytest.mark.parametrize(
     ("step", "name", "value"),
-    [(-1, "_form", None), (-1, "_arrays", {}), (-1, "n_features_in_", 9), (0, "transformers_", [])],
+    [(-1, "_predictor", None), (-1, "_arrays", {}), (-1, "n_features_in_", 9), (0, "transformers_", [])],
 )
 def test_parts_of_another_kind(tmp_path, model, step, name, value):
     """They are found when the file is opened, and not as an error of another package when rows are predicted."""

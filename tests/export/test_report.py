@@ -36,7 +36,7 @@ def flowers():
 def report(tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "report.html"
     frame = flowers()
-    write_report(fit_table(label_table(frame, "species"), "inner-product"), frame, path)
+    write_report(fit_table(label_table(frame, "species"), "logistic"), frame, path)
     return path
 
 
@@ -94,7 +94,7 @@ def guesses():
     generator = np.random.default_rng(0)
     frame = pandas.DataFrame(generator.normal(size=(60, 80))).rename(columns=lambda own: f"column {own}")
     frame["side"] = np.where(np.arange(60) % 2, "heads", "tails")
-    return fit_table(label_table(frame, "side"), "inner-product"), frame
+    return fit_table(label_table(frame, "side"), "logistic"), frame
 
 
 def error_of(data):
@@ -161,7 +161,7 @@ def test_of_many_rows_every_class_stays(monkeypatch):
     monkeypatch.setattr("annealed.export.report.points.MOST_ROWS", 30)
     frame = flowers()
     frame.loc[3:5, "species"] = "rare"
-    model = fit_table(label_table(frame, "species"), "inner-product")
+    model = fit_table(label_table(frame, "species"), "logistic")
     data = report_data(model, frame)
     assert data.posterior.shape[2] == 4 and data.is_held_out.all()
     assert 25 <= len(data.labels) <= 34
@@ -225,7 +225,7 @@ def test_a_quadratic_family_has_no_strength_of_features(tmp_path):
 
 def test_held_out_posterior_is_that_of_fresh_fits():
     frame = flowers()
-    model = fit_table(label_table(frame, "species"), "inner-product")
+    model = fit_table(label_table(frame, "species"), "logistic")
     data = report_data(model, frame)
     given = data.posterior[data.chosen, np.arange(150), data.labels]
     path = model.path
@@ -236,7 +236,7 @@ def test_held_out_posterior_is_that_of_fresh_fits():
 def test_one_column_and_a_class_of_one_row(tmp_path):
     frame = flowers()[["petal length (cm)", "species"]]
     frame.loc[0, "species"] = "unique"
-    model = fit_table(label_table(frame, "species"), "inner-product")
+    model = fit_table(label_table(frame, "species"), "logistic")
     write_report(model, frame, tmp_path / "report.html")
     assert "149 rows" in (tmp_path / "report.html").read_text()
 
@@ -245,7 +245,7 @@ def test_classes_of_one_row_each(tmp_path):
     """Nothing can be left out, so that the model itself judges."""
     frame = flowers().iloc[[0, 60, 120]]
     with pytest.warns(UserWarning, match="Every class has a single row"):
-        model = fit_table(label_table(frame, "species"), "inner-product")
+        model = fit_table(label_table(frame, "species"), "logistic")
     with pytest.warns(UserWarning, match="3 of 3 rows equal rows that the model was fitted on, but they are too few"):
         write_report(model, frame, tmp_path / "report.html")
     assert "judged by the model, which was fitted on rows equal to 3 of them" in (tmp_path / "report.html").read_text()
@@ -260,7 +260,7 @@ def test_classes_of_one_row_each(tmp_path):
 )
 def test_tables_that_do_not_fit_the_model(tmp_path, change, sentence):
     frame = flowers()
-    model = fit_table(label_table(frame, "species"), "inner-product")
+    model = fit_table(label_table(frame, "species"), "logistic")
     with pytest.raises(InputError, match=sentence):
         write_report(model, change(frame), tmp_path / "report.html")
     assert not list(tmp_path.iterdir())
@@ -269,7 +269,7 @@ def test_tables_that_do_not_fit_the_model(tmp_path, change, sentence):
 def test_rows_with_weights(tmp_path):
     """They weigh in the fits of folds and in every score; those of weight 0 are not there."""
     frame = flowers().assign(trust=np.arange(150) % 3)
-    model = fit_table(label_table(frame, "species", "trust"), "inner-product")
+    model = fit_table(label_table(frame, "species", "trust"), "logistic")
     data = report_data(model, frame)
     assert data.is_held_out.all()
     assert data.weights.tolist() == [1, 2] * 50
@@ -290,7 +290,7 @@ def test_rows_with_weights(tmp_path):
 def test_folds_that_cannot_be_fitted_are_told():
     """Without the row of a class that outweighs all others of it, the class weighs nothing."""
     frame = flowers().assign(trust=np.where(np.arange(150) % 50, 1, 1e20))
-    model = fit_table(label_table(frame, "species", "trust"), "inner-product")
+    model = fit_table(label_table(frame, "species", "trust"), "logistic")
     sentence = "without some of them it cannot be fitted: y must hold .* weigh 0. Give rows that it was not fitted on."
     with pytest.raises(InputError, match=sentence):
         report_data(model, frame)

@@ -183,7 +183,7 @@ def test_a_look_is_the_weighted_derivative_of_the_loss(made):
     scores = np.asfortranarray(20 * drawn(6, 4, contrasts.n_scores))
     logits = scores @ basis.T
     posterior = np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True))
-    losses, pulled, seen = contrasts.look(scores, labels, np.asfortranarray(weight))
+    losses, pulled, seen = contrasts.evaluate(scores, labels, np.asfortranarray(weight))
     rows = np.arange(6)
     np.testing.assert_allclose(losses, -np.log(posterior[rows, :, labels]), rtol=1e-12, atol=1e-14)
     residual = posterior - np.eye(contrasts.n_classes)[labels][:, None]

@@ -6,7 +6,7 @@ import pytest
 from problems import fold_masks, gaussian, stack_of
 
 from annealed.datasets import make_gaussian_classes
-from annealed.objectives import InnerProduct, leading_rows, linear
+from annealed.objectives import InnerProduct, hessian_sample, linear
 from annealed.solvers import LBFGS, lbfgs
 
 TEMPERATURE = 0.05
@@ -54,7 +54,7 @@ def test_preconditioning_solves_the_newton_system():
 
 
 def test_only_leading_coordinates_are_learned_where_there_are_too_many(monkeypatch):
-    monkeypatch.setattr(leading_rows, "FEWEST_PARAMETERS", 6)
+    monkeypatch.setattr(hessian_sample, "FEWEST_PARAMETERS", 6)
     problem = InnerProduct().prepare(stack_of(gaussian()))
     point, learned = learned_at_some_point(problem)
     assert learned.hessian.shape == (6, 6)
@@ -71,12 +71,12 @@ def test_only_leading_coordinates_are_learned_where_there_are_too_many(monkeypat
 @pytest.mark.parametrize("unit", [1e-60, 1e60])
 def test_units_of_the_rows_change_no_curvature(unit, monkeypatch):
     """In single precision too, where squares of such numbers have no digits or are infinite."""
-    monkeypatch.setattr(leading_rows, "DOUBLE_PARAMETERS", 0)
+    monkeypatch.setattr(hessian_sample, "DOUBLE_PARAMETERS", 0)
     hessians = []
     for factor in (1.0, unit):
         table = gaussian(n_samples=200, n_features=6)
         table.X[:] *= factor
-        problem = InnerProduct(metric="euclidean").prepare(stack_of(table))
+        problem = InnerProduct(penalty_scaling="none").prepare(stack_of(table))
         point = problem.start(TEMPERATURE) + 0.1  # of the intercepts: posteriors that coefficients do not move
         point.reshape(-1, problem.n_scores, problem._width)[..., :-1] = 0
         learned = problem.learn_curvature(point[0], TEMPERATURE, 0)
@@ -89,7 +89,7 @@ def test_quick_rows_give_the_same_curvature_as_a_copy_of_their_own(monkeypatch):
     monkeypatch.setattr(linear, "FEWEST_COPIED_VALUES", 1)
     table = gaussian(n_samples=300, n_features=7)
     plain, quick = (InnerProduct().prepare(stack_of(table, fold_masks(300))) for _ in range(2))
-    quick.quicken()
+    quick.make_float32_copy()
     assert quick.has_quick_rows and not plain.has_quick_rows
     _, expected = learned_at_some_point(plain)
     _, found = learned_at_some_point(quick)
@@ -99,10 +99,10 @@ def test_quick_rows_give_the_same_curvature_as_a_copy_of_their_own(monkeypatch):
 def test_quick_rows_of_equal_spread_give_the_curvature_of_the_coordinates_named(monkeypatch):
     """Whitened coordinates have no order: rounding would name any of them as leading."""
     monkeypatch.setattr(linear, "FEWEST_COPIED_VALUES", 1)
-    monkeypatch.setattr(leading_rows, "FEWEST_PARAMETERS", 8)
+    monkeypatch.setattr(hessian_sample, "FEWEST_PARAMETERS", 8)
     table = gaussian(n_samples=300, n_features=7)
-    problem = InnerProduct(metric="covariance").prepare(stack_of(table, fold_masks(300)))
-    problem.quicken()
+    problem = InnerProduct(penalty_scaling="whiten").prepare(stack_of(table, fold_masks(300)))
+    problem.make_float32_copy()
     _, learned = learned_at_some_point(problem)
     named = learned.sample.leading[: learned.sample.n_leading]
     np.testing.assert_array_equal(learned.sample._points, problem._quick.X[:, named])
@@ -129,7 +129,7 @@ def test_learning_saves_iterations_and_gives_the_same_minimum(monkeypatch):
 
 
 def test_blocks_of_classes_are_those_of_the_hessian(monkeypatch):
-    monkeypatch.setattr(leading_rows, "CLASS_ROWS_PER_COORDINATE", 1000)
+    monkeypatch.setattr(hessian_sample, "CLASS_ROWS_PER_COORDINATE", 1000)
     problem = InnerProduct().prepare(stack_of(gaussian()))
     point = problem.start(TEMPERATURE) + 0.3 * np.random.RandomState(0).standard_normal(problem.start(1.0).shape)
     learned = problem.learn_classes(point[0], TEMPERATURE)
@@ -164,7 +164,7 @@ def test_classes_by_themselves_are_preconditioned_by_their_blocks(n_vectors):
 @pytest.mark.parametrize("intercept", [-300.0, -1e4])
 @pytest.mark.parametrize("is_whole", [False, True])
 def test_a_class_that_no_row_may_have_is_moved_no_further_than_others(is_whole, intercept, monkeypatch):
-    monkeypatch.setattr(leading_rows, "DOUBLE_PARAMETERS", 0)
+    monkeypatch.setattr(hessian_sample, "DOUBLE_PARAMETERS", 0)
     problem = InnerProduct().prepare(stack_of(gaussian()))
     point = problem.start(TEMPERATURE)
     problem._table(point)[0, 1, -1] = intercept

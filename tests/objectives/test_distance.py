@@ -26,7 +26,7 @@ from scipy import sparse
 from sklearn.covariance import ledoit_wolf_shrinkage, oas
 from sklearn.metrics import log_loss
 
-from annealed import DistanceADA
+from annealed import AnnealedLDA
 from annealed.arrays import is_foreign
 from annealed.design import make_design
 from annealed.objectives import Distance
@@ -487,7 +487,7 @@ def test_hot_end_is_where_scores_by_class_means_are_small(backend, covariance, n
 
 def test_the_path_of_correlated_columns_begins_hot_enough():
     table, new = correlated(300, 2000), correlated(2000, 2000, seed=1)
-    model = DistanceADA(covariance="diagonal", calibrate=False).fit(table.X, table.y)
+    model = AnnealedLDA(covariance="diagonal", calibrate=False).fit(table.X, table.y)
     assert model.path_.best_index > 0
     assert log_loss(new.y, model.predict_proba(new.X)) < np.log(2)
 
@@ -512,7 +512,7 @@ def test_a_constant_column_of_sparse_rows_is_as_that_of_dense_ones(covariance, c
     y = rng.integers(0, 3, 400)
     X = rng.normal(size=(400, 4)) + 1.5 * rng.normal(size=(3, 4))[y]
     X = np.column_stack([X, np.full(400, constant)])
-    model = DistanceADA(covariance=covariance, selection="last", schedule=[10.0, 1.0])
+    model = AnnealedLDA(covariance=covariance, selection="last", schedule=[10.0, 1.0])
     plain = model.fit(X, y).predict_proba(X)
     np.testing.assert_allclose(model.fit(sparse.csr_array(X), y).predict_proba(X), plain, atol=1e-6)
 
@@ -522,7 +522,7 @@ def test_a_constant_column_of_sparse_rows_tells_nothing_of_new_rows():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 400)
     X = np.column_stack([rng.normal(size=(400, 4)) + 1.5 * rng.normal(size=(3, 4))[y], np.full(400, 1e6)])
-    model = DistanceADA(covariance="diagonal", selection="last", schedule=[10.0, 1.0]).fit(sparse.csr_array(X), y)
+    model = AnnealedLDA(covariance="diagonal", selection="last", schedule=[10.0, 1.0]).fit(sparse.csr_array(X), y)
     known = model.predict_proba(X)
     X[:, -1] += 1
     np.testing.assert_allclose(model.predict_proba(X), known, atol=1e-6)

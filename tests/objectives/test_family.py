@@ -22,7 +22,7 @@ from problems import (
 from scipy import sparse
 
 from annealed import AnnealedClassifier
-from annealed.objectives import Picks, ScoreFamily
+from annealed.objectives import HeldOut, ScoreFamily
 
 FAMILIES = [Radial, Loudness]
 
@@ -110,11 +110,11 @@ def test_form_gives_the_logits_a_pass_gives(family):
     table = gaussian()
     problem = family().prepare(stack_of(table), 0)
     point = near_start(problem, 0.3)
-    picks = Picks(np.arange(9), np.zeros(9, dtype=int))
-    problem.watch(picks)
+    held_out = HeldOut(np.arange(9), np.zeros(9, dtype=int))
+    problem.watch(held_out)
     picked = problem.held_out_logits(point, 0.3)
     arrays = {name: array[0] for name, array in problem.report(point, 0.3).items()}
-    np.testing.assert_allclose(problem.form.logits(table.X[:9], arrays, 0.3), picked, atol=1e-10)
+    np.testing.assert_allclose(problem.predictor.logits(table.X[:9], arrays, 0.3), picked, atol=1e-10)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -174,7 +174,7 @@ def test_hot_temperature_makes_the_posterior_nearly_uniform(make):
     problem = Radial().prepare(stack_of(table), 0)
     hot = problem.hot_temperature()
     arrays = {name: array[0] for name, array in problem.report(problem.start(hot), hot).items()}
-    logits = problem.form.logits(table.X, arrays, hot)
+    logits = problem.predictor.logits(table.X, arrays, hot)
     assert np.isfinite(logits).all(), f"no logits at the hot temperature {hot}"
     posterior = oracles.posterior(logits, 1.0)
     assert np.sqrt(np.mean((posterior - 1 / table.n_classes) ** 2, axis=0)).max() < 0.1

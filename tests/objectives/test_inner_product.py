@@ -25,9 +25,9 @@ from problems import (
 from scipy import sparse
 
 from annealed.design import CsrDesign, DenseDesign
-from annealed.objectives import InnerProduct, Picks
+from annealed.objectives import HeldOut, InnerProduct
 
-METRICS = ["euclidean", "diagonal", "halfway", "covariance"]
+PENALTY_SCALINGS = ["none", "standardize", "half-whiten", "whiten"]
 TEMPERATURES = [30.0, 1.0, 0.01]
 
 
@@ -47,10 +47,10 @@ def logits(table, coef, intercept):
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
 @pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("metric", METRICS)
-def test_gradient_is_the_slope(metric, fit_intercept, temperature):
+@pytest.mark.parametrize("penalty_scaling", PENALTY_SCALINGS)
+def test_gradient_is_the_slope(penalty_scaling, fit_intercept, temperature):
     table = gaussian()
-    family = InnerProduct(l2_strength=0.7, metric=metric, fit_intercept=fit_intercept)
+    family = InnerProduct(l2_strength=0.7, penalty_scaling=penalty_scaling, fit_intercept=fit_intercept)
     problem = family.prepare(stack_of(table, uneven_weights(len(table.y)) * fold_masks(len(table.y))))
     point = near_start(problem, temperature)
     _, gradient, loss_gradient = problem.objective(point, temperature)
@@ -81,14 +81,14 @@ def test_hessian_is_the_slope_of_the_gradient(make):
 
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
-@pytest.mark.parametrize("metric", METRICS)
-def test_value_is_equation_17_for_every_fit(metric, temperature):
+@pytest.mark.parametrize("penalty_scaling", PENALTY_SCALINGS)
+def test_value_is_equation_17_for_every_fit(penalty_scaling, temperature):
     table = gaussian()
     weight = uneven_weights(len(table.y)) * fold_masks(len(table.y))
-    problem = InnerProduct(l2_strength=0.7, metric=metric).prepare(stack_of(table, weight))
+    problem = InnerProduct(l2_strength=0.7, penalty_scaling=penalty_scaling).prepare(stack_of(table, weight))
     solution = solve(problem, temperature)
     reported = problem.report(solution.parameters, temperature)
-    matrix = oracles.metric_matrix(table.X, metric, weight[:, 0])
+    matrix = oracles.penalty_matrix(table.X, penalty_scaling, weight[:, 0])
     for fit, own in enumerate((weight / weight.sum(axis=0)).T):
         expected = oracles.penalized_free_energy(
             table.X,
@@ -104,13 +104,13 @@ def test_value_is_equation_17_for_every_fit(metric, temperature):
 
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
-@pytest.mark.parametrize("metric", METRICS)
-def test_gradient_is_equation_18_corrected(metric, temperature):
+@pytest.mark.parametrize("penalty_scaling", PENALTY_SCALINGS)
+def test_gradient_is_equation_18_corrected(penalty_scaling, temperature):
     """At a point that is no minimum: dQ_new / dlambda by loops against the slope of Q_new."""
     table = gaussian()
     generator = np.random.default_rng(2)
     lambda_, intercept = generator.normal(size=(3, 4)), generator.normal(size=3)
-    matrix = oracles.metric_matrix(table.X, metric)
+    matrix = oracles.penalty_matrix(table.X, penalty_scaling)
 
     def energy(shift):
         return oracles.penalized_free_energy(
@@ -134,15 +134,15 @@ def test_a_pass_over_some_fits_equals_those_of_the_whole_stack():
 def test_blocks_of_rows_add_up(monkeypatch):
     table = gaussian()
     weight = fold_masks(len(table.y))
-    picks = Picks(np.array([0, 3, 6, 7, 50, 119]), np.array([1, 2, 0, 1, 2, 1]))
+    held_out = HeldOut(np.array([0, 3, 6, 7, 50, 119]), np.array([1, 2, 0, 1, 2, 1]))
 
     problem = InnerProduct().prepare(stack_of(table, weight))
     parameters = near_start(problem, 0.5)
 
     def passes():
-        problem.watch(picks)
-        (inspection,) = problem.inspect([(parameters[0], 0.5, 2.0)])
-        numbers = inspection.spoken_loss, inspection.entropy
+        problem.watch(held_out)
+        (training_summary,) = problem.summarize([(parameters[0], 0.5, 2.0)])
+        numbers = training_summary.calibrated_loss, training_summary.entropy
         return *problem.objective(parameters, 0.5), *numbers, problem.held_out_logits(parameters, 0.5).copy()
 
     whole = passes()
@@ -156,15 +156,17 @@ def test_observation_is_loss_entropy_and_the_picked_logits():
     weight = fold_masks(len(table.y))
     problem = InnerProduct().prepare(stack_of(table, weight))
     parameters = near_start(problem, 0.5)
-    picks = Picks(np.array([1, 1, 4]), np.array([0, 2, 1]))
-    problem.watch(picks)
-    (inspection,) = problem.inspect([(parameters[0], 0.5, 2.0)])
+    held_out = HeldOut(np.array([1, 1, 4]), np.array([0, 2, 1]))
+    problem.watch(held_out)
+    (training_summary,) = problem.summarize([(parameters[0], 0.5, 2.0)])
     reported = problem.report(parameters, 0.5)
     own = weight[:, 0] / weight[:, 0].sum()
     scores = logits(table, reported["coef"][0], reported["intercept"][0])
-    np.testing.assert_allclose(inspection.spoken_loss, oracles.free_energy(2 * scores, table.y, 1.0, own), rtol=1e-10)
-    np.testing.assert_allclose(inspection.entropy, oracles.mean_entropy(scores, 1.0, own), rtol=1e-10)
-    for row, fit, picked in zip(picks.rows, picks.fits, problem.held_out_logits(parameters, 0.5), strict=True):
+    np.testing.assert_allclose(
+        training_summary.calibrated_loss, oracles.free_energy(2 * scores, table.y, 1.0, own), rtol=1e-10
+    )
+    np.testing.assert_allclose(training_summary.entropy, oracles.mean_entropy(scores, 1.0, own), rtol=1e-10)
+    for row, fit, picked in zip(held_out.rows, held_out.fits, problem.held_out_logits(parameters, 0.5), strict=True):
         own = table.X[row] @ reported["coef"][fit].T + reported["intercept"][fit]
         np.testing.assert_allclose(picked - picked.mean(), own - own.mean(), atol=1e-10)
 
@@ -188,9 +190,9 @@ def test_a_known_entropy_is_taken_and_an_unknown_one_found():
     table = gaussian()
     problem = InnerProduct().prepare(stack_of(table))
     points = [(parameters, 0.5, 2.0) for parameters in (near_start(problem, 0.5)[0], problem.start(0.5)[0])]
-    found = problem.inspect(points)
-    assert problem.inspect(points, [0.25, 0.5]) == [replace(found[0], entropy=0.25), replace(found[1], entropy=0.5)]
-    assert problem.inspect(points, [0.25, np.nan]) == found
+    found = problem.summarize(points)
+    assert problem.summarize(points, [0.25, 0.5]) == [replace(found[0], entropy=0.25), replace(found[1], entropy=0.5)]
+    assert problem.summarize(points, [0.25, np.nan]) == found
 
 
 def test_imaginary_rows_hide_the_entropy():
@@ -210,19 +212,19 @@ def test_imaginary_rows_hide_the_entropy():
 @pytest.mark.parametrize("make", [gaussian, two_classes, rare_class], ids=lambda make: make.__name__)
 def test_euclidean_minimum_is_that_of_penalized_likelihood(make, temperature):
     table = make()
-    coef, intercept = optimum(table, temperature, l2_strength=0.1, metric="euclidean")
+    coef, intercept = optimum(table, temperature, l2_strength=0.1, penalty_scaling="none")
     expected = oracles.multinomial_optimum(table.X, table.y, 0.1 * temperature * np.eye(table.X.shape[1]))
     np.testing.assert_allclose(coef[0], expected.coef, atol=1e-6)
     np.testing.assert_allclose(logits(table, coef[0], intercept[0]), logits(table, *expected[:2]), atol=1e-6)
 
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
-@pytest.mark.parametrize("metric", METRICS)
-def test_minimum_without_intercept(metric, temperature):
+@pytest.mark.parametrize("penalty_scaling", PENALTY_SCALINGS)
+def test_minimum_without_intercept(penalty_scaling, temperature):
     """Rows are not centred then: "covariance" whitens their second moment about the origin."""
-    table = standardized(gaussian()) if metric in ("halfway", "covariance") else gaussian()
-    coef, intercept = optimum(table, temperature, l2_strength=0.1, metric=metric, fit_intercept=False)
-    strength = 0.1 * temperature * oracles.metric_matrix(table.X, metric)
+    table = standardized(gaussian()) if penalty_scaling in ("half-whiten", "whiten") else gaussian()
+    coef, intercept = optimum(table, temperature, l2_strength=0.1, penalty_scaling=penalty_scaling, fit_intercept=False)
+    strength = 0.1 * temperature * oracles.penalty_matrix(table.X, penalty_scaling)
     expected = oracles.multinomial_optimum(table.X, table.y, strength, fit_intercept=False)
     np.testing.assert_allclose(coef[0], expected.coef, atol=1e-6)
     np.testing.assert_array_equal(intercept[0], 0)
@@ -231,7 +233,7 @@ def test_minimum_without_intercept(metric, temperature):
 @pytest.mark.parametrize("temperature", TEMPERATURES)
 def test_diagonal_metric_is_euclidean_on_columns_divided_by_their_standard_deviation(temperature):
     table = gaussian()
-    coef, _ = optimum(table, temperature, l2_strength=0.1, metric="diagonal")
+    coef, _ = optimum(table, temperature, l2_strength=0.1, penalty_scaling="standardize")
     strength = 0.1 * temperature * np.eye(4)
     expected = oracles.multinomial_optimum(table.X / table.X.std(axis=0), table.y, strength)
     np.testing.assert_allclose(coef[0] * table.X.std(axis=0), expected.coef, atol=1e-6)
@@ -243,7 +245,7 @@ def test_covariance_metric_is_euclidean_on_whitened_columns(temperature):
     _, covariance = oracles.moments(table.X)
     root = np.linalg.cholesky(covariance)
     whitened = np.linalg.solve(root, table.X.T).T
-    coef, _ = optimum(table, temperature, l2_strength=0.1, metric="covariance")
+    coef, _ = optimum(table, temperature, l2_strength=0.1, penalty_scaling="whiten")
     expected = oracles.multinomial_optimum(whitened, table.y, 0.1 * temperature * np.eye(4))
     np.testing.assert_allclose(coef[0] @ root, expected.coef, atol=1e-6)
 
@@ -253,29 +255,31 @@ def test_covariance_metric_does_not_see_affine_maps(temperature):
     table = gaussian()
     map_ = np.random.default_rng(3).normal(size=(4, 4)) * np.array([1e-4, 1, 1, 1e4])
     mapped = replace(table, X=table.X @ map_ + np.array([1.0, 2.0, 3.0, 4e4]))
-    plain = logits(table, *(array[0] for array in optimum(table, temperature, metric="covariance")))
-    other = logits(mapped, *(array[0] for array in optimum(mapped, temperature, metric="covariance")))
+    plain = logits(table, *(array[0] for array in optimum(table, temperature, penalty_scaling="whiten")))
+    other = logits(mapped, *(array[0] for array in optimum(mapped, temperature, penalty_scaling="whiten")))
     np.testing.assert_allclose(other, plain, atol=1e-6)
 
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
 def test_diagonal_metric_does_not_see_units(temperature):
     plain, scaled = gaussian(), badly_scaled()
-    expected = logits(plain, *(array[0] for array in optimum(plain, temperature, metric="diagonal")))
-    other = logits(scaled, *(array[0] for array in optimum(scaled, temperature, metric="diagonal")))
+    expected = logits(plain, *(array[0] for array in optimum(plain, temperature, penalty_scaling="standardize")))
+    other = logits(scaled, *(array[0] for array in optimum(scaled, temperature, penalty_scaling="standardize")))
     np.testing.assert_allclose(other, expected, atol=1e-6)
 
 
 def test_euclidean_metric_sees_units():
     plain, scaled = gaussian(), replace(gaussian(), X=10 * gaussian().X)
-    expected = logits(plain, *(array[0] for array in optimum(plain, 1.0, metric="euclidean")))
-    other = logits(scaled, *(array[0] for array in optimum(scaled, 1.0, metric="euclidean")))
+    expected = logits(plain, *(array[0] for array in optimum(plain, 1.0, penalty_scaling="none")))
+    other = logits(scaled, *(array[0] for array in optimum(scaled, 1.0, penalty_scaling="none")))
     assert np.abs(other - expected).max() > 0.1
 
 
-@pytest.mark.parametrize(("make", "metric"), [(gaussian, "diagonal"), (text, "euclidean")])
-def test_auto_metric_is_diagonal_for_dense_and_euclidean_for_sparse_rows(make, metric):
-    for automatic, named in zip(optimum(make(), 0.1), optimum(make(), 0.1, metric=metric), strict=True):
+@pytest.mark.parametrize(("make", "penalty_scaling"), [(gaussian, "standardize"), (text, "none")])
+def test_auto_metric_is_diagonal_for_dense_and_euclidean_for_sparse_rows(make, penalty_scaling):
+    for automatic, named in zip(
+        optimum(make(), 0.1), optimum(make(), 0.1, penalty_scaling=penalty_scaling), strict=True
+    ):
         np.testing.assert_array_equal(automatic, named)
 
 
@@ -288,12 +292,12 @@ def test_minimum_depends_on_the_product_of_strength_and_temperature(factor):
         np.testing.assert_allclose(array, expected, atol=1e-7)
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_separable_rows_have_a_finite_minimum(metric):
+@pytest.mark.parametrize("penalty_scaling", PENALTY_SCALINGS)
+def test_separable_rows_have_a_finite_minimum(penalty_scaling):
     table = separable()
-    matrix = oracles.metric_matrix(table.X, metric)
+    matrix = oracles.penalty_matrix(table.X, penalty_scaling)
     expected = oracles.multinomial_optimum(table.X, table.y, 1e-4 * matrix)
-    coef, intercept = optimum(table, 1e-4, metric=metric)
+    coef, intercept = optimum(table, 1e-4, penalty_scaling=penalty_scaling)
     np.testing.assert_allclose(logits(table, coef[0], intercept[0]), logits(table, *expected[:2]), atol=1e-4)
 
 
@@ -321,25 +325,25 @@ def test_a_column_is_constant_however_many_rows_say_so(fit_intercept, value):
 # --- rows, weights, classes -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_permuting_classes_permutes_the_answer(metric):
+@pytest.mark.parametrize("penalty_scaling", PENALTY_SCALINGS)
+def test_permuting_classes_permutes_the_answer(penalty_scaling):
     table = gaussian()
     order = np.array([2, 0, 1])
-    plain = optimum(table, 0.1, metric=metric)
-    permuted = optimum(replace(table, y=order[table.y]), 0.1, metric=metric)
+    plain = optimum(table, 0.1, penalty_scaling=penalty_scaling)
+    permuted = optimum(replace(table, y=order[table.y]), 0.1, penalty_scaling=penalty_scaling)
     for array, expected in zip(permuted, plain, strict=True):
         np.testing.assert_allclose(array[0][order], expected[0], atol=1e-7)
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("penalty_scaling", PENALTY_SCALINGS)
 @pytest.mark.parametrize("make", [gaussian, text], ids=lambda make: make.__name__)
-def test_weight_two_equals_the_row_twice(make, metric):
+def test_weight_two_equals_the_row_twice(make, penalty_scaling):
     table = make()
     counts = 1 + (np.arange(len(table.y)) % 3 == 0)
     rows = np.repeat(np.arange(len(table.y)), counts)
     doubled = replace(table, X=table.X[rows], y=table.y[rows])
-    weighted = optimum(table, 0.1, counts[:, None], metric=metric)
-    for array, expected in zip(weighted, optimum(doubled, 0.1, metric=metric), strict=True):
+    weighted = optimum(table, 0.1, counts[:, None], penalty_scaling=penalty_scaling)
+    for array, expected in zip(weighted, optimum(doubled, 0.1, penalty_scaling=penalty_scaling), strict=True):
         np.testing.assert_allclose(array, expected, atol=1e-6)
 
 
@@ -377,10 +381,10 @@ def test_folds_equal_fits_of_their_own_rows():
     """In the euclidean metric nothing of a fold comes from the rows it leaves out."""
     table = gaussian()
     weight = fold_masks(len(table.y), 3)
-    coef, intercept = optimum(table, 0.05, weight, metric="euclidean")
+    coef, intercept = optimum(table, 0.05, weight, penalty_scaling="none")
     for fit in range(4):
         kept = weight[:, fit] > 0
-        expected = optimum(replace(table, X=table.X[kept], y=table.y[kept]), 0.05, metric="euclidean")
+        expected = optimum(replace(table, X=table.X[kept], y=table.y[kept]), 0.05, penalty_scaling="none")
         np.testing.assert_allclose(coef[fit], expected[0][0], atol=1e-7)
         np.testing.assert_allclose(intercept[fit], expected[1][0], atol=1e-6)
 
@@ -396,16 +400,16 @@ BACKENDS = {
 }
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("penalty_scaling", PENALTY_SCALINGS)
 @pytest.mark.parametrize("make", [text, wide_text], ids=lambda make: make.__name__)
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_every_backend_equals_dense_double_precision(backend, make, metric):
+def test_every_backend_equals_dense_double_precision(backend, make, penalty_scaling):
     """Word counts are whole numbers, so single precision holds them exactly."""
     table = make()
     rows = table.X.toarray()
     weight = fold_masks(len(rows))
-    expected = optimum(replace(table, X=rows), 0.02, weight, metric=metric)
-    stored = optimum(replace(table, X=BACKENDS[backend](rows)), 0.02, weight, metric=metric)
+    expected = optimum(replace(table, X=rows), 0.02, weight, penalty_scaling=penalty_scaling)
+    stored = optimum(replace(table, X=BACKENDS[backend](rows)), 0.02, weight, penalty_scaling=penalty_scaling)
     for array, own in zip(stored, expected, strict=True):
         np.testing.assert_allclose(array, own, atol=1e-6)
 
@@ -418,18 +422,18 @@ def test_sparse_rows_in_blocks_equal_the_whole(monkeypatch):
 
 
 @pytest.mark.parametrize("temperature", [3.0, 0.05])
-@pytest.mark.parametrize("metric", ["euclidean", "diagonal"])
+@pytest.mark.parametrize("penalty_scaling", ["none", "standardize"])
 @pytest.mark.parametrize("make", [wide, wide_text], ids=lambda make: make.__name__)
-def test_row_span_equals_the_primal_minimum(make, metric, temperature):
+def test_row_span_equals_the_primal_minimum(make, penalty_scaling, temperature):
     """More columns than rows: solved in the span of the rows, the answer is that of all columns."""
     table = make()
     rows = dense(table.X)
     assert rows.shape[1] > rows.shape[0]
-    problem = InnerProduct(metric=metric).prepare(stack_of(table))
+    problem = InnerProduct(penalty_scaling=penalty_scaling).prepare(stack_of(table))
     assert problem.span is not None
-    coef, intercept = optimum(table, temperature, metric=metric)
+    coef, intercept = optimum(table, temperature, penalty_scaling=penalty_scaling)
     used = rows.std(axis=0) > 0
-    matrix = oracles.metric_matrix(rows[:, used], metric)
+    matrix = oracles.penalty_matrix(rows[:, used], penalty_scaling)
     expected = oracles.multinomial_optimum(rows[:, used], table.y, temperature * matrix)
     np.testing.assert_allclose(coef[0][:, used], expected.coef, atol=1e-6)
     np.testing.assert_allclose(coef[0][:, ~used], 0, atol=1e-12)
@@ -441,8 +445,8 @@ def test_row_span_equals_the_problem_it_embeds():
     table = gaussian(n_samples=50)
     rotation = np.linalg.qr(np.random.default_rng(5).normal(size=(60, 60)))[0][:4]
     turned = replace(table, X=table.X @ rotation)
-    plain, intercept = optimum(table, 0.1, metric="euclidean")
-    coef, turned_intercept = optimum(turned, 0.1, metric="euclidean")
+    plain, intercept = optimum(table, 0.1, penalty_scaling="none")
+    coef, turned_intercept = optimum(turned, 0.1, penalty_scaling="none")
     np.testing.assert_allclose(coef[0], plain[0] @ rotation, atol=1e-7)
     np.testing.assert_allclose(turned_intercept[0], intercept[0], atol=1e-7)
 
@@ -456,7 +460,7 @@ def test_row_span_equals_the_problem_it_embeds():
         ({"l2_strength": 0}, "l2_strength must be a positive number. Got 0."),
         ({"l2_strength": -0.5}, "l2_strength must be a positive number. Got -0.5."),
         ({"l2_strength": np.nan}, "l2_strength must be a positive number. Got nan."),
-        ({"metric": "manhattan"}, "metric must be one of .* Got 'manhattan'."),
+        ({"penalty_scaling": "manhattan"}, "penalty_scaling must be one of .* Got 'manhattan'."),
     ],
 )
 def test_impossible_settings_are_refused(settings, message):

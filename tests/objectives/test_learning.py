@@ -5,7 +5,7 @@ import pytest
 from problems import fold_masks, stack_of
 
 from annealed.datasets import make_gaussian_classes
-from annealed.objectives import InnerProduct, leading_rows
+from annealed.objectives import InnerProduct, hessian_sample
 from annealed.solvers.lbfgs import CLASSES, CLASSES_PATIENCE, KINDS, LEAST_PATIENCE, WHOLE, _Pairs
 
 
@@ -28,13 +28,13 @@ def test_blocks_of_many_classes_cost_a_fraction_of_all_coordinates_at_once():
 
 
 def test_where_all_coordinates_are_too_many_there_are_blocks_alone(monkeypatch):
-    monkeypatch.setattr(leading_rows, "MOST_PARAMETERS", 300)
+    monkeypatch.setattr(hessian_sample, "MOST_PARAMETERS", 300)
     problem = many_classes()
     assert problem.class_learning_cost() < np.inf and problem.learning_cost(0) == np.inf
 
 
 def test_blocks_have_leading_coordinates_where_all_would_take_too_much_memory(monkeypatch):
-    monkeypatch.setattr(leading_rows, "MOST_CLASS_ENTRIES", 20 * 11**2)
+    monkeypatch.setattr(hessian_sample, "MOST_CLASS_ENTRIES", 20 * 11**2)
     problem = many_classes()
     learned = problem.learn_classes(problem.start(1.0)[0], 1.0)
     assert learned.blocks.shape == (20, 11, 11)

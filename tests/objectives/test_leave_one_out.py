@@ -102,7 +102,7 @@ def by_rows(monkeypatch):
     monkeypatch.setattr("annealed.design.coordinates.WIDEST_ROTATION", 1)
 
     def solved(table, temperature, **settings):
-        primal, solver = InnerProduct(metric="euclidean", **settings).prepare(stack_of(table)), Subspace()
+        primal, solver = InnerProduct(penalty_scaling="none", **settings).prepare(stack_of(table)), Subspace()
         assert isinstance(make_solver("subspace", primal), Subspace)
         problem = solver.adapt(primal, 1e-9)
         options = {"tol": 1e-9, "max_iter": 2000, "memory": solver.new_memory(problem)}
@@ -117,7 +117,7 @@ def test_row_combinations_say_what_columns_say(make, fit_intercept, by_rows):
     table = make()
     problem, parameters = by_rows(table, 0.3, fit_intercept=fit_intercept)
     logits, leverage = problem.leave_one_out(parameters, 0.3)
-    settings = {"metric": "euclidean", "fit_intercept": fit_intercept}
+    settings = {"penalty_scaling": "none", "fit_intercept": fit_intercept}
     expected, expected_leverage = left_out(table, 0.3, **settings)
     np.testing.assert_allclose(centred(logits), centred(expected), atol=2e-4)
     np.testing.assert_allclose(leverage, expected_leverage, atol=1e-5)

@@ -12,7 +12,7 @@ from annealed import AnnealedClassifier
 from annealed.design import DenseDesign
 from annealed.objectives import InnerProduct, Quadratic
 
-METRICS = ["euclidean", "diagonal", "halfway", "covariance"]
+PENALTY_SCALINGS = ["none", "standardize", "half-whiten", "whiten"]
 
 
 def second_order(X, weight=None):
@@ -46,24 +46,24 @@ def optimum(family, table, temperature, weight=None, tol=1e-10):
 
 @pytest.mark.parametrize("temperature", [10.0, 0.1])
 @pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("metric", METRICS)
-def test_gradient_is_the_slope(metric, fit_intercept, temperature):
+@pytest.mark.parametrize("penalty_scaling", PENALTY_SCALINGS)
+def test_gradient_is_the_slope(penalty_scaling, fit_intercept, temperature):
     table = gaussian()
     weight = uneven_weights(len(table.y)) * fold_masks(len(table.y))
-    problem = Quadratic(metric=metric, fit_intercept=fit_intercept).prepare(stack_of(table, weight))
+    problem = Quadratic(penalty_scaling=penalty_scaling, fit_intercept=fit_intercept).prepare(stack_of(table, weight))
     point = near_start(problem, temperature)
     _, gradient, _ = problem.objective(point, temperature)
     slopes = oracles.slope(lambda shift: problem.objective(point + shift, temperature)[0], np.zeros(point.shape[1]))
     np.testing.assert_allclose(slopes, gradient, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("penalty_scaling", PENALTY_SCALINGS)
 @pytest.mark.parametrize("make", [gaussian, badly_scaled, two_classes, rare_class], ids=lambda make: make.__name__)
-def test_minimum_is_the_inner_product_family_on_second_order_features(make, metric):
+def test_minimum_is_the_inner_product_family_on_second_order_features(make, penalty_scaling):
     table = make()
     features = second_order(table.X)
-    _, reported = optimum(Quadratic(metric=metric), table, 0.1)
-    matrix = oracles.metric_matrix(features, metric)
+    _, reported = optimum(Quadratic(penalty_scaling=penalty_scaling), table, 0.1)
+    matrix = oracles.penalty_matrix(features, penalty_scaling)
     expected = oracles.multinomial_optimum(features, table.y, 0.1 * matrix)
     np.testing.assert_allclose(reported["coef"], expected.coef, atol=1e-5)
     np.testing.assert_allclose(reported["intercept"], expected.intercept, atol=1e-5)
@@ -73,7 +73,7 @@ def test_minimum_is_the_inner_product_family_on_second_order_features(make, metr
 def test_form_gives_the_logits_of_new_rows(make):
     table = make()
     problem, reported = optimum(Quadratic(), table, 0.1)
-    logits = problem.form.logits(table.X[:7], reported, 0.1)
+    logits = problem.predictor.logits(table.X[:7], reported, 0.1)
     expected = second_order(table.X)[:7] @ reported["coef"].T + reported["intercept"]
     np.testing.assert_allclose(logits, expected, atol=1e-8)
 
@@ -86,16 +86,16 @@ def test_units_do_not_matter():
 def test_rings_are_told_apart_by_quadratic_scores_only():
     table = rings()
     problem, reported = optimum(Quadratic(), table, 1e-3)
-    assert (problem.form.logits(table.X, reported, 1e-3).argmax(axis=1) == table.y).all()
+    assert (problem.predictor.logits(table.X, reported, 1e-3).argmax(axis=1) == table.y).all()
     linear, reported = optimum(InnerProduct(), table, 1e-3)
-    assert (linear.form.logits(table.X, reported, 1e-3).argmax(axis=1) == table.y).mean() < 0.8
+    assert (linear.predictor.logits(table.X, reported, 1e-3).argmax(axis=1) == table.y).mean() < 0.8
 
 
 def test_more_features_than_rows_are_solved_in_their_span():
     table = gaussian(n_samples=15, n_features=6)
     features = second_order(table.X)
     assert features.shape[1] > features.shape[0]
-    _, reported = optimum(Quadratic(metric="euclidean"), table, 0.1)
+    _, reported = optimum(Quadratic(penalty_scaling="none"), table, 0.1)
     expected = oracles.multinomial_optimum(features, table.y, 0.1 * np.eye(features.shape[1]))
     np.testing.assert_allclose(reported["coef"], expected.coef, atol=1e-6)
 
@@ -156,7 +156,7 @@ def test_a_constant_column_has_no_products():
     new = table.X[:5]
     moved = np.column_stack([new, np.full(5, 4.4)])
     seen = [
-        own.form.logits(X, {name: part[0] for name, part in found.items()}, 0.1)
+        own.predictor.logits(X, {name: part[0] for name, part in found.items()}, 0.1)
         for own, X, found in ((with_constant, moved, ours), (plain, new, theirs))
     ]
     np.testing.assert_allclose(*seen, atol=1e-6)
@@ -179,7 +179,7 @@ def test_new_rows_and_columns_are_seen_part_by_part():
     new = np.zeros((20_000, 44))
     wide_rows = Quadratic().prepare(stack_of(gaussian(n_samples=60, n_features=500))).original.X
     tracemalloc.start()
-    problem.form.logits(new, arrays, 1.0)
+    problem.predictor.logits(new, arrays, 1.0)
     _, of_rows = tracemalloc.get_traced_memory()
     tracemalloc.reset_peak()
     wide_rows[:, 600:700]

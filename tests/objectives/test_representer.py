@@ -23,7 +23,7 @@ TABLES = [wide, wide_of_two, text, wide_text]
 
 def adapted(make, **settings):
     table = make()
-    primal = InnerProduct(metric="euclidean", **settings).prepare(stack_of(table, uneven_weights(len(table.y))))
+    primal = InnerProduct(penalty_scaling="none", **settings).prepare(stack_of(table, uneven_weights(len(table.y))))
     return Subspace().adapt(primal, tol=1e-6)
 
 

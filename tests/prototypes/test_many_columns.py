@@ -13,7 +13,7 @@ from annealed.objectives.potts import LabelledRows, MetricPrior, Multilinear, fr
 from annealed.objectives.potts_quadratic import Quadratic
 from annealed.objectives.principal_rows import PrincipalRows, has_many_columns
 from annealed.objectives.prototype_posterior import PrototypePosterior, loss_and_gradient
-from annealed.prototypes import Cooling, cool, plus_plus_starts, refinements, spoken
+from annealed.prototypes import Cooling, calibrated, cool, plus_plus_starts, refinements
 from annealed.prototypes.base import start_state
 from annealed.prototypes.start import within_class_scatter
 from annealed.prototypes.whitening import whitening
@@ -117,8 +117,8 @@ def test_a_whole_basis_refines_as_without_one():
     state = cool(rows, next(plus_plus_starts(rows, [3, 3], 0.3, np.random.RandomState(0))), COOLING).state
     turned = replace(state, prototypes=principal.along(state.prototypes), scatter=None)
     metric = DiagonalPlus(np.ones(4), np.eye(4), principal.axes.T @ state.metric @ principal.axes - np.eye(4))
-    (one,) = refinements(rows, spoken(rows, state, 1.0), [0.02])
-    (other,) = refinements(principal, spoken(principal, replace(turned, metric=metric), 1.0), [0.02])
+    (one,) = refinements(rows, calibrated(rows, state, 1.0), [0.02])
+    (other,) = refinements(principal, calibrated(principal, replace(turned, metric=metric), 1.0), [0.02])
     np.testing.assert_allclose(other.log_proba(principal.X), one.log_proba(rows.X), atol=2e-2)
 
 

@@ -16,6 +16,7 @@ from annealed.prototypes import (
     Columns,
     Cooling,
     PrototypePath,
+    calibrated,
     cool,
     distinct_rows,
     grown,
@@ -25,7 +26,6 @@ from annealed.prototypes import (
     plus_plus_starts,
     refinements,
     shrinkage_share,
-    spoken,
 )
 
 COOLING = Cooling(tuple(2 / 1.5**step for step in range(20)), coupling=8.0, shrinkage="oas")
@@ -169,7 +169,7 @@ def test_nothing_grows_where_nothing_is_wrong():
 def test_refinement_lowers_the_loss_as_the_penalty_falls():
     rows = rows_of(*make_spirals(300, random_state=0))
     state = cool(rows, plus_plus_start(rows, [10, 10], "oas", np.random.RandomState(0)), COOLING).state
-    start = spoken(rows, state, 1.0)
+    start = calibrated(rows, state, 1.0)
     walk = [start, *refinements(rows, start, [1.0, 0.1, 0.01])]
     losses = [-own.log_proba(rows.X)[np.arange(len(rows.X)), rows.labels].mean() for own in walk]
     assert np.diff(losses).max() < 0
@@ -177,7 +177,7 @@ def test_refinement_lowers_the_loss_as_the_penalty_falls():
 
 def test_a_strong_penalty_keeps_the_annealed_solution(strips):
     state = cool(strips, plus_plus_start(strips, [2, 2], "oas", np.random.RandomState(1)), COOLING).state
-    start = spoken(strips, state, 1.0)
+    start = calibrated(strips, state, 1.0)
     (refined,) = refinements(strips, start, [1e8])
     for one, other in zip(start, refined, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
@@ -186,7 +186,7 @@ def test_a_strong_penalty_keeps_the_annealed_solution(strips):
 def test_refinement_works_in_any_coordinates(strips):
     """The loss of a refined posterior, in the rows' own coordinates, is the loss that was minimized."""
     state = cool(strips, plus_plus_start(strips, [2, 2], "oas", np.random.RandomState(1)), COOLING).state
-    (refined,) = refinements(strips, spoken(strips, state, 1.0), [0.05])
+    (refined,) = refinements(strips, calibrated(strips, state, 1.0), [0.05])
     root = np.linalg.cholesky(refined.metric)
     point = PrototypePosterior(refined.prototypes, root, refined.label_logits)
     direct = -refined.log_proba(strips.X)[np.arange(len(strips.X)), strips.labels].mean()

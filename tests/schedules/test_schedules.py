@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from annealed import DistanceADA, InnerProductADA, PottsDA
+from annealed import AnnealedLDA, AnnealedLogisticRegression, PottsDA
 from annealed.schedules import (
     AdaptiveSchedule,
     ExponentialSchedule,
@@ -190,7 +190,7 @@ def test_adaptive_refuses_impossible_settings(settings, message):
 
 
 def test_until_refuses_what_is_no_temperature():
-    with pytest.raises(ValueError, match="selection must be a positive number. Got -1."):
+    with pytest.raises(ValueError, match="temperature must be a positive number. Got -1."):
         visited(UntilSchedule(FixedSchedule([1.0]), -1))
 
 
@@ -373,7 +373,7 @@ class Own(Schedule):
         yield from self.values
 
 
-@pytest.mark.parametrize("estimator", [InnerProductADA, DistanceADA, PottsDA])
+@pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, AnnealedLDA, PottsDA])
 @pytest.mark.parametrize(
     ("values", "message"),
     [

@@ -43,7 +43,7 @@ def test_subspace_without_row_combinations_is_refused(solver):
 
 
 @pytest.mark.parametrize(
-    ("n_rows", "n_columns", "n_classes", "is_sparse", "metric", "expected"),
+    ("n_rows", "n_columns", "n_classes", "is_sparse", "penalty_scaling", "expected"),
     [
         (60, 5, 2, False, "auto", "newton"),
         (3000, 30, 2, False, "auto", "newton"),
@@ -51,21 +51,21 @@ def test_subspace_without_row_combinations_is_refused(solver):
         (110, 1200, 2, True, "auto", "newton"),
         (250, 1200, 2, True, "auto", "subspace"),
         (160, 1200, 3, True, "auto", "lbfgs"),
-        (250, 1200, 2, True, "covariance", "newton"),
-        (250, 1200, 2, True, "validated", "subspace"),
+        (250, 1200, 2, True, "whiten", "newton"),
+        (250, 1200, 2, True, "cv", "subspace"),
         (250, 400, 2, True, "auto", "lbfgs"),
         (620, 1200, 3, True, "auto", "subspace"),
         (240, 1200, 3, False, "auto", "lbfgs"),
         (260, 1200, 3, False, "auto", "subspace"),
-        (260, 1200, 3, False, "halfway", "lbfgs"),
-        (260, 1200, 3, False, "validated", "lbfgs"),
+        (260, 1200, 3, False, "half-whiten", "lbfgs"),
+        (260, 1200, 3, False, "cv", "lbfgs"),
         (260, 400, 3, False, "auto", "lbfgs"),
     ],
 )
-def test_the_solver_goes_by_the_shape_of_the_rows(n_rows, n_columns, n_classes, is_sparse, metric, expected):
+def test_the_solver_goes_by_the_shape_of_the_rows(n_rows, n_columns, n_classes, is_sparse, penalty_scaling, expected):
     X = np.random.default_rng(0).normal(size=(n_rows, n_columns))
     table = Bunch(X=sparse.csr_array(X) if is_sparse else X, y=np.arange(n_rows) % n_classes, n_classes=n_classes)
-    problem = prepared(InnerProduct(metric=metric), table, n_folds=5)
+    problem = prepared(InnerProduct(penalty_scaling=penalty_scaling), table, n_folds=5)
     assert type(make_solver("auto", problem)) is SOLVERS[expected]
     is_wide = n_rows < n_columns
     assert (problem.span is not None) == (is_wide and expected != "subspace")
@@ -82,10 +82,10 @@ def test_subspace_of_rows_that_are_all_the_same_is_refused(kind, value, solver):
     assert not isinstance(make_solver("auto", problem), Subspace)
 
 
-@pytest.mark.parametrize("metric", ["diagonal", "euclidean"])
-def test_subspace_is_for_rows_that_differ_in_one_column_too(metric):
+@pytest.mark.parametrize("penalty_scaling", ["standardize", "none"])
+def test_subspace_is_for_rows_that_differ_in_one_column_too(penalty_scaling):
     X = np.full((1100, 1200), 3.3)
     X[:, 0] = 1e18
     X[:, 5] += 1e-6 * np.arange(1100)
-    problem = prepared(InnerProduct(metric=metric), Bunch(X=X, y=np.arange(1100) % 2, n_classes=2))
+    problem = prepared(InnerProduct(penalty_scaling=penalty_scaling), Bunch(X=X, y=np.arange(1100) % 2, n_classes=2))
     assert isinstance(make_solver("subspace", problem), Subspace)

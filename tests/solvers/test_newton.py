@@ -30,7 +30,9 @@ def test_newton_says_how_minima_move_with_the_temperature(make, temperature):
 @pytest.mark.parametrize("fits", [[0, 3], [1, 3, 2], [0, 0, 2], [1, 2]], ids=str)
 def test_fits_in_coordinates_of_their_own_are_seen_in_these(fits):
     table = wide()
-    problem = InnerProduct(metric="halfway").prepare(stack_of(table, fold_masks(len(table.y), 4)), random_state=0)
+    problem = InnerProduct(penalty_scaling="half-whiten").prepare(
+        stack_of(table, fold_masks(len(table.y), 4)), random_state=0
+    )
     point = 0.1 * np.random.RandomState(0).standard_normal((len(fits), problem.n_parameters))
     temperatures, numbers = np.full(len(fits), 0.1), np.array(fits)
     expected = [problem.objective(point[[own]], 0.1, numbers[[own]])[:2] for own in range(len(fits))]
@@ -64,7 +66,7 @@ def test_a_last_step_is_not_taken_blindly_where_it_is_long(make, is_kept, monkey
     if not is_kept:
         monkeypatch.setattr("annealed.objectives.hessian.MOST_PRODUCTS", 0)
     table = make()
-    problem = InnerProduct(metric="euclidean").prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
+    problem = InnerProduct(penalty_scaling="none").prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
     far = problem.start(0.01) + 30 * np.random.default_rng(0).normal(size=(problem.n_fits, problem.n_parameters))
     found = Newton().minimize(problem, far.copy(), 0.01, tol=10.0, max_iter=300)
     value, _, _ = problem.objective(found.parameters, 0.01)

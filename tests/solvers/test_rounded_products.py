@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from annealed import InnerProductADA
+from annealed import AnnealedLogisticRegression
 from annealed.objectives import representer
 
 N_ROWS = 620
@@ -39,19 +39,19 @@ def far_off(generator):
 def values_of(path, X, y, scale):
     """Q / T at every temperature, of the coefficients that the path has, in double precision."""
     logits = np.stack([X @ coef.T for coef in path.coef]) + path.intercept[:, None]
-    lead = np.take_along_axis(logits, np.broadcast_to(y[:, None], (*logits.shape[:2], 1)), axis=2) - logits
-    loss = np.log(np.exp(-lead).sum(axis=2)).mean(axis=1)
+    margin = np.take_along_axis(logits, np.broadcast_to(y[:, None], (*logits.shape[:2], 1)), axis=2) - logits
+    loss = np.log(np.exp(-margin).sum(axis=2)).mean(axis=1)
     return loss + path.temperatures / 2 * ((path.coef * scale) ** 2).sum(axis=(1, 2))
 
 
-@pytest.mark.parametrize("metric", ["euclidean", "diagonal"])
+@pytest.mark.parametrize("penalty_scaling", ["none", "standardize"])
 @pytest.mark.parametrize("column", [year, prices, wide_noise, far_off])
-def test_columns_of_unlike_sizes_are_solved(column, metric):
+def test_columns_of_unlike_sizes_are_solved(column, penalty_scaling):
     """Against double precision throughout, which a small tolerance asks for."""
     X, y = words_and(column)
-    scale = 1.0 if metric == "euclidean" else X.toarray().std(axis=0)
-    settings = dict(metric=metric, schedule=[1.0, 0.1, 0.01, 0.003], selection="last")
-    usual, exact = (InnerProductADA(tol=tol, **settings).fit(X, y).path_ for tol in (1e-4, 9e-6))
+    scale = 1.0 if penalty_scaling == "none" else X.toarray().std(axis=0)
+    settings = dict(penalty_scaling=penalty_scaling, schedule=[1.0, 0.1, 0.01, 0.003], selection="last")
+    usual, exact = (AnnealedLogisticRegression(tol=tol, **settings).fit(X, y).path_ for tol in (1e-4, 9e-6))
     found, least = (values_of(path, X, y, scale) for path in (usual, exact))
     np.testing.assert_allclose(usual.free_energy / usual.temperatures, found, rtol=1e-6)
     assert (found / least - 1).max() < 1e-6
@@ -62,6 +62,6 @@ def test_a_path_in_single_precision_is_confirmed(monkeypatch):
     monkeypatch.setattr(representer, "MOST_ROUNDING", np.inf)
     X, y = words_and(lambda generator: 100 + 5 * generator.randn(N_ROWS))
     settings = dict(schedule=[1.0, 0.1, 0.01, 0.003], selection="last")
-    usual, exact = (InnerProductADA(tol=tol, **settings).fit(X, y).path_ for tol in (1e-4, 9e-6))
+    usual, exact = (AnnealedLogisticRegression(tol=tol, **settings).fit(X, y).path_ for tol in (1e-4, 9e-6))
     assert usual.converged.all()
     assert (values_of(usual, X, y, 1.0) / values_of(exact, X, y, 1.0) - 1).max() < 1e-6

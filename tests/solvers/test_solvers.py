@@ -139,7 +139,7 @@ def minimize(problem, solver, temperature, start=None, tol=1e-12, max_iter=1000,
 @pytest.mark.parametrize("make", CONVEX, ids=lambda make: make.__name__)
 def test_reaches_the_minimum_of_a_convex_problem(make, temperature, solver):
     table = make()
-    problem = InnerProduct(metric="diagonal").prepare(stack_of(table))
+    problem = InnerProduct(penalty_scaling="standardize").prepare(stack_of(table))
     solution = minimize(problem, solver, temperature, tol=1e-7, max_iter=20000)
     assert solution.converged.all()
     expected = oracles.multinomial_optimum(standardized(table).X, table.y, temperature * np.eye(table.X.shape[1]))
@@ -200,8 +200,8 @@ def test_free_energy_never_rises_within_a_solve(family, solver, temperature):
     """A solve of the final fit, cut after k iterations, is the first k iterations of the whole one."""
     problem = prepared(FAMILIES[family], gaussian(n_samples=60))
     values = np.array([minimize(problem, solver, temperature, max_iter=k).value for k in range(16)])
-    rises = np.diff(values[:, 0]) / np.abs(values[0, 0])
-    assert rises.max() <= 1e-13
+    improves_significantly = np.diff(values[:, 0]) / np.abs(values[0, 0])
+    assert improves_significantly.max() <= 1e-13
     assert (values[1:] <= values[0]).all()
     assert (values[-1] < values[0]).all()
 

@@ -22,7 +22,9 @@ def test_the_value_is_that_of_the_point_where_rows_see_little_of_a_direction(mon
     monkeypatch.setattr(subspace, "WHOLE_VALUES", 0)  # by halves: rounding alone leaves their small systems indefinite
     table = two_classes()
     solver = Subspace()
-    problem = solver.adapt(InnerProduct(metric="euclidean").prepare(stack_of(table, fold_masks(len(table.y), 4))), 5e-6)
+    problem = solver.adapt(
+        InnerProduct(penalty_scaling="none").prepare(stack_of(table, fold_masks(len(table.y), 4))), 5e-6
+    )
     options = {"tol": 5e-6, "max_iter": 500, "memory": solver.new_memory(problem)}
     solution = solver.minimize(problem, problem.start(temperature), temperature, **options)
     alpha, _, intercept = problem.split(solution.parameters)

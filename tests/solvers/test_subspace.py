@@ -23,7 +23,7 @@ from problems import (
 from scipy import sparse
 
 from annealed import AnnealedClassifier
-from annealed.objectives import InnerProduct, Picks
+from annealed.objectives import HeldOut, InnerProduct
 from annealed.solvers import LBFGS, Subspace, make_solver, subspace
 from annealed.solvers.subspace import FOLD_SUBOPTIMALITY
 
@@ -58,15 +58,17 @@ def used_columns(table):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.02])
-@pytest.mark.parametrize("metric", ["euclidean", "diagonal"])
+@pytest.mark.parametrize("penalty_scaling", ["none", "standardize"])
 @pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
-def test_final_fit_reaches_the_minimum(make, metric, temperature):
+def test_final_fit_reaches_the_minimum(make, penalty_scaling, temperature):
     table = make()
     rows = used_columns(table)
-    _, problem = adapted(replace(table, X=type(table.X)(rows) if sparse.issparse(table.X) else rows), metric=metric)
+    _, problem = adapted(
+        replace(table, X=type(table.X)(rows) if sparse.issparse(table.X) else rows), penalty_scaling=penalty_scaling
+    )
     solution = minimize(problem, temperature)
     assert solution.converged.all()
-    matrix = oracles.metric_matrix(rows, metric)
+    matrix = oracles.penalty_matrix(rows, penalty_scaling)
     expected = oracles.multinomial_optimum(rows, table.y, temperature * matrix)
     np.testing.assert_allclose(solution.value[0], expected.value, rtol=0.01 * TOL)
     reported = problem.report(solution.parameters, temperature)
@@ -79,12 +81,12 @@ def test_final_fit_reaches_the_minimum(make, metric, temperature):
 @pytest.mark.parametrize("make", [wide, text, wide_text], ids=lambda make: make.__name__)
 def test_reaches_a_fine_tolerance(make):
     """As every other solver does: minima over the span must be as fine as the tolerance asks."""
-    _, problem = adapted(make(), tol=1e-7, metric="euclidean")
+    _, problem = adapted(make(), tol=1e-7, penalty_scaling="none")
     assert minimize(problem, 0.1, tol=1e-7, max_iter=200).converged.all()
 
 
 def test_reaches_a_cold_temperature_from_the_start():
-    _, problem = adapted(wide(), tol=1e-4, metric="euclidean")
+    _, problem = adapted(wide(), tol=1e-4, penalty_scaling="none")
     assert minimize(problem, 1e-3, tol=1e-4).converged.all()
 
 
@@ -93,7 +95,7 @@ def test_reaches_a_cold_temperature_from_the_start():
 def test_rows_of_low_rank_leave_combinations_bounded(make, temperature):
     """Of two columns, all but two directions of row space move nothing: what a point has there must not grow."""
     table = make()
-    _, problem = adapted(replace(table, X=used_columns(table)[:, :2]), metric="euclidean")
+    _, problem = adapted(replace(table, X=used_columns(table)[:, :2]), penalty_scaling="none")
     assert len(problem.eigenvalues) <= 2
     solution = minimize(problem, temperature)
     assert solution.converged.all()
@@ -103,7 +105,7 @@ def test_rows_of_low_rank_leave_combinations_bounded(make, temperature):
 
 def test_minimum_without_intercept():
     table = wide()
-    _, problem = adapted(table, metric="euclidean", fit_intercept=False)
+    _, problem = adapted(table, penalty_scaling="none", fit_intercept=False)
     solution = minimize(problem, 0.1)
     expected = oracles.multinomial_optimum(table.X, table.y, 0.1 * np.eye(60), fit_intercept=False)
     np.testing.assert_allclose(solution.value[0], expected.value, rtol=0.01 * TOL)
@@ -115,7 +117,7 @@ def test_minimum_without_intercept():
 @pytest.mark.parametrize("make", [gaussian, wide, text], ids=lambda make: make.__name__)
 def test_folds_are_solved_to_their_own_suboptimality(make):
     table = make()
-    primal, problem = adapted(table, uneven_weights(len(table.y)) * fold_masks(len(table.y)), metric="euclidean")
+    primal, problem = adapted(table, uneven_weights(len(table.y)) * fold_masks(len(table.y)), penalty_scaling="none")
     solution = minimize(problem, 0.1)
     expected = solve(primal, 0.1, tol=1e-8).value
     assert solution.converged.all()
@@ -129,7 +131,7 @@ def test_folds_are_solved_to_their_own_suboptimality(make):
 def test_single_precision_products_keep_what_the_default_tolerance_promises(make):
     """The certified relative suboptimality is a hundredth of the tolerance, the gradient within it."""
     table = make()
-    primal, problem = adapted(table, tol=1e-4, metric="euclidean")
+    primal, problem = adapted(table, tol=1e-4, penalty_scaling="none")
     solution = minimize(problem, 0.1, tol=1e-4)
     assert solution.converged.all()
     reached = problem.report(solution.parameters, 0.1)
@@ -203,7 +205,7 @@ def test_final_fit_alone_does_not_change_what_is_remembered(monkeypatch):
 @pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
 def test_fits_as_one_stack_equal_fits_by_halves_or_each_by_itself(make, limit, temperature, monkeypatch):
     table = make()
-    _, problem = adapted(table, fold_masks(len(table.y), 4), metric="euclidean")
+    _, problem = adapted(table, fold_masks(len(table.y), 4), penalty_scaling="none")
     stacked = minimize(problem, temperature)
     monkeypatch.setattr(subspace, limit, 0)
     alone = minimize(problem, temperature)
@@ -217,7 +219,7 @@ def test_folds_of_a_stack_share_their_iterations(monkeypatch):
     """They step together until the last of them is done; by itself each counts its own."""
     table = text()
     weight = np.column_stack([np.ones(60), np.arange(60) % 12 == 0, np.arange(60) < 50]).astype(float)
-    _, problem = adapted(table, weight, metric="euclidean")
+    _, problem = adapted(table, weight, penalty_scaling="none")
     stacked = minimize(problem, 0.01)
     monkeypatch.setattr("annealed.solvers.subspace.STACKED_VALUES", 0)
     alone = minimize(problem, 0.01)
@@ -238,7 +240,7 @@ def test_a_filling_tells_whether_it_began_far_from_its_minimum():
 @pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
 def test_the_final_fit_at_several_temperatures_in_step_is_that_at_each(make):
     """One starts solved, the others far away: each stops by itself."""
-    _, problem = adapted(make(), metric="euclidean")
+    _, problem = adapted(make(), penalty_scaling="none")
     temperatures, settings = np.array([1.0, 0.3, 0.02]), {"tol": TOL, "max_iter": 500, "memory": None}
     starts = np.repeat(problem.start(1.0)[:1], 3, axis=0)
     starts[1] = minimize(problem, 0.3, tol=0.1 * TOL).parameters[0]
@@ -282,16 +284,18 @@ def test_observation_is_loss_entropy_and_the_picked_logits():
     weight = fold_masks(len(table.y))
     _, problem = adapted(table, weight)
     parameters = minimize(problem, 0.1).parameters
-    picks = Picks(np.array([1, 1, 4, 59]), np.array([0, 2, 1, 2]))
-    problem.watch(picks)
-    (inspection,) = problem.inspect([(parameters[0], 0.1, 2.0)])
+    held_out = HeldOut(np.array([1, 1, 4, 59]), np.array([0, 2, 1, 2]))
+    problem.watch(held_out)
+    (training_summary,) = problem.summarize([(parameters[0], 0.1, 2.0)])
     reported = problem.report(parameters, 0.1)
     rows = dense(table.X)
     own = weight[:, 0] / weight[:, 0].sum()
     logits = rows @ reported["coef"][0].T + reported["intercept"][0]
-    np.testing.assert_allclose(inspection.spoken_loss, oracles.free_energy(2 * logits, table.y, 1.0, own), rtol=1e-7)
-    np.testing.assert_allclose(inspection.entropy, oracles.mean_entropy(logits, 1.0, own), rtol=1e-7)
-    for row, fit, picked in zip(picks.rows, picks.fits, problem.held_out_logits(parameters, 0.1), strict=True):
+    np.testing.assert_allclose(
+        training_summary.calibrated_loss, oracles.free_energy(2 * logits, table.y, 1.0, own), rtol=1e-7
+    )
+    np.testing.assert_allclose(training_summary.entropy, oracles.mean_entropy(logits, 1.0, own), rtol=1e-7)
+    for row, fit, picked in zip(held_out.rows, held_out.fits, problem.held_out_logits(parameters, 0.1), strict=True):
         own = rows[row] @ reported["coef"][fit].T + reported["intercept"][fit]
         np.testing.assert_allclose(picked - picked.mean(), own - own.mean(), atol=1e-7)
 
@@ -301,7 +305,7 @@ def test_observation_is_loss_entropy_and_the_picked_logits():
 def test_gradient_vanishes_on_every_backend_through_the_classifier(kind, precision):
     table = text()
     X = kind(table.X.toarray().astype(precision))
-    model = AnnealedClassifier(InnerProduct(metric="euclidean"), [1.0, 0.1, 0.01], "subspace", cv=3)
+    model = AnnealedClassifier(InnerProduct(penalty_scaling="none"), schedule=[1.0, 0.1, 0.01], solver="subspace", cv=3)
     path = model.fit(X, table.y).path_
     assert path.converged.all()
     rows, eye = table.X.toarray(), np.eye(25)
@@ -317,7 +321,9 @@ def test_a_path_filled_last_is_the_path_filled_on_the_way(make, monkeypatch):
     table, ladder, paths = make(), np.geomspace(3, 1e-3, 14), []
     for few in (subspace.FEW_SCORES, 0):
         monkeypatch.setattr(subspace, "FEW_SCORES", few)
-        model = AnnealedClassifier(InnerProduct(metric="euclidean"), ladder, "subspace", cv=3, tol=TOL)
+        model = AnnealedClassifier(
+            InnerProduct(penalty_scaling="none"), schedule=ladder, solver="subspace", cv=3, tol=TOL
+        )
         paths.append(model.fit(table.X, table.y).path_)
     filled_last, expected = paths
     assert filled_last.converged.all()
@@ -328,7 +334,9 @@ def test_a_path_filled_last_is_the_path_filled_on_the_way(make, monkeypatch):
 def test_same_seed_same_bits():
     """Fits run in threads, each by itself: their order changes nothing."""
     table = text()
-    models = [AnnealedClassifier(InnerProduct(), [1.0, 0.1], "subspace", random_state=0) for _ in range(3)]
+    models = [
+        AnnealedClassifier(InnerProduct(), schedule=[1.0, 0.1], solver="subspace", random_state=0) for _ in range(3)
+    ]
     first, *others = (model.fit(table.X, table.y).path_ for model in models)
     assert all(first == other for other in others)
 
@@ -337,7 +345,9 @@ def test_choice_of_temperature_is_that_of_exact_folds():
     table = text(n_samples=150)
     ladder = np.geomspace(3, 1e-3, 14)
     chosen = [
-        AnnealedClassifier(InnerProduct(metric="euclidean"), ladder, solver, random_state=0).fit(table.X, table.y).path_
+        AnnealedClassifier(InnerProduct(penalty_scaling="none"), schedule=ladder, solver=solver, random_state=0)
+        .fit(table.X, table.y)
+        .path_
         for solver in ("subspace", "lbfgs")
     ]
     np.testing.assert_allclose(chosen[0].validation_score, chosen[1].validation_score, atol=0.01)
@@ -360,10 +370,14 @@ def test_many_classes_take_fewer_eigenvectors(monkeypatch):
 def test_units_of_the_rows_change_neither_the_answer_nor_whether_it_converges(unit):
     """A gradient is as large as the columns are: in double or single precision it falls no further than that allows."""
     table = text()
-    model = AnnealedClassifier(InnerProduct(metric="euclidean"), unit**2 * np.array([3.0, 0.3, 0.03]), "subspace", cv=3)
+    model = AnnealedClassifier(
+        InnerProduct(penalty_scaling="none"), schedule=unit**2 * np.array([3.0, 0.3, 0.03]), solver="subspace", cv=3
+    )
     path = model.fit(table.X * unit, table.y).path_
     assert path.converged.all()
-    usual = AnnealedClassifier(InnerProduct(metric="euclidean"), [3.0, 0.3, 0.03], "lbfgs", cv=3, tol=1e-7)
+    usual = AnnealedClassifier(
+        InnerProduct(penalty_scaling="none"), schedule=[3.0, 0.3, 0.03], solver="lbfgs", cv=3, tol=1e-7
+    )
     expected = usual.fit(table.X, table.y).path_
     np.testing.assert_allclose(path.coef * unit, expected.coef, atol=2e-3 * np.abs(expected.coef).max())
     np.testing.assert_allclose(path.validation_score, expected.validation_score, atol=1e-3)
@@ -373,7 +387,7 @@ def test_rows_that_come_again_with_other_labels():
     """Their inner products span a fifth of what a preconditioner takes them for: small steps decide the certificate."""
     generator = np.random.default_rng(9)
     X, y = np.repeat(generator.normal(size=(86, 1290)), 5, axis=0), generator.integers(2, size=430)
-    path = AnnealedClassifier(InnerProduct(metric="euclidean"), solver="subspace").fit(X, y).path_
+    path = AnnealedClassifier(InnerProduct(penalty_scaling="none"), solver="subspace").fit(X, y).path_
     assert path.converged.all()
 
 

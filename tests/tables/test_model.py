@@ -17,7 +17,7 @@ def fitted(tmp_path, cells, labels=("sick", "well")):
     places = [row % 2 if row % 10 else 2 for row in range(N_ROWS)]
     rows = [f"{row / 7},{cells[place]},{labels[row % 2]}" for row, place in enumerate(places)]
     path.write_text("\n".join(["size,code,kind", *rows]))
-    return fit_table(label_table(read_table(path), "kind"), "lda")
+    return fit_table(label_table(read_table(path), "kind"), "sklearn-lda")
 
 
 def read_for(model, tmp_path, text):
@@ -109,7 +109,7 @@ def test_classes_that_are_not_known_or_missing(tmp_path):
 def test_commas_mean_what_they_meant_in_the_table_of_the_fit(tmp_path, written, size):
     rows = "".join(f"{written.format(100.5 * row)}\t{'low' if row < 30 else 'high'}\n" for row in range(N_ROWS))
     (tmp_path / "fitted.tsv").write_text("size\tkind\n" + rows)
-    model = fit_table(label_table(read_table(tmp_path / "fitted.tsv"), "kind"), "lda")
+    model = fit_table(label_table(read_table(tmp_path / "fitted.tsv"), "kind"), "sklearn-lda")
     assert model.columns.conform(read_for(model, tmp_path, "size\tkind\n4,800\tx\n"))["size"].tolist() == [size]
     told = read_for(model, tmp_path, "size\tother\n4,800\t0,5\n")
     assert model.columns.conform(told)["size"].tolist() == [4.8]
@@ -119,5 +119,5 @@ def test_commas_mean_what_they_meant_in_the_table_of_the_fit(tmp_path, written, 
 def test_decimal_commas_of_the_fit_are_such_between_commas_too(tmp_path, decimal, size):
     frame = pandas.DataFrame({"size": np.arange(N_ROWS) + 0.5, "kind": np.repeat(["low", "high"], N_ROWS // 2)})
     frame.to_csv(tmp_path / "fitted.csv", sep=";", decimal=decimal, index=False)
-    model = fit_table(label_table(read_table(tmp_path / "fitted.csv"), "kind"), "lda")
+    model = fit_table(label_table(read_table(tmp_path / "fitted.csv"), "kind"), "sklearn-lda")
     assert read_for(model, tmp_path, 'size,kind\n"4,800",x\n')["size"].tolist() == [size]

@@ -370,5 +370,5 @@ def test_the_default_has_names():
 def test_features_are_named_in_words():
     frame = pandas.concat([FRAME] * 20, ignore_index=True).assign(many=[f"t{row // 2 % 40}" for row in range(80)])
     frame.loc[0, "many"] = "t-1"
-    names = fit_table(label_table(frame, "kind"), "lda").feature_names
+    names = fit_table(label_table(frame, "kind"), "sklearn-lda").feature_names
     assert {"size", "size missing", "colour = red", "colour = missing", "many = rare ones"} <= set(names)

@@ -31,7 +31,7 @@ LEAST_INFORMATION = 1e-9  # nats, below which a direction tells classes apart by
 def report_data(model: TableModel, frame) -> ReportData:
     """Judge the rows of a table at every temperature."""
     classifier, path = model.classifier, model.path
-    if not _speaks_anywhere(classifier):
+    if not _has_path_of_models(classifier):
         path = OneTemperature(np.array([classifier.temperature_]))
     labels = model.label_codes(frame)
     rows = model.columns.conform(model.recognised(frame))
@@ -66,7 +66,7 @@ def report_data(model: TableModel, frame) -> ReportData:
     )
 
 
-def _speaks_anywhere(classifier):
+def _has_path_of_models(classifier):
     """At every temperature of its path; prototypes that grew speak only at the end."""
     return hasattr(classifier, "at")
 
@@ -120,7 +120,7 @@ def _shown(n_temperatures, best_index):
 
 def _posterior(classifier, matrix, path, shown):
     """(n_shown, n_rows, n_classes), at the scale that the path found."""
-    if not _speaks_anywhere(classifier):
+    if not _has_path_of_models(classifier):
         return classifier.predict_proba(matrix)[None]
     parts = []
     for place in shown:
@@ -167,12 +167,12 @@ def _fit_fold(classifier, matrix, labels, weights):
 
 def _same_path(classifier):
     """Unfitted, to walk the same temperatures under the settings that validation chose."""
-    if not _speaks_anywhere(classifier):
+    if not _has_path_of_models(classifier):
         return clone(classifier)
     settings = {"schedule": FixedSchedule(classifier.path_.temperatures), "selection": "last"}
-    for name in ("metric", "objective__metric"):
-        if name in classifier.get_params() and hasattr(classifier, "metric_"):
-            settings[name] = classifier.metric_
+    for name in ("penalty_scaling", "objective__penalty_scaling"):
+        if name in classifier.get_params() and hasattr(classifier, "penalty_scaling_"):
+            settings[name] = classifier.penalty_scaling_
     return clone(classifier).set_params(**settings)
 
 
@@ -184,8 +184,8 @@ def _plane(classifier, matrix, labels, temperatures) -> Plane:
     typical = np.linalg.lstsq(points, centred, rcond=None)[0]  # (2, n_features): the rows expected at a place
     axes = tuple(_axis(column) for column in points.T)
     places = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, 2)
-    speakers = [classifier.at(own) for own in temperatures] if _speaks_anywhere(classifier) else [classifier]
-    posterior = np.stack([own.predict_proba(mean + places @ typical) for own in speakers])
+    models = [classifier.at(own) for own in temperatures] if _has_path_of_models(classifier) else [classifier]
+    posterior = np.stack([own.predict_proba(mean + places @ typical) for own in models])
     shape = (len(temperatures), N_PLACES, N_PLACES)
     return Plane(points, axes, posterior.argmax(axis=2).reshape(shape), posterior.max(axis=2).reshape(shape))
 

@@ -7,13 +7,13 @@ import pytest
 from problems import badly_scaled, fold_masks, gaussian, near_start, rare_class, stack_of, two_classes, wide
 from scipy import sparse
 
-from annealed import AnnealedClassifier, DistanceADA
+from annealed import AnnealedClassifier, AnnealedLDA
 from annealed.design import SinglePrecisionRows, dense
-from annealed.objectives import Distance, InnerProduct, Picks, gibbs
+from annealed.objectives import Distance, HeldOut, InnerProduct, gibbs
 from annealed.objectives.distance import LARGEST_QUICK_SCORE
 from annealed.solvers import LBFGS
 
-METRICS = ["euclidean", "diagonal", "halfway", "covariance"]
+PENALTY_SCALINGS = ["none", "standardize", "half-whiten", "whiten"]
 TEMPERATURES = [30.0, 1.0, 0.01]
 
 
@@ -39,17 +39,17 @@ def on_disk(folder, X):
     return mapped
 
 
-def quickened(table, family=InnerProduct, **settings):
+def with_float32_copy(table, family=InnerProduct, **settings):
     problem = family(**settings).prepare(stack_of(table, fold_masks(len(table.y))))
-    problem.quicken()
+    problem.make_float32_copy()
     return problem
 
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("penalty_scaling", PENALTY_SCALINGS)
 @pytest.mark.parametrize("make", [gaussian, two_classes, rare_class], ids=lambda make: make.__name__)
-def test_quick_rows_give_value_and_gradient_to_single_precision(make, metric, temperature, copies):
-    problem = quickened(make(), metric=metric)
+def test_quick_rows_give_value_and_gradient_to_single_precision(make, penalty_scaling, temperature, copies):
+    problem = with_float32_copy(make(), penalty_scaling=penalty_scaling)
     assert problem.has_quick_rows
     point = near_start(problem, temperature)
     quick, exact = (problem.objective(point, temperature, quick=is_quick) for is_quick in (True, False))
@@ -61,7 +61,7 @@ def test_quick_rows_give_value_and_gradient_to_single_precision(make, metric, te
 @pytest.mark.parametrize("temperature", [30.0, 1.0])
 @pytest.mark.parametrize("make", [gaussian, two_classes, badly_scaled, wide], ids=lambda make: make.__name__)
 def test_quick_rows_of_distances_give_value_and_gradient_to_single_precision(make, temperature, copies):
-    problem = quickened(make(), Distance)
+    problem = with_float32_copy(make(), Distance)
     assert problem.has_quick_rows
     point, some = near_start(problem, temperature), np.array([2, 0])
     quick, exact = (problem.objective(point, temperature, quick=is_quick) for is_quick in (True, False))
@@ -74,7 +74,7 @@ def test_quick_rows_of_distances_give_value_and_gradient_to_single_precision(mak
 
 def test_large_scores_of_distances_are_exact(copies):
     """Their differences would have few digits left."""
-    problem = quickened(gaussian(), Distance)
+    problem = with_float32_copy(gaussian(), Distance)
     cold = np.sum(problem.class_means[0] ** 2, axis=1).max() / (1.01 * LARGEST_QUICK_SCORE)
     point = near_start(problem, cold)
     quick, exact = (problem.objective(point, cold, quick=is_quick) for is_quick in (True, False))
@@ -84,15 +84,15 @@ def test_large_scores_of_distances_are_exact(copies):
 
 @pytest.mark.parametrize("settings", [{"anchor": 0.0}, {"covariance": "diagonal"}, {"covariance": "identity"}])
 def test_distances_have_quick_rows_where_coordinates_share_a_frame(settings, copies):
-    assert not quickened(gaussian(), Distance, **settings).has_quick_rows
+    assert not with_float32_copy(gaussian(), Distance, **settings).has_quick_rows
 
 
 @pytest.mark.parametrize("make", [gaussian, two_classes, wide], ids=lambda make: make.__name__)
 def test_quick_rows_lead_distances_to_the_same_fit(make, request):
     table = make()
-    exact = DistanceADA(cv=3).fit(table.X, table.y)
+    exact = AnnealedLDA(cv=3).fit(table.X, table.y)
     copies = request.getfixturevalue("copies")
-    quick = DistanceADA(cv=3).fit(table.X, table.y)
+    quick = AnnealedLDA(cv=3).fit(table.X, table.y)
     assert len(copies) == 1
     assert quick.path_.converged.all()
     n_shared = min(len(quick.path_), len(exact.path_))  # where a path ends may hang on a hair
@@ -105,7 +105,7 @@ def test_quick_rows_lead_distances_to_the_same_fit(make, request):
 @pytest.mark.parametrize("family", [InnerProduct, Distance])
 def test_products_of_quick_rows_stay_in_single_precision(family, make, copies, monkeypatch):
     """A factor of double precision would have BLAS copy the rows into it at every pass."""
-    problem, seen = quickened(make(), family), set()
+    problem, seen = with_float32_copy(make(), family), set()
 
     def recorded(product):
         def record(vectors, rows):
@@ -121,7 +121,7 @@ def test_products_of_quick_rows_stay_in_single_precision(family, make, copies, m
 
 
 def test_quick_rows_do_not_see_units(copies):
-    problems = [quickened(make(), metric="diagonal") for make in (gaussian, badly_scaled)]
+    problems = [with_float32_copy(make(), penalty_scaling="standardize") for make in (gaussian, badly_scaled)]
     axes = [problem.coordinates.basis * problem.scale[:, None] for problem in problems]
     signs = np.append(np.sign(np.sum(axes[0] * axes[1], axis=0)), 1)  # an eigenvector has none; the intercept has
     point = near_start(problems[0], 0.1)
@@ -132,7 +132,7 @@ def test_quick_rows_do_not_see_units(copies):
 
 
 def test_quick_rows_serve_some_fits_as_they_serve_the_stack(copies):
-    problem = quickened(gaussian())
+    problem = with_float32_copy(gaussian())
     point, some = near_start(problem, 1.0), np.array([2, 0])
     whole = problem.objective(point, 1.0, quick=True)
     for part, own in zip(problem.objective(point[some], 1.0, some, quick=True), whole, strict=True):
@@ -141,22 +141,22 @@ def test_quick_rows_serve_some_fits_as_they_serve_the_stack(copies):
 
 def test_quick_rows_score_held_out_rows_to_single_precision(copies):
     table = gaussian()
-    problem = quickened(table)
+    problem = with_float32_copy(table)
     parameters = near_start(problem, 0.5)
-    picks = Picks(np.array([1, 1, 4]), np.array([0, 2, 1]))
-    problem.watch(picks)
+    held_out = HeldOut(np.array([1, 1, 4]), np.array([0, 2, 1]))
+    problem.watch(held_out)
     reported = problem.report(parameters, 0.5)
-    for row, fit, picked in zip(picks.rows, picks.fits, problem.held_out_logits(parameters, 0.5), strict=True):
+    for row, fit, picked in zip(held_out.rows, held_out.fits, problem.held_out_logits(parameters, 0.5), strict=True):
         own = table.X[row] @ reported["coef"][fit].T + reported["intercept"][fit]
         np.testing.assert_allclose(picked - picked.mean(), own - own.mean(), atol=1e-5)
 
 
 def test_few_rows_are_not_copied():
-    assert not quickened(gaussian()).has_quick_rows
+    assert not with_float32_copy(gaussian()).has_quick_rows
 
 
 def test_rows_in_their_own_span_are_not_copied(copies):
-    assert not quickened(wide()).has_quick_rows
+    assert not with_float32_copy(wide()).has_quick_rows
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_rows_in_their_own_span_are_not_copied(copies):
 )
 def test_rows_that_are_mapped_or_sparse_are_not_copied(store, copies, tmp_path):
     table = gaussian()
-    assert not quickened(replace(table, X=store(tmp_path, table.X))).has_quick_rows
+    assert not with_float32_copy(replace(table, X=store(tmp_path, table.X))).has_quick_rows
     assert copies == []
 
 
@@ -174,12 +174,14 @@ def test_rows_that_are_mapped_or_sparse_are_not_copied(store, copies, tmp_path):
 def test_rows_that_are_single_are_copied_unless_they_are_large(dtype, most, is_copied, copies, monkeypatch):
     monkeypatch.setattr("annealed.objectives.linear.MOST_COPIED_BYTES", most)
     table = gaussian()
-    assert quickened(replace(table, X=table.X.astype(dtype))).has_quick_rows == is_copied
+    assert with_float32_copy(replace(table, X=table.X.astype(dtype))).has_quick_rows == is_copied
 
 
 def test_rows_mapped_from_a_file_are_not_copied_by_a_classifier_either(copies, tmp_path):
     table = gaussian()
-    AnnealedClassifier(InnerProduct(), [1.0, 0.1], "lbfgs", cv=2).fit(on_disk(tmp_path, table.X), table.y)
+    AnnealedClassifier(InnerProduct(), schedule=[1.0, 0.1], solver="lbfgs", cv=2).fit(
+        on_disk(tmp_path, table.X), table.y
+    )
     assert copies == []
 
 
@@ -202,7 +204,7 @@ def test_quick_rows_choose_the_same_temperature_and_the_same_fit(make, request):
 
 def test_a_tight_tolerance_takes_no_quick_rows(copies):
     table = gaussian()
-    AnnealedClassifier(InnerProduct(), [1.0, 0.1], "lbfgs", cv=2, tol=1e-6).fit(table.X, table.y)
+    AnnealedClassifier(InnerProduct(), schedule=[1.0, 0.1], solver="lbfgs", cv=2, tol=1e-6).fit(table.X, table.y)
     assert copies == []
 
 
@@ -228,7 +230,7 @@ def looks_of_final_fit(problem, temperature, monkeypatch, noise=0.0):
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
 def test_the_final_fit_goes_as_far_as_its_certificate_in_single_precision(temperature, copies, monkeypatch):
-    n_single, n_double = looks_of_final_fit(quickened(gaussian()), temperature, monkeypatch)
+    n_single, n_double = looks_of_final_fit(with_float32_copy(gaussian()), temperature, monkeypatch)
     assert n_single > 2
     assert n_double == 0  # that comes when the path has ended
 
@@ -254,7 +256,7 @@ def test_a_path_is_confirmed_in_double_precision(copies, monkeypatch):
 
 
 def test_what_single_precision_took_for_solved_is_solved_on(copies):
-    problem, solver, temperatures = quickened(gaussian()), LBFGS(), np.array([1.0, 0.01])
+    problem, solver, temperatures = with_float32_copy(gaussian()), LBFGS(), np.array([1.0, 0.01])
     options = {"tol": 1e-4, "max_iter": 1000, "memory": solver.new_memory(problem)}
     solved = [solver.minimize(problem, problem.start(1.0), own, **options).parameters[0] for own in temperatures]
     starts = np.stack([solved[0], 1.1 * solved[1]])
@@ -269,19 +271,19 @@ def test_what_single_precision_took_for_solved_is_solved_on(copies):
 def test_without_quick_rows_there_is_nothing_to_confirm(copies):
     table = gaussian()
     exact = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))))
-    assert [LBFGS().needs_confirmation(problem) for problem in (exact, quickened(table))] == [False, True]
+    assert [LBFGS().needs_confirmation(problem) for problem in (exact, with_float32_copy(table))] == [False, True]
 
 
 def test_steps_do_not_chase_rounding(copies, monkeypatch):
     calm, disturbed = (
-        looks_of_final_fit(quickened(gaussian()), 1e-4, monkeypatch, noise=noise) for noise in (0.0, 2e-6)
+        looks_of_final_fit(with_float32_copy(gaussian()), 1e-4, monkeypatch, noise=noise) for noise in (0.0, 2e-6)
     )
     assert disturbed[0] <= 2 * calm[0]
     assert disturbed[1] > calm[1]  # the rest is left to double precision
 
 
 def test_folds_that_rounding_leads_nowhere_go_on_in_double_precision(copies, monkeypatch):
-    problem, solver, seen = quickened(gaussian()), LBFGS(), []
+    problem, solver, seen = with_float32_copy(gaussian()), LBFGS(), []
     objective = problem.objective
 
     def disturbed(parameters, own, fits=slice(None), quick=False):

@@ -44,7 +44,7 @@ DOUBLE_PARAMETERS = 200  # up to which the Hessian and its factor are in double 
 SMALLEST_SPREAD = 1e-150  # whose square is a number still
 
 
-class LeadingRows:
+class HessianSample:
     """Rows in leading coordinates, from which Hessians are drawn.
 
     rows, weight : their numbers in the design, and weights that stand for all rows of fit 0
@@ -92,7 +92,7 @@ class LeadingRows:
     @staticmethod
     def time(n_rows, width, contrasts, is_quick):
         """Nanoseconds that a Hessian takes, about, and its factor."""
-        n_drawn = LeadingRows.rows_per_pair(n_rows, width, contrasts)
+        n_drawn = HessianSample.rows_per_pair(n_rows, width, contrasts)
         of_number = (DRAW_TIME if n_drawn < n_rows else COPY_TIME) + SQUARE_TIME[is_quick] * width / 2
         return (
             contrasts.n_pairs * (PAIR_TIME + n_drawn * width * of_number)
@@ -111,7 +111,7 @@ class LeadingRows:
     @staticmethod
     def time_of_classes(n_rows, width, contrasts, is_quick):
         """As `time`, of the blocks of single classes."""
-        n_numbers = LeadingRows.rows_per_class(n_rows, width) * width
+        n_numbers = HessianSample.rows_per_class(n_rows, width) * width
         squares = n_numbers * (DRAW_TIME + SQUARE_TIME[is_quick] * width / 2)
         return contrasts.n_scores * (CLASS_TIME + squares + CLASS_FACTORS * FACTOR_TIME * width**3 / 6)
 

@@ -20,10 +20,10 @@ from annealed.arrays import to_host
 from annealed.design.coordinates import SMALLEST_EIGENVALUE, WIDEST_EIGENPROBLEM, rows_of_fits
 from annealed.design.shrinkage import ridge_effect
 
-METRICS = ("auto", "validated", "euclidean", "diagonal", "halfway", "covariance")
+PENALTY_SCALINGS = ("auto", "cv", "none", "standardize", "half-whiten", "whiten")
 WHITENING = 0.5  # a power of the variance that leaves none
-POWERS = {"halfway": 0.25, "covariance": WHITENING}  # of the variance, by which each principal direction is divided
-TILT = 0.05  # power of the variance, on the way to "halfway", at which validation is asked where that leads
+POWERS = {"half-whiten": 0.25, "whiten": WHITENING}  # of the variance, by which each principal direction is divided
+TILT = 0.05  # power of the variance, on the way to "half-whiten", at which validation is asked where that leads
 LEAST_LEARNED = 0.02  # of the log-loss of the priors: with less, sparse columns are tried in the other metric unasked
 LEAST_PENALTY = 0.1  # of the free energy: with less, no other metric gains much
 MANY_COLUMNS = 15  # for each row: with fewer, least squares may take a ridge for useless by luck
@@ -32,11 +32,11 @@ CLEAR_COST = 0.07  # likewise, of a ridge that is as large as most directions: t
 LARGE_GAIN = 0.1  # likewise: without a ridge little is learned
 
 
-class MetricChoices:
-    """The other metrics of a problem: all of them where its own is "validated", one to lean to where it is "auto".
+class ScalingChoices:
+    """The other metrics of a problem: all of them where its own is "cv", one to lean to where it is "auto".
 
-    Sparse columns are taken as they are, and may lean to the diagonal metric. That is where dense ones begin, which may
-    lean to "halfway", or to "covariance" where they outnumber rows; far outnumbered ones may begin there.
+    Sparse columns are taken as they are, and may lean to the "standardize" scaling. That is where dense ones begin,
+    which may lean to "half-whiten", or to "whiten" where they outnumber rows; far outnumbered ones may begin there.
     """
 
     given: Any
@@ -45,7 +45,7 @@ class MetricChoices:
     coordinates: Any
     span: Any
     class_points: Any
-    metric: str
+    penalty_scaling: str
     l2_strength: float
     fit_intercept: bool
     class_shares: np.ndarray
@@ -53,25 +53,25 @@ class MetricChoices:
     prior_variance: np.ndarray
     _is_penalized: np.ndarray
     _offers_all: bool
-    _may_lean: bool
+    _may_change_scaling: bool
     _split: Any
     _join: Any
     _solve_in: Any
     _coordinates: Any
 
     def chosen(self):
-        return {"metric": self.metric}
+        return {"penalty_scaling": self.penalty_scaling}
 
-    def begun(self):
+    def initial_scaling(self):
         """With the metric "auto", whitened where columns far outnumber rows and least squares only lose by a ridge."""
         is_wide = self.span is not None and self.original.n_features >= MANY_COLUMNS * (self.span.rows.shape[1] + 1)
-        if not (self._may_lean and is_wide and self._becomes_points):
+        if not (self._may_change_scaling and is_wide and self._becomes_points):
             return self
         effect = self._ridge_effect
         if not (effect.gain <= SMALL_GAIN and effect.cost >= CLEAR_COST):
             return self
-        other = self.leaned()
-        other._may_lean = False
+        other = self.with_alternative_scaling()
+        other._may_change_scaling = False
         return other
 
     @property
@@ -86,7 +86,7 @@ class MetricChoices:
         return ridge_effect(seen.rows, seen.weight, indicators, self.fit_intercept)
 
     def alternatives(self):
-        """With the metric "validated", the same problem in the other metrics: of sparse rows the diagonal one, of
+        """With the metric "cv", the same problem in the other metrics: of sparse rows the diagonal one, of
         dense ones those of the eigenbasis, unless that alone takes long.
         """
         if not self._offers_all:
@@ -94,14 +94,18 @@ class MetricChoices:
         if sparse.issparse(self.original.X):
             yield self._diagonal()
         elif self.coordinates.rank <= WIDEST_EIGENPROBLEM:
-            yield from (self._in_metric(metric, power) for metric, power in POWERS.items())
+            yield from (self._in_metric(penalty_scaling, power) for penalty_scaling, power in POWERS.items())
 
-    def tilted(self, parameters, temperature, value):
+    def with_perturbed_scaling(self, parameters, temperature, value):
         """With the metric "auto", the penalty of each coordinate times its variance to a small power.
 
         None where the penalty is next to nothing: no other metric then changes much.
         """
-        if not self._may_lean or self.coordinates.basis.ndim != 2 or self.coordinates.rank > WIDEST_EIGENPROBLEM:
+        if (
+            not self._may_change_scaling
+            or self.coordinates.basis.ndim != 2
+            or self.coordinates.rank > WIDEST_EIGENPROBLEM
+        ):
             return None
         coef, _ = self._split(parameters[None])
         size, variance = np.sum(coef**2), self.coordinates.spectrum
@@ -113,14 +117,14 @@ class MetricChoices:
         other._is_penalized = self._join(np.broadcast_to(weight, coef.shape), np.zeros(coef.shape[:2]))[0]
         return other
 
-    def leans_unasked(self, score):
+    def always_tries_alternative(self, score):
         """Where trying takes little time and often helps: of rows fewer than columns, whose classes are points when
         whitened, unless least squares need a ridge; of few sparse columns, and where nothing was learned.
 
         Sparse columns may hold numbers beside indicators, in other units: one of them can hide all others. Dense ones
         that outnumber rows share directions that tell the classes nothing, and these can hide what does.
         """
-        if not self._may_lean:
+        if not self._may_change_scaling:
             return False
         if not sparse.issparse(self.original.X):
             return self._becomes_points and not self._ridge_effect.gain > LARGE_GAIN
@@ -128,19 +132,21 @@ class MetricChoices:
         has_learned = score > (1 - LEAST_LEARNED) * np.sum(xlogy(self.class_shares[0], self.class_shares[0]))
         return is_small or not has_learned
 
-    def leaned(self):
+    def with_alternative_scaling(self):
         if sparse.issparse(self.original.X):
             return self._diagonal()
-        metric = "halfway" if self.span is None else "covariance"
-        return self._in_metric(metric, POWERS[metric])
+        penalty_scaling = "half-whiten" if self.span is None else "whiten"
+        return self._in_metric(penalty_scaling, POWERS[penalty_scaling])
 
     def _diagonal(self):
         make: Any = type(self)
-        return make(self.given, l2_strength=self.l2_strength, metric="diagonal", fit_intercept=self.fit_intercept)
+        return make(
+            self.given, l2_strength=self.l2_strength, penalty_scaling="standardize", fit_intercept=self.fit_intercept
+        )
 
-    def _in_metric(self, metric, power):
+    def _in_metric(self, penalty_scaling, power):
         other = copy(self)
-        other.metric = metric
+        other.penalty_scaling = penalty_scaling
         other.class_variance = self.prior_variance
         is_rotated = not self.span and self.coordinates.basis.ndim == 2
         other._solve_in(self.coordinates.raised(power) if is_rotated else self._coordinates(power))

@@ -1,4 +1,4 @@
-"""DistanceADA: LDA at the start, the paper's literal form, and data on which LDA breaks."""
+"""AnnealedLDA: LDA at the start, the paper's literal form, and data on which LDA breaks."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import log_loss
 
-from annealed import DistanceADA, ExponentialSchedule
+from annealed import AnnealedLDA, ExponentialSchedule
 
 X, y = load_iris(return_X_y=True)
 
@@ -27,7 +27,7 @@ def lda_posterior(X, y, priors):
 
 def test_strong_anchor_at_temperature_two_is_lda():
     labels = y[:120]
-    model = DistanceADA(anchor=1e9, selection=2.0, shrinkage=0.0).fit(X[:120], labels)
+    model = AnnealedLDA(anchor=1e9, temperature=2.0, shrinkage=0.0).fit(X[:120], labels)
     priors = np.bincount(labels) / len(labels)
     np.testing.assert_allclose(model.predict_proba(X[:120]), lda_posterior(X[:120], labels, priors), atol=1e-6)
     np.testing.assert_allclose(model.means_, [X[:120][labels == k].mean(axis=0) for k in range(3)], atol=1e-6)
@@ -36,7 +36,7 @@ def test_strong_anchor_at_temperature_two_is_lda():
 def test_default_predicts_much_like_lda_and_speaks_no_worse():
     for load in (load_iris, load_wine):
         features, labels = load(return_X_y=True)
-        model = DistanceADA().fit(features, labels)
+        model = AnnealedLDA().fit(features, labels)
         oracle = LinearDiscriminantAnalysis().fit(features, labels)
         assert np.mean(model.predict(features) == oracle.predict(features)) > 0.95
         assert log_loss(labels, model.predict_proba(features)) < 2 * log_loss(labels, oracle.predict_proba(features))
@@ -47,7 +47,7 @@ def test_literal_starts_merge_when_cooled_slowly(solver):
     """Figure 1(a): whatever the start, the accuracies merge at low temperature."""
     schedule = ExponentialSchedule(50.0, cooling_rate=0.9, stop=0.05)
     scores = [
-        DistanceADA(anchor=0, init=init, solver=solver, schedule=schedule, selection="last", random_state=0)
+        AnnealedLDA(anchor=0, init=init, solver=solver, schedule=schedule, selection="last", random_state=0)
         .fit(X, y)
         .score(X, y)
         for init in ("means", "random", "zero")
@@ -57,14 +57,14 @@ def test_literal_starts_merge_when_cooled_slowly(solver):
 
 
 def test_inner_iterations_bound_the_work_of_every_temperature():
-    model = DistanceADA(anchor=0, inner_iterations=3, schedule=[10.0, 5.0, 2.0]).fit(X, y)
+    model = AnnealedLDA(anchor=0, inner_iterations=3, schedule=[10.0, 5.0, 2.0]).fit(X, y)
     assert model.path_.n_iter.max() <= 3
-    default = DistanceADA(anchor=0, schedule=[10.0, 5.0, 2.0], tol=1e-12).fit(X, y)
+    default = AnnealedLDA(anchor=0, schedule=[10.0, 5.0, 2.0], tol=1e-12).fit(X, y)
     assert default.path_.n_iter.max() == 15
 
 
 def test_reported_means_give_the_reported_scores():
-    model = DistanceADA(covariance="identity", selection=3.0, schedule=[3.0]).fit(X, y)
+    model = AnnealedLDA(covariance="identity", temperature=3.0, schedule=[3.0]).fit(X, y)
     distance = ((X[:, None] - model.means_) ** 2).sum(axis=2)
     logits = -distance / 3.0 + np.log(1 / 3)
     difference = logits - model.decision_function(X)
@@ -74,15 +74,15 @@ def test_reported_means_give_the_reported_scores():
 @pytest.mark.parametrize("covariance", ["pooled", "total", "diagonal", "identity"])
 @pytest.mark.parametrize("shrinkage", ["oas", "ledoit_wolf", 0.0, 0.5])
 def test_every_covariance_and_shrinkage(covariance, shrinkage):
-    model = DistanceADA(covariance=covariance, shrinkage=shrinkage).fit(X, y)
+    model = AnnealedLDA(covariance=covariance, shrinkage=shrinkage).fit(X, y)
     assert model.score(X, y) > 0.9
     assert model.path_.converged.all()
 
 
 @pytest.mark.parametrize("covariance", ["pooled", "diagonal", "identity", "total"])
 def test_sparse_equals_dense(covariance):
-    dense = DistanceADA(covariance=covariance).fit(X, y)
-    model = DistanceADA(covariance=covariance).fit(sparse.csr_array(X), y)
+    dense = AnnealedLDA(covariance=covariance).fit(X, y)
+    model = AnnealedLDA(covariance=covariance).fit(sparse.csr_array(X), y)
     np.testing.assert_allclose(model.predict_proba(sparse.csr_array(X)), dense.predict_proba(X), atol=1e-7)
 
 
@@ -99,14 +99,14 @@ def test_wide_sparse_is_never_densified(monkeypatch):
         monkeypatch.setattr(kind, "toarray", guarded)
         monkeypatch.setattr(kind, "todense", guarded)
     for covariance in ("pooled", "diagonal"):
-        model = DistanceADA(covariance=covariance, schedule=[50.0, 20.0]).fit(X_wide, labels)
+        model = AnnealedLDA(covariance=covariance, schedule=[50.0, 20.0]).fit(X_wide, labels)
         assert model.coef_.shape == (3, 3000)
 
 
 def test_singular_data():
     features, labels = load_digits(return_X_y=True)
     features = np.column_stack([features, features[:, :5]])[:200]
-    model = DistanceADA().fit(features, labels[:200])
+    model = AnnealedLDA().fit(features, labels[:200])
     assert np.isfinite(model.coef_).all()
     assert model.score(features, labels[:200]) > 0.95
 
@@ -118,14 +118,14 @@ def test_rows_that_are_all_their_class_mean(n_columns, covariance, shrinkage):
     """Nothing varies within classes: the columns' own unit stands in."""
     labels = np.repeat([0, 1], 10)
     points = np.random.RandomState(0).standard_normal((2, n_columns))
-    model = DistanceADA(covariance=covariance, shrinkage=shrinkage).fit(points[labels], labels)
+    model = AnnealedLDA(covariance=covariance, shrinkage=shrinkage).fit(points[labels], labels)
     assert model.score(points[labels], labels) == 1
     assert np.isfinite(model.predict_proba(points[labels])).all()
 
 
 def test_columns_that_are_all_constant_leave_the_priors():
     labels = np.repeat([0, 1, 2], [10, 20, 30])
-    model = DistanceADA().fit(np.full((60, 2), 3.7), labels)
+    model = AnnealedLDA().fit(np.full((60, 2), 3.7), labels)
     np.testing.assert_allclose(model.predict_proba(np.full((1, 2), 3.7)), [[1 / 6, 1 / 3, 1 / 2]], atol=1e-2)
 
 
@@ -135,9 +135,9 @@ def test_more_columns_than_rows_equals_the_plain_computation():
     rows = generator.standard_normal((24, 40)) + 1.5 * np.eye(3)[labels] @ generator.standard_normal((3, 40))
     padded = np.vstack([rows, generator.standard_normal((30, 40))])
     weight = np.r_[np.ones(24), np.zeros(30)]
-    settings = dict(shrinkage=0.3, selection=5.0, schedule=[20.0, 10.0, 5.0], tol=1e-8)
-    wide = DistanceADA(**settings).fit(rows, labels)
-    tall = DistanceADA(**settings).fit(padded, np.r_[labels, np.zeros(30, dtype=int)], sample_weight=weight)
+    settings = dict(shrinkage=0.3, temperature=5.0, schedule=[20.0, 10.0, 5.0], tol=1e-8)
+    wide = AnnealedLDA(**settings).fit(rows, labels)
+    tall = AnnealedLDA(**settings).fit(padded, np.r_[labels, np.zeros(30, dtype=int)], sample_weight=weight)
     np.testing.assert_allclose(wide.predict_proba(rows), tall.predict_proba(rows), atol=1e-6)
     np.testing.assert_allclose(wide.means_, tall.means_, atol=1e-5)
 
@@ -149,8 +149,8 @@ def test_units_of_columns_that_are_constant_in_a_fold_change_nothing(unit):
     features, labels = features[:400], labels[:400]
     rare = np.sum(features != 0, axis=0)
     assert ((rare > 0) & (rare < 5)).any()
-    usual = DistanceADA().fit(features, labels)
-    other = DistanceADA().fit(features * unit, labels)
+    usual = AnnealedLDA().fit(features, labels)
+    other = AnnealedLDA().fit(features * unit, labels)
     assert other.path_.converged.all()
     np.testing.assert_allclose(other.path_.temperatures, usual.path_.temperatures, rtol=1e-6)
     np.testing.assert_allclose(other.path_.validation_score, usual.path_.validation_score, rtol=1e-4)
@@ -166,7 +166,7 @@ def test_folds_with_one_row_of_each_class_are_measured_as_all_rows_are(covarianc
     labels, unseen = np.repeat(np.arange(8), 2), np.repeat(np.arange(8), 40)
     rows = means[labels] + generator.standard_normal((16, n_columns))
     with pytest.warns(UserWarning, match="fewer than the 5 folds"):
-        model = DistanceADA(covariance=covariance).fit(rows, labels)
+        model = AnnealedLDA(covariance=covariance).fit(rows, labels)
     posterior = model.predict_proba(means[unseen] + generator.standard_normal((320, n_columns)))
     assert 0.1 < model.posterior_scale_ < 10
     assert log_loss(unseen, posterior) < 0.8
@@ -174,6 +174,6 @@ def test_folds_with_one_row_of_each_class_are_measured_as_all_rows_are(covarianc
 
 def test_rows_that_are_all_at_their_class_means_are_measured_by_the_columns():
     corners, labels = np.array([[0.0, 0.0], [1e6, 0.0], [0.0, 1e-6]]), np.repeat([0, 1, 2], 20)
-    model = DistanceADA().fit(corners[labels], labels)
+    model = AnnealedLDA().fit(corners[labels], labels)
     assert model.temperature_ < 100
     np.testing.assert_allclose(model.predict_proba(corners), np.eye(3), atol=0.05)

@@ -6,7 +6,7 @@ from annealed.estimators.base import AnnealedClassifier
 from annealed.objectives import InnerProduct
 
 
-class InnerProductADA(AnnealedClassifier):
+class AnnealedLogisticRegression(AnnealedClassifier):
     """Inner-product annealed discriminant analysis (pADA, eq. 13-18 of the paper).
 
     Multinomial logistic regression with the whole L2 path, cross-validated, as a walk in temperature: at each T
@@ -22,35 +22,39 @@ class InnerProductADA(AnnealedClassifier):
     ----------
     l2_strength : float, default=1.0
         The paper's epsilon. It merely sets the scale of the temperature.
+    temperature : "auto" or float, default="auto"
+        "auto" chooses the temperature as `selection` says. A number fits the path down to this temperature and keeps
+        it; nothing is held out then.
     schedule : "auto", array-like of temperatures, or Schedule, default="auto"
         "auto" finds a hot end from the data and cools until validation has clearly passed its best.
-    selection : {"cv", "loo", "holdout", "last"} or float, default="cv"
+    selection : {"cv", "loo", "holdout", "last"}, default="cv"
         How the temperature is chosen. "cv": by folds. "loo": by approximate leave-one-out, which fits no fold; where it
         cannot be trusted, as near separability, a warning says so and folds are used. "holdout": by a fifth of the
-        rows, or by the validation set given to ``fit``. "last": the coldest of the schedule. A number: this very
-        temperature. The final fit always uses all rows.
+        rows, or by the validation set given to ``fit``. "last": the coldest of the schedule. The final fit always uses
+        all rows.
     cv : int, splitter or iterable of splits, default=None
         Folds for ``selection="cv"``; a number is that many stratified, shuffled folds, None is five.
-    scoring : str or callable, default=None
-        What validation compares; None is the log-loss. Folds that it cannot score, as a fold of one class has no ROC
-        curve, are left out, with a warning; a temperature at which any other fold has no score is not chosen.
+    scoring : str or callable, default="neg_log_loss"
+        What validation compares: the name of a scorer, or a callable. Folds that it cannot score, as a fold of one
+        class has no ROC curve, are left out, with a warning; a temperature at which any other fold has no score is not
+        chosen.
     rule : {"best", "one_standard_error"}, default="best"
         Take the best temperature, or the hottest within one standard error of it.
     calibrate : bool, default=True
         Whether the posterior has a temperature of its own: one factor on the logits, ``posterior_scale_``, chosen
         together with the fit temperature so that held-out rows are predicted best. ``False`` is the paper's form.
-        Without held-out rows (``selection`` "last" or a number) the factor is one.
+        Without held-out rows (``selection="last"`` or a given temperature) the factor is one.
     fit_intercept : bool, default=True
         Whether each class has an unpenalized intercept. The paper has none: append a constant column for that.
-    metric : {"auto", "validated", "euclidean", "diagonal", "halfway", "covariance"}, default="auto"
-        The units in which |lambda_j| is measured. ``metric_`` says which one was used.
+    penalty_scaling : {"auto", "cv", "none", "standardize", "half-whiten", "whiten"}, default="auto"
+        The units in which |lambda_j| is measured. ``penalty_scaling_`` says which one was used.
 
-        - "euclidean": raw columns, as in the paper.
+        - "none": raw columns, as in the paper.
         - "diagonal": each column is divided by its standard deviation, so that units do not matter.
         - "covariance": the columns are whitened, so that no linear map of them matters (about the origin without an
           intercept).
-        - "halfway": between these two; each principal direction of the standardized columns is divided by the fourth
-          root of its variance.
+        - "half-whiten": between these two; each principal direction of the standardized columns is divided by the
+          fourth root of its variance.
         - "auto": for sparse X euclidean, or diagonal where folds say that it is clearly better (tried with up to a
           thousand columns, with a few hundred rows, or where nothing was learned). For dense X diagonal, or halfway
           where folds say that it is clearly better (not tried on a device). Where columns outnumber a few hundred
@@ -58,10 +62,10 @@ class InnerProductADA(AnnealedClassifier):
           squares, leaving rows out, only lose by a ridge (not with a ``cv`` that may keep rows together: given splits,
           splitters by groups or in the order of the rows). All this with the default schedule, several folds and
           log-loss; else it is euclidean or diagonal.
-        - "validated": one path a metric, of which the one that validates best is kept. For dense X diagonal, unless
+        - "cv": one path a penalty_scaling, of which the one that validates best is kept. For dense X diagonal, unless
           halfway or covariance is better by more than a standard error over the folds (neither is tried where rows and
           columns are both more than a thousand); for sparse X euclidean or diagonal. It takes as long as these paths
-          together. Without held-out rows (``selection`` "last" or a number) it is "auto".
+          together. Without held-out rows (``selection="last"`` or a given temperature) it is "auto".
 
         The standard deviations are those of all rows, also within folds. So are the principal directions, unless
         columns outnumber rows: then each fold has its own.
@@ -69,8 +73,8 @@ class InnerProductADA(AnnealedClassifier):
         Weight of each class, multiplied into ``sample_weight``, for the fit and its folds. A scorer gets
         ``sample_weight`` without it, and a validation set ``sample_weight_val``.
     tol : float, default=1e-4
-        At every temperature the largest entry of the gradient (18) is at most `tol`, in the metric's units (in those of
-        the widest column, where columns far outnumber rows), and the relative suboptimality of (17), certified by
+        At every temperature the largest entry of the gradient (18) is at most `tol`, in the scaled columns (in
+        those of the widest, where columns far outnumber rows), and the relative suboptimality of (17), certified by
         |gradient|^2 / (2 l2_strength T), is at most `tol` / 100. On a device every temperature is solved until a step
         promises a relative fall below `tol` / 10, the chosen one until its gradient and certificate are within `tol`.
     max_iter : int, default=1000
@@ -80,7 +84,7 @@ class InnerProductADA(AnnealedClassifier):
     device : str, default=None
         Where NumPy rows are fitted, such as "cuda"; needs torch. The fitted attributes are NumPy. Rows that are on a
         device already (with scikit-learn's ``array_api_dispatch``) are fitted there; coef_ and predictions stay there.
-    precision : {"tf32", "bf16"}, default=None
+    matmul_precision : {"tf32", "bf16"}, default=None
         Round the products of float32 rows on a device: several times as fast on recent GPUs. The chosen temperature is
         solved once more in full precision, and ``path_`` says how near its optimum it is.
 
@@ -90,7 +94,7 @@ class InnerProductADA(AnnealedClassifier):
         The chosen temperature.
     posterior_scale_ : float
         Factor on the logits by which the posterior is calibrated; one with ``calibrate=False``.
-    metric_ : str
+    penalty_scaling_ : str
         The metric of the penalty: as given, or as chosen.
     path_ : AnnealingPath
         Everything seen on the way; ``temperature * path_.coef`` is the paper's lambda.
@@ -105,7 +109,7 @@ class InnerProductADA(AnnealedClassifier):
 
     See Also
     --------
-    DistanceADA : Annealed linear discriminant analysis.
+    AnnealedLDA : Annealed linear discriminant analysis.
     AnnealedClassifier : The same with a family of one's own.
 
     References
@@ -115,9 +119,9 @@ class InnerProductADA(AnnealedClassifier):
     Examples
     --------
     >>> from sklearn.datasets import load_wine
-    >>> from annealed import InnerProductADA
+    >>> from annealed import AnnealedLogisticRegression
     >>> X, y = load_wine(return_X_y=True)
-    >>> model = InnerProductADA().fit(X, y)
+    >>> model = AnnealedLogisticRegression().fit(X, y)
     >>> model.predict_proba(X[:1]).argmax()
     np.int64(0)
     >>> model.at(0.1).predict(X[:3])
@@ -128,22 +132,24 @@ class InnerProductADA(AnnealedClassifier):
         self,
         *,
         l2_strength=1.0,
+        temperature="auto",
         schedule="auto",
         selection="cv",
         cv=None,
-        scoring=None,
+        scoring="neg_log_loss",
         rule="best",
         calibrate=True,
         fit_intercept=True,
-        metric="auto",
+        penalty_scaling="auto",
         class_weight=None,
         tol=1e-4,
         max_iter=1000,
         random_state=None,
         device=None,
-        precision=None,
+        matmul_precision=None,
     ) -> None:
         super().__init__(
+            temperature=temperature,
             schedule=schedule,
             selection=selection,
             cv=cv,
@@ -155,11 +161,13 @@ class InnerProductADA(AnnealedClassifier):
             max_iter=max_iter,
             random_state=random_state,
             device=device,
-            precision=precision,
+            matmul_precision=matmul_precision,
         )
         self.l2_strength = l2_strength
         self.fit_intercept = fit_intercept
-        self.metric = metric
+        self.penalty_scaling = penalty_scaling
 
     def _make_objective(self):
-        return InnerProduct(l2_strength=self.l2_strength, metric=self.metric, fit_intercept=self.fit_intercept)
+        return InnerProduct(
+            l2_strength=self.l2_strength, penalty_scaling=self.penalty_scaling, fit_intercept=self.fit_intercept
+        )

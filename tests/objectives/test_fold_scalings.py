@@ -8,7 +8,7 @@ from annealed.objectives import InnerProduct, hessian
 from annealed.solvers import LBFGS, Newton
 
 TEMPERATURE = 0.2
-METRICS = ["halfway", "covariance"]
+PENALTY_SCALINGS = ["half-whiten", "whiten"]
 
 
 @pytest.fixture(autouse=True)
@@ -18,25 +18,25 @@ def _columns_in_one_unit(monkeypatch):
     monkeypatch.setattr(name, lambda design, mean: np.ones(design.n_features))
 
 
-def prepared(metric, weight=None, **settings):
+def prepared(penalty_scaling, weight=None, **settings):
     table = wide()
     weight = fold_masks(len(table.y), 4) if weight is None else weight
-    problem = InnerProduct(metric=metric, **settings).prepare(stack_of(table, weight))
+    problem = InnerProduct(penalty_scaling=penalty_scaling, **settings).prepare(stack_of(table, weight))
     assert problem.coordinates.per_fit
     return problem
 
 
 @pytest.mark.parametrize("solver", [Newton, LBFGS])
 @pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("metric", METRICS)
-def test_a_fold_is_the_fit_of_its_rows_alone(metric, fit_intercept, solver):
-    problem = prepared(metric, fit_intercept=fit_intercept)
+@pytest.mark.parametrize("penalty_scaling", PENALTY_SCALINGS)
+def test_a_fold_is_the_fit_of_its_rows_alone(penalty_scaling, fit_intercept, solver):
+    problem = prepared(penalty_scaling, fit_intercept=fit_intercept)
     solution = solve(problem, TEMPERATURE, solver())
     folds = problem.report(solution.parameters, TEMPERATURE)
     table, masks = wide(), fold_masks(24, 4).astype(bool)
     for fit in range(5):
         rows = masks[:, fit]
-        alone = InnerProduct(metric=metric, fit_intercept=fit_intercept).prepare(
+        alone = InnerProduct(penalty_scaling=penalty_scaling, fit_intercept=fit_intercept).prepare(
             stack_of(Table("some rows", table.X[rows], table.y[rows]))
         )
         found = solve(alone, TEMPERATURE, Newton())
@@ -47,9 +47,9 @@ def test_a_fold_is_the_fit_of_its_rows_alone(metric, fit_intercept, solver):
             np.testing.assert_allclose(folds[name][fit], expected[name][0], atol=atol * size)
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_gradient_and_hessian_are_slopes(metric):
-    problem = prepared(metric, uneven_weights(24))
+@pytest.mark.parametrize("penalty_scaling", PENALTY_SCALINGS)
+def test_gradient_and_hessian_are_slopes(penalty_scaling):
+    problem = prepared(penalty_scaling, uneven_weights(24))
     fits, point = slice(None), near_start(problem, TEMPERATURE)
     value, gradient, matrix = problem.objective_and_hessian(point, TEMPERATURE, fits)
     again, same, _ = problem.objective(point, TEMPERATURE)
@@ -67,7 +67,7 @@ def test_gradient_and_hessian_are_slopes(metric):
 
 @pytest.mark.parametrize("fits", [slice(None), np.array([0, 2]), np.array([0, 0, 0])], ids=str)
 def test_all_rows_at_once_and_block_by_block_are_the_same(fits, monkeypatch):
-    problem, blocks = prepared("covariance"), prepared("covariance")
+    problem, blocks = prepared("whiten"), prepared("whiten")
     assert isinstance(problem._rows_of_hessians(), hessian.SmallRows)
     monkeypatch.setattr(hessian, "MOST_OF_FITS", 0)
     assert isinstance(blocks._rows_of_hessians(), hessian.BlockRows)

@@ -5,7 +5,7 @@ import pytest
 from problems import rare_class, stack_of
 
 from annealed.datasets import make_gaussian_classes
-from annealed.objectives import InnerProduct, leading_rows
+from annealed.objectives import InnerProduct, hessian_sample
 
 TEMPERATURE = 0.05
 
@@ -18,7 +18,7 @@ def learned_at_some_point(problem):
 @pytest.fixture
 def few_are_drawn(monkeypatch):
     for name, value in (("FEWEST_ROWS", 40), ("ROWS_PER_COORDINATE", 0), ("CHEAP_WORK", 0)):
-        monkeypatch.setattr(leading_rows, name, value)
+        monkeypatch.setattr(hessian_sample, name, value)
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
@@ -29,9 +29,9 @@ def test_drawn_rows_give_no_negative_curvature_and_all_of_it_in_the_mean(n_class
     for seed in range(60):
         uniform = np.random.RandomState(seed).uniform
         with monkeypatch.context() as patched:
-            patched.setattr(leading_rows, "_luck", lambda size, uniform=uniform: uniform(size=size))
+            patched.setattr(hessian_sample, "_luck", lambda size, uniform=uniform: uniform(size=size))
             draws.append(learned_at_some_point(problem).hessian)
-    monkeypatch.setattr(leading_rows, "FEWEST_ROWS", 400)
+    monkeypatch.setattr(hessian_sample, "FEWEST_ROWS", 400)
     exact = learned_at_some_point(problem).hessian
     assert min(np.linalg.eigvalsh(own)[0] for own in draws) >= -1e-12
     error = np.std(draws, axis=0, ddof=1) / np.sqrt(len(draws))
@@ -46,9 +46,9 @@ def test_rows_drawn_for_a_class_give_no_negative_curvature_and_all_of_it_in_the_
     for seed in range(60):
         uniform = np.random.RandomState(seed).uniform
         with monkeypatch.context() as patched:
-            patched.setattr(leading_rows, "_luck", lambda size, uniform=uniform: uniform(size=size))
+            patched.setattr(hessian_sample, "_luck", lambda size, uniform=uniform: uniform(size=size))
             draws.append(problem.learn_classes(point[0], TEMPERATURE).blocks)
-    monkeypatch.setattr(leading_rows, "CLASS_ROWS_PER_COORDINATE", 400)
+    monkeypatch.setattr(hessian_sample, "CLASS_ROWS_PER_COORDINATE", 400)
     exact = problem.learn_classes(point[0], TEMPERATURE).blocks
     assert min(np.linalg.eigvalsh(own).min() for own in draws) >= -1e-12
     error = np.std(draws, axis=0, ddof=1) / np.sqrt(len(draws))
@@ -58,7 +58,7 @@ def test_rows_drawn_for_a_class_give_no_negative_curvature_and_all_of_it_in_the_
 def lots_of(*other_classes, n_drawn):
     """Draws for a first class whose posterior is one, so that a pair with it has the other's weights as shares."""
     posterior = np.column_stack([np.ones(len(other_classes[0])), *other_classes])
-    return leading_rows._Lots(np.ones(len(posterior)), posterior, n_drawn)
+    return hessian_sample._Lots(np.ones(len(posterior)), posterior, n_drawn)
 
 
 def test_about_as_many_rows_are_drawn_as_asked_for_and_those_of_much_curvature_surely():
@@ -98,7 +98,7 @@ def test_where_all_rows_are_taken_those_of_next_to_no_curvature_are_not():
 def test_a_sample_keeps_rare_classes_whole_and_stands_for_all_rows():
     table = rare_class()
     design = stack_of(table)
-    rows, weight = leading_rows._stratified(design, 30)
+    rows, weight = hessian_sample._stratified(design, 30)
     rarest = np.argmin(np.bincount(table.y))
     assert set(np.flatnonzero(table.y == rarest)) <= set(rows)
     assert len(rows) < len(table.y)

@@ -9,7 +9,7 @@ from annealed.objectives import Distance
 LITERAL_INNER_ITERATIONS = 15
 
 
-class DistanceADA(AnnealedClassifier):
+class AnnealedLDA(AnnealedClassifier):
     """Distance-based annealed discriminant analysis (dADA, eq. 10-12 of the paper): annealed LDA.
 
     A row goes to the class whose soft mean is nearest in the Mahalanobis metric of the covariance; the soft means
@@ -19,28 +19,32 @@ class DistanceADA(AnnealedClassifier):
     logistic regression, and the paper's gains come from stopping early. So by default the soft means are pulled
     to the class means, by ``anchor / 2 sum_j prior_j |mean_j - class mean_j|^2``, and log priors are added to
     the logits: then temperature governs complexity; strongly anchored, T = 2 is LDA, far colder ones are hard.
-    ``anchor=0`` is the paper's literal form, with a bounded number of inner iterations. InnerProductADA is usually
-    the stronger classifier.
+    ``anchor=0`` is the paper's literal form, with a bounded number of inner iterations.
+    AnnealedLogisticRegression is usually the stronger classifier.
 
     Parameters
     ----------
+    temperature : "auto" or float, default="auto"
+        "auto" chooses the temperature as `selection` says. A number fits the path down to this temperature and keeps
+        it; nothing is held out then.
     schedule : "auto", array-like of temperatures, or Schedule, default="auto"
         "auto" finds a hot end from the data and cools until validation has clearly passed its best.
-    selection : {"cv", "holdout", "last"} or float, default="cv"
+    selection : {"cv", "holdout", "last"}, default="cv"
         How the temperature is chosen. "cv": by folds. "holdout": by a fifth of the rows, or by the validation set given
-        to ``fit``. "last": the coldest of the schedule. A number: this very temperature. The final fit always uses all
+        to ``fit``. "last": the coldest of the schedule. The final fit always uses all
         rows.
     cv : int, splitter or iterable of splits, default=None
         Folds for ``selection="cv"``; a number is that many stratified, shuffled folds, None is five.
-    scoring : str or callable, default=None
-        What validation compares; None is the log-loss. Folds that it cannot score, as a fold of one class has no ROC
-        curve, are left out, with a warning; a temperature at which any other fold has no score is not chosen.
+    scoring : str or callable, default="neg_log_loss"
+        What validation compares: the name of a scorer, or a callable. Folds that it cannot score, as a fold of one
+        class has no ROC curve, are left out, with a warning; a temperature at which any other fold has no score is not
+        chosen.
     rule : {"best", "one_standard_error"}, default="best"
         Take the best temperature, or the hottest within one standard error of it.
     calibrate : bool, default=True
         Whether the posterior has a temperature of its own: one factor on the logits, ``posterior_scale_``, chosen
         together with the fit temperature so that held-out rows are predicted best. ``False`` is the paper's form.
-        Without held-out rows (``selection`` "last" or a number) the factor is one.
+        Without held-out rows (``selection="last"`` or a given temperature) the factor is one.
     init : {"means", "random", "zero"}, default="means"
         Where the soft means start: at the class means (LDA), at rows drawn at random, or at the origin.
     covariance : {"auto", "pooled", "total", "diagonal", "identity"}, default="auto"
@@ -69,7 +73,7 @@ class DistanceADA(AnnealedClassifier):
     device : str, default=None
         Where NumPy rows are fitted, such as "cuda"; needs torch. The fitted attributes are NumPy. Rows that are on a
         device already (with scikit-learn's ``array_api_dispatch``) are fitted there; coef_ and predictions stay there.
-    precision : {"tf32"}, default=None
+    matmul_precision : {"tf32"}, default=None
         Round the products of float32 rows on a device: several times as fast on recent GPUs. The chosen temperature is
         solved once more in full precision, and ``path_`` says how near its optimum it is.
 
@@ -94,7 +98,7 @@ class DistanceADA(AnnealedClassifier):
 
     See Also
     --------
-    InnerProductADA : The stronger classifier; penalized multinomial logistic regression with a temperature.
+    AnnealedLogisticRegression : The stronger classifier; penalized multinomial logistic regression with a temperature.
 
     References
     ----------
@@ -103,19 +107,20 @@ class DistanceADA(AnnealedClassifier):
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from annealed import DistanceADA
+    >>> from annealed import AnnealedLDA
     >>> X, y = load_iris(return_X_y=True)
-    >>> DistanceADA().fit(X, y).score(X, y) > 0.95
+    >>> AnnealedLDA().fit(X, y).score(X, y) > 0.95
     True
     """
 
     def __init__(
         self,
         *,
+        temperature="auto",
         schedule="auto",
         selection="cv",
         cv=None,
-        scoring=None,
+        scoring="neg_log_loss",
         rule="best",
         calibrate=True,
         init="means",
@@ -129,9 +134,10 @@ class DistanceADA(AnnealedClassifier):
         max_iter=1000,
         random_state=None,
         device=None,
-        precision=None,
+        matmul_precision=None,
     ) -> None:
         super().__init__(
+            temperature=temperature,
             schedule=schedule,
             solver=solver,
             selection=selection,
@@ -144,7 +150,7 @@ class DistanceADA(AnnealedClassifier):
             max_iter=max_iter,
             random_state=random_state,
             device=device,
-            precision=precision,
+            matmul_precision=matmul_precision,
         )
         self.init = init
         self.covariance = covariance

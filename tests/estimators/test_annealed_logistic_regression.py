@@ -1,4 +1,4 @@
-"""InnerProductADA as a user meets it: raw data, any storage, weights, and the oracle LogisticRegression."""
+"""AnnealedLogisticRegression as a user meets it: raw data, any storage, weights, and the oracle LogisticRegression."""
 
 import tracemalloc
 import warnings
@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from annealed import InnerProductADA
+from annealed import AnnealedLogisticRegression
 
 IRIS = load_iris(return_X_y=True)
 WINE = load_wine(return_X_y=True)
@@ -29,7 +29,7 @@ def test_raw_data_fits_without_warning(load):
     X, y = load(return_X_y=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = InnerProductADA().fit(X, y)
+        model = AnnealedLogisticRegression().fit(X, y)
     assert model.score(X, y) > 0.96
     assert model.path_.converged.all()
     assert model.path_.gradient_norm.max() <= model.tol
@@ -39,15 +39,15 @@ def test_raw_data_fits_without_warning(load):
 def test_column_units_do_not_matter(data):
     X, y = data
     units = shuffled_exponents(X.shape[1])
-    plain, scaled = InnerProductADA().fit(X, y), InnerProductADA().fit(X * units, y)
+    plain, scaled = AnnealedLogisticRegression().fit(X, y), AnnealedLogisticRegression().fit(X * units, y)
     assert scaled.path_.converged.all()
     np.testing.assert_allclose(scaled.predict_proba(X * units), plain.predict_proba(X), atol=1e-9)
 
 
-@pytest.mark.parametrize("metric", ["euclidean", "diagonal", "halfway", "covariance"])
-def test_every_metric_converges_on_badly_scaled_columns(metric):
+@pytest.mark.parametrize("penalty_scaling", ["none", "standardize", "half-whiten", "whiten"])
+def test_every_metric_converges_on_badly_scaled_columns(penalty_scaling):
     X, y = WINE
-    model = InnerProductADA(metric=metric).fit(X * shuffled_exponents(X.shape[1]), y)
+    model = AnnealedLogisticRegression(penalty_scaling=penalty_scaling).fit(X * shuffled_exponents(X.shape[1]), y)
     assert model.path_.converged.all()
     assert np.isfinite(model.coef_).all()
 
@@ -55,10 +55,10 @@ def test_every_metric_converges_on_badly_scaled_columns(metric):
 def test_automatic_metric_of_columns_in_many_units_is_diagonal():
     """Sparse ones are tried as they are first; `test_leaning` has those that stay so."""
     X, y = WINE
-    fit = lambda X, metric: InnerProductADA(metric=metric).fit(X, y).coef_  # noqa: E731
-    np.testing.assert_array_equal(fit(X, "auto"), fit(X, "diagonal"))
+    fit = lambda X, penalty_scaling: AnnealedLogisticRegression(penalty_scaling=penalty_scaling).fit(X, y).coef_  # noqa: E731
+    np.testing.assert_array_equal(fit(X, "auto"), fit(X, "standardize"))
     columns = sparse.csr_array(X)
-    np.testing.assert_array_equal(fit(columns, "auto"), fit(columns, "diagonal"))
+    np.testing.assert_array_equal(fit(columns, "auto"), fit(columns, "standardize"))
 
 
 def fold_scores(model, n_rows):
@@ -67,13 +67,17 @@ def fold_scores(model, n_rows):
     return scores[np.argmax(scores.mean(axis=1))]
 
 
-def expected_metric(alone, n_rows):
+def expected_scaling(alone, n_rows):
     """The best of the first and those that beat it, fold by fold, by more than a standard error."""
-    scores = {metric: fold_scores(model, n_rows) for metric, model in alone.items()}
+    scores = {penalty_scaling: fold_scores(model, n_rows) for penalty_scaling, model in alone.items()}
     first, *others = scores
-    gains = {metric: scores[metric] - scores[first] for metric in others}
-    able = [metric for metric in others if gains[metric].mean() > max(1e-4, gains[metric].std(ddof=1) / np.sqrt(5))]
-    return max([first, *able], key=lambda metric: scores[metric].mean())
+    gains = {penalty_scaling: scores[penalty_scaling] - scores[first] for penalty_scaling in others}
+    able = [
+        penalty_scaling
+        for penalty_scaling in others
+        if gains[penalty_scaling].mean() > max(1e-4, gains[penalty_scaling].std(ddof=1) / np.sqrt(5))
+    ]
+    return max([first, *able], key=lambda penalty_scaling: scores[penalty_scaling].mean())
 
 
 def correlated_noise():
@@ -88,11 +92,11 @@ def correlated_noise():
 def test_what_varies_least_is_found_though_validation_does_not_improve_for_long():
     """The penalty lets it in decades below the temperatures at which nothing was learned yet."""
     X, y = correlated_noise()
-    path = InnerProductADA(metric="diagonal").fit(X, y).path_
+    path = AnnealedLogisticRegression(penalty_scaling="standardize").fit(X, y).path_
     scores = path.validation_score.mean(axis=1)
     assert scores[path.temperatures > 1e-2 * path.temperatures[0]].max() < -0.69
     assert scores[path.best_index] > -0.6
-    default = InnerProductADA().fit(X, y).path_
+    default = AnnealedLogisticRegression().fit(X, y).path_
     assert default.validation_score[default.best_index].mean() > -0.6
 
 
@@ -107,7 +111,7 @@ def hidden_signal(n_rows, n_columns, spread):
 
 def test_what_rows_clearly_tell_is_waited_for_where_validation_stands_still():
     X, y = hidden_signal(1000, 30, 1e-4)
-    path = InnerProductADA(metric="diagonal").fit(X, y).path_
+    path = AnnealedLogisticRegression(penalty_scaling="standardize").fit(X, y).path_
     scores = path.validation_score.mean(axis=1)
     assert scores[path.temperatures > 1e-5].max() < -1.08
     assert scores[path.best_index] > -0.5
@@ -117,54 +121,59 @@ def test_what_rows_clearly_tell_is_waited_for_where_validation_stands_still():
 def test_a_path_ends_soon_where_rows_tell_nothing(n_columns):
     """Labels by chance, and directions that would come in decades below."""
     X, y = hidden_signal(600, n_columns, 1e-4)
-    path = InnerProductADA(metric="diagonal").fit(X, np.random.default_rng(1).permutation(y)).path_
+    path = (
+        AnnealedLogisticRegression(penalty_scaling="standardize").fit(X, np.random.default_rng(1).permutation(y)).path_
+    )
     assert path.temperatures[-1] > 1e-3 * path.temperatures[0]
     assert path.best_index < 6
 
 
 def test_covariance_is_chosen_where_classes_are_apart_along_little_noise():
-    assert InnerProductADA(metric="validated").fit(*correlated_noise()).metric_ == "covariance"
+    assert AnnealedLogisticRegression(penalty_scaling="cv").fit(*correlated_noise()).penalty_scaling_ == "whiten"
 
 
 @pytest.mark.parametrize(
-    ("make", "metrics"),
+    ("make", "penalty_scalings"),
     [
-        (lambda: IRIS, ("diagonal", "halfway", "covariance")),
-        (lambda: WINE, ("diagonal", "halfway", "covariance")),
-        (lambda: (WINE[0][::6], WINE[1][::6]), ("diagonal", "halfway", "covariance")),
-        (lambda: (wide().X, wide().y), ("diagonal", "halfway", "covariance")),
-        (correlated_noise, ("diagonal", "halfway", "covariance")),
-        (lambda: (text().X, text().y), ("euclidean", "diagonal")),
+        (lambda: IRIS, ("standardize", "half-whiten", "whiten")),
+        (lambda: WINE, ("standardize", "half-whiten", "whiten")),
+        (lambda: (WINE[0][::6], WINE[1][::6]), ("standardize", "half-whiten", "whiten")),
+        (lambda: (wide().X, wide().y), ("standardize", "half-whiten", "whiten")),
+        (correlated_noise, ("standardize", "half-whiten", "whiten")),
+        (lambda: (text().X, text().y), ("none", "standardize")),
     ],
     ids=["iris", "wine", "few rows", "more columns than rows", "correlated noise", "sparse"],
 )
-def test_validated_metric_is_the_best_of_its_metrics(make, metrics):
-    """And its path is that metric's own, certificate and all."""
+def test_validated_scaling_is_the_best_of_those_tried(make, penalty_scalings):
+    """And its path is that scaling's own, certificate and all."""
     X, y = make()
-    alone = {metric: InnerProductADA(metric=metric).fit(X, y) for metric in metrics}
-    best = expected_metric(alone, len(y))
-    model = InnerProductADA(metric="validated").fit(X, y)
-    assert model.metric_ == best
+    alone = {
+        penalty_scaling: AnnealedLogisticRegression(penalty_scaling=penalty_scaling).fit(X, y)
+        for penalty_scaling in penalty_scalings
+    }
+    best = expected_scaling(alone, len(y))
+    model = AnnealedLogisticRegression(penalty_scaling="cv").fit(X, y)
+    assert model.penalty_scaling_ == best
     assert model.path_.converged.all() and model.path_.gradient_norm.max() <= model.tol
     np.testing.assert_allclose(model.path_.temperatures, alone[best].path_.temperatures, rtol=1e-6)
     np.testing.assert_allclose(model.predict_proba(X), alone[best].predict_proba(X), atol=1e-5)
 
 
-@pytest.mark.parametrize("selection", ["last", 0.1])
-def test_validated_metric_without_validation_is_the_automatic_one(selection):
+@pytest.mark.parametrize("chosen_by", [{"selection": "last"}, {"temperature": 0.1}], ids=str)
+def test_validated_scaling_without_validation_is_the_automatic_one(chosen_by):
     X, y = WINE
-    settings = dict(selection=selection, schedule=[1.0, 0.1])
-    model = InnerProductADA(metric="validated", **settings).fit(X, y)
-    assert model.metric_ == "diagonal"
-    np.testing.assert_array_equal(model.coef_, InnerProductADA(**settings).fit(X, y).coef_)
+    settings = dict(schedule=[1.0, 0.1], **chosen_by)
+    model = AnnealedLogisticRegression(penalty_scaling="cv", **settings).fit(X, y)
+    assert model.penalty_scaling_ == "standardize"
+    np.testing.assert_array_equal(model.coef_, AnnealedLogisticRegression(**settings).fit(X, y).coef_)
 
 
 @pytest.mark.parametrize("settings", [{"selection": "holdout"}, {"selection": "loo"}, {"scoring": "accuracy"}])
 def test_every_validation_can_choose_the_metric(settings):
     X, y = IRIS
-    model = InnerProductADA(metric="validated", **settings).fit(X, y)
-    assert model.metric_ in ("diagonal", "halfway", "covariance")
-    diagonal = InnerProductADA(**settings).fit(X, y)
+    model = AnnealedLogisticRegression(penalty_scaling="cv", **settings).fit(X, y)
+    assert model.penalty_scaling_ in ("standardize", "half-whiten", "whiten")
+    diagonal = AnnealedLogisticRegression(**settings).fit(X, y)
     assert model.path_.validation_score.mean(axis=1).max() >= diagonal.path_.validation_score.mean(axis=1).max() - 1e-3
 
 
@@ -175,9 +184,9 @@ def test_validated_metric_is_found_again_by_weights():
     splits = [(np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)) for fold in range(3)]
     rows = np.repeat(np.arange(len(y)), weight.astype(int))
     again = [(np.flatnonzero(np.isin(rows, train)), np.flatnonzero(np.isin(rows, test))) for train, test in splits]
-    weighted = InnerProductADA(metric="validated", cv=splits).fit(X, y, weight)
-    repeated = InnerProductADA(metric="validated", cv=again).fit(X[rows], y[rows])
-    assert weighted.metric_ == repeated.metric_
+    weighted = AnnealedLogisticRegression(penalty_scaling="cv", cv=splits).fit(X, y, weight)
+    repeated = AnnealedLogisticRegression(penalty_scaling="cv", cv=again).fit(X[rows], y[rows])
+    assert weighted.penalty_scaling_ == repeated.penalty_scaling_
     np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-4)
 
 
@@ -187,7 +196,7 @@ def test_two_classes_equal_logistic_regression_with_twice_its_strength(temperatu
     standardized = StandardScaler().fit_transform(X)
     oracle = LogisticRegression(C=2 / (temperature * len(y)), tol=1e-12, max_iter=10_000, solver="newton-cg")
     oracle.fit(standardized, y)
-    model = InnerProductADA(selection=temperature, tol=1e-8).fit(X, y)
+    model = AnnealedLogisticRegression(temperature=temperature, tol=1e-8).fit(X, y)
     assert model.coef_.shape == (1, X.shape[1])
     np.testing.assert_allclose(model.coef_ * X.std(axis=0), oracle.coef_, atol=1e-5)
     np.testing.assert_allclose(model.predict_proba(X), oracle.predict_proba(standardized), atol=1e-6)
@@ -197,7 +206,7 @@ def test_two_classes_equal_logistic_regression_with_twice_its_strength(temperatu
 @pytest.mark.parametrize("calibrate", [True, False])
 def test_softmax_of_the_decision_function_is_the_posterior(data, calibrate):
     X, y = data
-    model = InnerProductADA(calibrate=calibrate).fit(X, y)
+    model = AnnealedLogisticRegression(calibrate=calibrate).fit(X, y)
     scores = model.decision_function(X)
     if scores.ndim == 1:
         scores = np.column_stack([np.zeros(len(X)), scores])
@@ -211,9 +220,9 @@ def test_softmax_of_the_decision_function_is_the_posterior(data, calibrate):
 
 def test_paper_form_has_no_scale_and_path_coefficients_leave_it_out():
     X, y = WINE
-    paper = InnerProductADA(calibrate=False).fit(X, y)
+    paper = AnnealedLogisticRegression(calibrate=False).fit(X, y)
     assert paper.posterior_scale_ == 1.0
-    model = InnerProductADA().fit(X, y)
+    model = AnnealedLogisticRegression().fit(X, y)
     assert model.posterior_scale_ != 1.0
     chosen = model.path_.coef[model.path_.best_index]
     np.testing.assert_allclose(model.coef_, model.posterior_scale_ * chosen)
@@ -222,8 +231,8 @@ def test_paper_form_has_no_scale_and_path_coefficients_leave_it_out():
 @pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array, sparse.csc_array, sparse.coo_matrix])
 def test_sparse_equals_dense(kind):
     X, y = IRIS
-    dense = InnerProductADA(metric="diagonal").fit(X, y)
-    model = InnerProductADA(metric="diagonal").fit(kind(X), y)
+    dense = AnnealedLogisticRegression(penalty_scaling="standardize").fit(X, y)
+    model = AnnealedLogisticRegression(penalty_scaling="standardize").fit(kind(X), y)
     np.testing.assert_allclose(model.predict_proba(kind(X)), dense.predict_proba(X), atol=1e-9)
 
 
@@ -233,9 +242,9 @@ def test_wide_sparse_equals_dense_of_the_same_rows():
     X.data[:] = 1 + generator.rand(X.nnz)
     y = generator.randint(3, size=120)
     temperatures = np.geomspace(0.05, 1e-4, 6)
-    settings = dict(metric="euclidean", schedule=temperatures, tol=1e-7, calibrate=False)
-    wide = InnerProductADA(**settings).fit(X, y)
-    dense = InnerProductADA(**settings).fit(X.toarray(), y)
+    settings = dict(penalty_scaling="none", schedule=temperatures, tol=1e-7, calibrate=False)
+    wide = AnnealedLogisticRegression(**settings).fit(X, y)
+    dense = AnnealedLogisticRegression(**settings).fit(X.toarray(), y)
     assert wide.path_.converged.all()
     np.testing.assert_allclose(wide.path_.free_energy, dense.path_.free_energy, rtol=1e-8)
     np.testing.assert_allclose(wide.path_.coef, dense.path_.coef, atol=1e-4)
@@ -244,10 +253,10 @@ def test_wide_sparse_equals_dense_of_the_same_rows():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_precision_is_kept(dtype):
     X, y = IRIS
-    model = InnerProductADA().fit(X.astype(dtype), y)
+    model = AnnealedLogisticRegression().fit(X.astype(dtype), y)
     for array in (model.coef_, model.intercept_, model.path_.coef, model.predict_proba(X.astype(dtype))):
         assert array.dtype == dtype
-    reference = InnerProductADA().fit(X, y).predict_proba(X)
+    reference = AnnealedLogisticRegression().fit(X, y).predict_proba(X)
     np.testing.assert_allclose(model.predict_proba(X.astype(dtype)), reference, atol=1e-3)
 
 
@@ -257,14 +266,14 @@ def test_precision_is_kept(dtype):
 def test_any_label_type(names):
     X, y = IRIS
     labels = np.array(names)[y]
-    model = InnerProductADA().fit(X, labels)
+    model = AnnealedLogisticRegression().fit(X, labels)
     assert model.classes_.dtype == labels.dtype
     assert np.mean(model.predict(X) == labels) > 0.95
 
 
 def test_fit_without_intercept_passes_through_the_origin():
     X, y = WINE
-    model = InnerProductADA(fit_intercept=False).fit(X, y)
+    model = AnnealedLogisticRegression(fit_intercept=False).fit(X, y)
     assert np.all(model.intercept_ == 0)
     np.testing.assert_allclose(model.predict_proba(np.zeros((1, X.shape[1]))), 1 / 3)
 
@@ -273,7 +282,7 @@ def test_more_columns_than_rows():
     generator = np.random.RandomState(0)
     y = np.repeat([0, 1, 2], 10)
     X = generator.standard_normal((30, 400)) + 2 * np.eye(3)[y] @ generator.standard_normal((3, 400))
-    model = InnerProductADA().fit(X, y)
+    model = AnnealedLogisticRegression().fit(X, y)
     assert model.coef_.shape == (3, 400)
     assert model.score(X, y) == 1.0
 
@@ -281,7 +290,7 @@ def test_more_columns_than_rows():
 def test_degenerate_columns_and_separable_rows_give_a_finite_answer():
     X, y = IRIS
     X = np.column_stack([X, X, np.ones(len(X)), np.zeros(len(X))])[y != 1]
-    model = InnerProductADA().fit(X, y[y != 1])
+    model = AnnealedLogisticRegression().fit(X, y[y != 1])
     assert np.isfinite(model.coef_).all()
     np.testing.assert_allclose(model.coef_[:, -2:], 0, atol=1e-12)
     np.testing.assert_allclose(model.coef_[:, :4], model.coef_[:, 4:8], rtol=1e-6)
@@ -289,7 +298,7 @@ def test_degenerate_columns_and_separable_rows_give_a_finite_answer():
 
 def test_logits_work_under_temperature_scaling_and_in_pipelines():
     X, y = WINE
-    model = make_pipeline(StandardScaler(), InnerProductADA())
+    model = make_pipeline(StandardScaler(), AnnealedLogisticRegression())
     assert CalibratedClassifierCV(model, method="sigmoid", cv=3).fit(X, y).score(X, y) > 0.97
 
 
@@ -299,7 +308,7 @@ def test_mapped_rows_are_not_copied_into_memory(tmp_path):
     X[:] = generator.standard_normal(X.shape)
     y = (X[:, 0] > generator.standard_normal(len(X))).astype(int)
     tracemalloc.start()
-    InnerProductADA(schedule=[1.0]).fit(X, y)
+    AnnealedLogisticRegression(schedule=[1.0]).fit(X, y)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 0.6 * X.nbytes
@@ -312,12 +321,12 @@ def test_mapped_rows_are_not_copied_into_memory(tmp_path):
 def test_nothing_but_constant_columns_leaves_the_prior(kind, value, n_columns):
     """Many rows of many columns are solved in combinations of rows, of which these have none."""
     X, y = kind(np.full((300, n_columns), value)), np.arange(300) % 3 // 2
-    model = InnerProductADA().fit(X, y)
+    model = AnnealedLogisticRegression().fit(X, y)
     np.testing.assert_allclose(model.predict_proba(X[:2]), [[2 / 3, 1 / 3]] * 2, atol=0.01)
 
 
-@pytest.mark.parametrize("metric", ["diagonal", "halfway", "covariance", "validated"])
-def test_nothing_but_zeros_leaves_the_prior_in_any_metric(metric):
+@pytest.mark.parametrize("penalty_scaling", ["standardize", "half-whiten", "whiten", "cv"])
+def test_nothing_but_zeros_leaves_the_prior_in_any_metric(penalty_scaling):
     X, y = np.zeros((60, 3)), np.arange(60) % 3 // 2
-    model = InnerProductADA(metric=metric).fit(X, y)
+    model = AnnealedLogisticRegression(penalty_scaling=penalty_scaling).fit(X, y)
     np.testing.assert_allclose(model.predict_proba(X[:1]), [[2 / 3, 1 / 3]], atol=0.02)
