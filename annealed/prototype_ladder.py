@@ -1,4 +1,7 @@
-"""The ladder that prototypes climb: one a class, two a class, then those grown from wrong rows, round after round."""
+"""Growing prototypes in rounds: one per class, two per class (both by k-means++), then more at misclassified rows.
+
+Each round anneals all prototypes. Of several starts, the one with the lowest final free energy is kept.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,18 @@ from annealed.prototypes import (
     shrinkage_share,
 )
 
-MOST_PROTOTYPES = 200
-FEWEST_ROWS_EACH = 3  # rows for a prototype, below which growth stops
-REHEATED = 1.0  # the temperature to which growth goes back; hotter loses what was learnt
+MOST_PROTOTYPES = 200  # growth stops before it would exceed this
+FEWEST_ROWS_EACH = 3  # rows per prototype, below which growth stops
+REHEATED = 1.0  # highest temperature of a round of growth: a higher one loses the solution of the round before
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the user asked for.
+    """Settings of a fit, from the estimator's parameters.
 
-    n_per_class : prototypes of each class, None where they grow
-    n_total : prototypes of the slides' start, which deals them to no class
+    n_per_class : number of prototypes of each class; None if they grow, or if `n_total` is given
+    n_total : number of prototypes for the slides' start, which assigns them to no class
+    n_init : number of starts
     shrinkages, strengths : candidates of the search
     """
 
@@ -50,7 +54,7 @@ class Plan:
 
 
 def climb(rows: LabelledRows, plan: Plan, shrinkage, watch: Watch = NOBODY) -> Iterator[Cooled]:
-    """Round after round of prototypes: one a class, two a class, then those grown from wrong rows."""
+    """Yield the result of each round: one prototype per class, two per class, then growth at misclassified rows."""
     generator = np.random.RandomState(plan.seed)
     cooling = replace(plan.cooling, shrinkage=shrinkage)
     if not plan.grows:
@@ -58,25 +62,26 @@ def climb(rows: LabelledRows, plan: Plan, shrinkage, watch: Watch = NOBODY) -> I
         return
     yield _best_start(rows, np.ones(rows.n_classes, dtype=int), replace(plan, n_init=1), cooling, generator, watch)
     cooled = _best_start(rows, np.full(rows.n_classes, 2), plan, cooling, generator, watch)
-    again = reheated(cooling)
+    from_reheated = reheated(cooling)
     most = min(MOST_PROTOTYPES, len(rows.X) // FEWEST_ROWS_EACH)
     while True:
         yield cooled
         state = grown(rows, cooled.state)
         if state is None or len(state) > most:
             return
-        cooled = cool(rows, state, again, watch)
+        cooled = cool(rows, state, from_reheated, watch)
 
 
 def reheated(cooling: Cooling) -> Cooling:
-    """The schedule from where growth begins again; its coldest temperature where it never was so hot."""
-    temperatures = tuple(own for own in cooling.temperatures if own <= REHEATED) or cooling.temperatures[-1:]
+    """The schedule from temperature `REHEATED` down; its last temperature alone if all are higher."""
+    temperatures = tuple(value for value in cooling.temperatures if value <= REHEATED) or cooling.temperatures[-1:]
     return replace(cooling, temperatures=temperatures)
 
 
 def _best_start(rows, n_per_class, plan, cooling, generator, watch: Watch) -> Cooled:
-    """Of several starts, the one that ends at the least free energy, under priors of one strength: the strongest would
-    win by itself.
+    """Anneal from several starts and keep the one with the lowest final free energy.
+
+    Free energies are compared with the same shrinkage for all: otherwise the one with the most shrinkage would win.
     """
     runs: list[Cooled] = []
     starts = _starts(rows, n_per_class, plan, cooling, generator)
@@ -102,12 +107,12 @@ def _cold_value(rows, state, temperature, coupling, share) -> float:
 
 
 def along_axes(rows: LabelledRows) -> LabelledRows:
-    """The rows along their principal axes where columns are many, which is the same and faster."""
+    """The rows in their principal axes if there are many columns: equivalent, and faster."""
     return PrincipalRows(rows) if has_many_columns(rows) and not isinstance(rows, PrincipalRows) else rows
 
 
 def subsample(rows: LabelledRows, most, seed) -> LabelledRows:
-    """At most so many rows, the classes in their shares; every class keeps a row at least."""
+    """A random subset of about `most` rows, which keeps at least one row of every class."""
     if rows.n_rows <= most:
         return rows
     generator = np.random.RandomState(seed)

@@ -1,8 +1,9 @@
-"""How many prototypes, how much shrinkage, how much refinement: chosen on rows that a fit did not see.
+"""Model selection for prototypes: number of rounds of growth, shrinkage and refinement penalty, by held-out log-loss.
 
-A ladder of rounds grows prototypes on the training part of every fold; at each round the penalties of the refinement
-are walked, strong to weak. The first two rounds choose the shrinkage; its ladder is climbed until rounds help no more,
-and the best pair of round and penalty is kept. The refit on all rows climbs the same ladder to the same round.
+In every fold, prototypes grow in rounds on the training rows. After each round the path of refinement penalties is
+computed from strong to weak, and every point of it is scored on the held-out rows. The first two rounds choose the
+shrinkage. With that shrinkage rounds go on until they no longer improve, and the best pair of round and penalty is
+chosen. The final fit repeats the same rounds on all rows.
 """
 
 from __future__ import annotations
@@ -23,27 +24,28 @@ from annealed.prototype_ladder import Plan, along_axes, climb, reheated, subsamp
 from annealed.prototypes import NOBODY, CalibratedPosterior, Cooled, Watch, calibrated, cool, refinements
 from annealed.selection import stratified_splits
 
-TRIAL_ROUNDS = 2  # by which a shrinkage is judged: one prototype a class, and two
-MOST_ROUNDS = 20
-SEARCH_STARTS = 2  # of the several starts that the last fit tries
-PATIENCE = 3  # rounds without gain before growth stops
-LONG_PATIENCE = 6  # while hardly anything is learnt: spirals and the like need many prototypes before any helps
-HARDLY_LEARNT = 0.8  # of the loss of who knows the classes' shares alone
-PENALTY_PATIENCE = 2  # penalties that are tried in any case
-HOPELESS = 1.15  # times the loss of the best round at the same penalty, the third or later: refinement stops
-SEARCH_ROWS = 3000  # rows that the search looks at
-MANY_NUMBERS = 60_000  # of X, beyond which a single part is held out
-FIT_ROWS = 50_000  # rows that climb the ladder of the last fit
-STRENGTHS = (300.0, 50.0, 8.0, 1.2, 0.2, 0.03)  # penalties, in rows: strength / number of rows
-SHARPER = tuple(2.0 ** np.arange(0.5, 3.5, 0.5))  # factors on the metric, and their inverses, tried one after another
+TRIAL_ROUNDS = 2  # rounds for the choice of the shrinkage: one prototype per class, and two
+MOST_ROUNDS = 20  # rounds of growth in the search
+SEARCH_STARTS = 2  # most starts in the search, which needs no solution as good as that of the final fit
+PATIENCE = 3  # rounds without improvement before growth stops
+LONG_PATIENCE = 6  # the same while the loss is high: on data such as spirals the first prototypes explain nothing
+HARDLY_LEARNT = 0.8  # share of the log-loss of the class frequencies, above which `LONG_PATIENCE` applies
+PENALTY_PATIENCE = 2  # penalties tried before the path may stop
+HOPELESS = 1.15  # loss relative to the best round at the same penalty, above which a path stops, from the third on
+SEARCH_ROWS = 3000  # most rows in the search
+MANY_NUMBERS = 60_000  # entries of X, above which one held-out part replaces folds
+FIT_ROWS = 50_000  # most rows for growth and refinement in the final fit
+STRENGTHS = (300.0, 50.0, 8.0, 1.2, 0.2, 0.03)  # refinement penalties, in rows: the penalty is strength / n_rows
+SHARPER = tuple(2.0 ** np.arange(0.5, 3.5, 0.5))  # factors on the metric; these are tried first, then their inverses
 
 
 class Choice(NamedTuple):
-    """What the search found.
+    """Result of the search.
 
+    n_rounds : number of rounds of growth
     sharpness : factor on the annealed metric
-    strength : of the refinement's penalty, in rows; None keeps the annealed solution
-    log_scale : logarithm of the factor on the log posterior
+    strength : refinement penalty, in rows; None for no refinement
+    log_scale : logarithm of the calibration factor on the log posterior
     validation_loss : held-out loss of each round at its best penalty
     """
 
@@ -60,7 +62,7 @@ class Choice(NamedTuple):
 
 @dataclass
 class _Fold:
-    """A fold's ladder, climbed as far as it was asked for."""
+    """A fold and the rounds of growth on its training rows, computed on demand."""
 
     train: LabelledRows
     test: LabelledRows
@@ -72,7 +74,7 @@ class _Fold:
         self._climb = climb(self.train, self.plan, self.shrinkage)
 
     def rung(self, number) -> PottsState | None:
-        """The prototypes of a round; None beyond the ladder's end."""
+        """The prototypes of a round; None if growth ended earlier."""
         while len(self.rungs) <= number:
             cooled = next(self._climb, None)
             if cooled is None:
@@ -82,7 +84,7 @@ class _Fold:
 
 
 class _Found(NamedTuple):
-    """A round and its best penalty, with what the held-out rows said; `walk` is the loss before and at each penalty."""
+    """A round at its best penalty, with its held-out loss; `walk` holds the losses before and at each penalty."""
 
     loss: float
     number: int
@@ -93,8 +95,8 @@ class _Found(NamedTuple):
 
 
 def search(rows: LabelledRows, plan: Plan, watch: Watch = NOBODY) -> Choice:
-    """Choose on folds; where there is nothing to hold out, the first of everything; once stopped, the best so far."""
-    rows = subsample(rows, SEARCH_ROWS, plan.seed).in_single_precision()  # twice as fast, and only to choose
+    """Select on folds; the first candidates if no row can be held out, the best so far if the watch stops it."""
+    rows = subsample(rows, SEARCH_ROWS, plan.seed).in_single_precision()  # twice as fast, precise enough for a choice
     plan = replace(plan, n_init=min(plan.n_init, SEARCH_STARTS))
     splits = make_folds(rows, plan.seed)
     if not splits:
@@ -108,25 +110,25 @@ def search(rows: LabelledRows, plan: Plan, watch: Watch = NOBODY) -> Choice:
     for ladder in ladders:
         rounds.append(_extended(ladder, [], n_trials, plan, chance, watch, rivals))
         rivals = rivals + rounds[-1]
-    best = min(range(len(ladders)), key=lambda own: min((found.loss for found in rounds[own]), default=np.inf))
+    best = min(range(len(ladders)), key=lambda index: min((found.loss for found in rounds[index]), default=np.inf))
     found = _extended(ladders[best], rounds[best], MOST_ROUNDS, plan, chance, watch, rivals)
-    chosen = min(found, key=lambda own: own.loss)
-    losses = np.array([own.loss for own in found])
+    chosen = min(found, key=lambda result: result.loss)
+    losses = np.array([result.loss for result in found])
     return Choice(plan.shrinkages[best], chosen.number + 1, chosen.sharpness, chosen.strength, chosen.log_scale, losses)
 
 
 def _parts(rows, train, test) -> tuple[LabelledRows, LabelledRows]:
-    """The rows of a fold to train and to test on, along the axes of the former."""
-    own, held_out = along_axes(rows.take(train)), rows.take(test)
-    if isinstance(own, PrincipalRows):
-        held_out = LabelledRows(own.along(held_out.X), held_out.labels, held_out.weight, rows.n_classes)
-    return own, held_out
+    """Training and held-out rows of a fold, in the principal axes of the former if there are many columns."""
+    training, held_out = along_axes(rows.take(train)), rows.take(test)
+    if isinstance(training, PrincipalRows):
+        held_out = LabelledRows(training.along(held_out.X), held_out.labels, held_out.weight, rows.n_classes)
+    return training, held_out
 
 
 def _extended(ladder, found, n_rounds, plan, chance, watch: Watch, rivals) -> list[_Found]:
-    """More rounds, until they no longer help; a fold whose ladder ended keeps its last.
+    """Add rounds until they no longer improve; a fold in which growth has ended keeps its last round.
 
-    `chance` is the loss of who knows the classes' shares alone; `rivals` are rounds of all ladders.
+    `chance` is the log-loss of the class frequencies; `rivals` are the rounds of all shrinkages so far.
     """
     found = list(found)
     while len(found) < n_rounds and not watch.is_stopped and not _is_past_best(found, _patience(found, chance)):
@@ -142,30 +144,32 @@ def _extended(ladder, found, n_rounds, plan, chance, watch: Watch, rivals) -> li
 
 
 def _patience(found: list[_Found], chance) -> int:
-    is_learnt = min((own.loss for own in found), default=np.inf) < HARDLY_LEARNT * chance
+    is_learnt = min((result.loss for result in found), default=np.inf) < HARDLY_LEARNT * chance
     return PATIENCE if is_learnt else LONG_PATIENCE
 
 
 def _refined(ladder, states, number, strengths, rivals) -> _Found:
-    """What the held-out rows say of a round, annealed and at every penalty until they no longer gain."""
+    """Held-out loss of a round without refinement and at each penalty, until weaker penalties cannot help."""
     sharpness, start = _sharpened(ladder, states)
     loss, log_scale = _held_out(ladder, start)
     best = _Found(loss, number, sharpness, None, log_scale)
-    walk, best_walk = [loss], min(rivals, key=lambda own: own.loss).walk if rivals else (np.inf,)
-    walks = [_refinements(fold.train, state, strengths) for fold, state in zip(ladder, states, strict=True)]
+    losses, best_losses = [loss], min(rivals, key=lambda rival: rival.loss).walk if rivals else (np.inf,)
+    refined = [_refinements(fold.train, state, strengths) for fold, state in zip(ladder, states, strict=True)]
     for strength in strengths:
-        loss, log_scale = _held_out(ladder, [next(walk) for walk in walks])
-        walk.append(loss)
+        loss, log_scale = _held_out(ladder, [next(path) for path in refined])
+        losses.append(loss)
         if loss < best.loss:
             best = _Found(loss, number, sharpness, strength, log_scale)
-        if _is_over(walk, best_walk):
+        if _is_over(losses, best_losses):
             break
-    return best._replace(walk=tuple(walk))
+    return best._replace(walk=tuple(losses))
 
 
 def _is_over(walk, best_walk) -> bool:
-    """Whether weaker penalties will not help: the last is worse than the one before, or none of two is better than no
-    refinement, or the round is far behind the best.
+    """Whether a path of penalties should stop.
+
+    It stops if the last loss is above the one before, if no penalty improves on no refinement, or if the round is far
+    behind the best one.
     """
     n_penalties = len(walk) - 1
     if n_penalties < PENALTY_PATIENCE:
@@ -176,18 +180,18 @@ def _is_over(walk, best_walk) -> bool:
 
 
 def _sharpened(ladder, states) -> tuple[float, list[CalibratedPosterior]]:
-    """The sharpness at which held-out rows find the annealed prototypes best, and their posteriors."""
+    """The sharpness with the lowest held-out loss of the annealed prototypes, and their posteriors at it."""
 
-    def tried(sharpness):
+    def trial(sharpness):
         start = [calibrated(fold.train, state, sharpness) for fold, state in zip(ladder, states, strict=True)]
-        return sum(_loss(own, fold.test) for own, fold in zip(start, ladder, strict=True)), sharpness, start
+        return sum(_loss(posterior, fold.test) for posterior, fold in zip(start, ladder, strict=True)), sharpness, start
 
-    best = tried(1.0)
+    best = trial(1.0)
     for factors in (SHARPER, [1 / factor for factor in SHARPER]):
-        for found in map(tried, factors):
-            if found[0] >= best[0]:
+        for candidate in map(trial, factors):
+            if candidate[0] >= best[0]:
                 break
-            best = found
+            best = candidate
         if best[1] != 1.0:
             break
     return best[1:]
@@ -198,12 +202,14 @@ def _loss(posterior: CalibratedPosterior, rows: LabelledRows) -> float:
 
 
 def _is_past_best(found: list[_Found], patience) -> bool:
-    return bool(found) and len(found) - 1 - int(np.argmin([own.loss for own in found])) >= patience
+    return bool(found) and len(found) - 1 - int(np.argmin([result.loss for result in found])) >= patience
 
 
 def _held_out(ladder, posteriors) -> tuple[float, float]:
-    """(loss, log scale) of the held-out rows, at the scale that suits them best."""
-    logits = np.concatenate([own.log_proba(fold.test.X) for own, fold in zip(posteriors, ladder, strict=True)])
+    """Held-out log-loss after calibration by one factor on the log posterior, and the logarithm of that factor."""
+    logits = np.concatenate(
+        [posterior.log_proba(fold.test.X) for posterior, fold in zip(posteriors, ladder, strict=True)]
+    )
     labels = np.concatenate([fold.test.labels for fold in ladder])
     weight = np.concatenate([fold.test.weight for fold in ladder])
     log_scale, losses = rescaled(deviations(logits, labels), weight)
@@ -211,16 +217,17 @@ def _held_out(ladder, posteriors) -> tuple[float, float]:
 
 
 def _refinements(rows, state: PottsState, strengths) -> Iterator[CalibratedPosterior]:
-    """Refinements of the annealed prototypes, from the soft posterior of their own metric.
+    """Refinements of the annealed prototypes, starting from the soft posterior in the annealed metric (sharpness 1).
 
-    A penalty's strength is counted in rows: the more rows there are, the less it weighs.
+    The strength of a penalty is in rows: the more rows there are, the less it weighs.
     """
     return refinements(rows, calibrated(rows, state, 1.0), [strength / rows.total for strength in strengths])
 
 
 class Fitted(NamedTuple):
-    """The rounds of the last fit, the posterior it ends with, the axes of both, None where columns are few, and the
-    choice as it was carried out.
+    """Result of the final fit: its rounds, its posterior, the axes of both (None if columns are few), and the choice.
+
+    `choice` is the one that was carried out; a fit that was stopped has no refinement.
     """
 
     rounds: list[Cooled]
@@ -231,7 +238,7 @@ class Fitted(NamedTuple):
 
 @dataclass
 class _Reader:
-    """A watch that is given, of what makes the cold end at a temperature, what makes that which would be fitted."""
+    """Adapter of a watch: converts functions that return a `Cooled` to functions that return the `Fitted` from it."""
 
     watch: Watch
     fitted_at: Callable[[Cooled], Fitted]
@@ -248,10 +255,10 @@ class _Reader:
 
 
 def fit_prototypes(rows: LabelledRows, plan: Plan, choice: Choice, watch: Watch = NOBODY) -> Fitted:
-    """Climb to the chosen round, then refine down to the chosen penalty; a stopped climb is not refined.
+    """Fit up to the chosen round, then refine down to the chosen penalty; a stopped fit is not refined.
 
-    Of very many rows a part climbs and refines; all of them take the last cooling. At every temperature the watch is
-    given a function that makes what would be fitted there.
+    Beyond `FIT_ROWS` rows, growth and refinement use a subset, and a last annealing run uses all rows. At every
+    temperature the watch receives a function that returns the fit as if it ended there.
     """
     part = subsample(rows, FIT_ROWS, plan.seed)
     is_whole, part = part is rows, along_axes(part)
@@ -274,10 +281,10 @@ def fit_prototypes(rows: LabelledRows, plan: Plan, choice: Choice, watch: Watch 
 
 
 def _posterior(rows, state: PottsState, plan: Plan, choice: Choice) -> CalibratedPosterior:
-    """What the annealed prototypes say, refined as was chosen."""
+    """The posterior of the annealed prototypes, with the chosen refinement."""
     if choice.strength is None:
         return calibrated(rows, state, choice.sharpness)
-    strengths = [own for own in plan.strengths if own >= choice.strength]
+    strengths = [strength for strength in plan.strengths if strength >= choice.strength]
     return list(_refinements(rows, state, strengths))[-1]
 
 
@@ -285,14 +292,14 @@ def _posterior(rows, state: PottsState, plan: Plan, choice: Choice) -> Calibrate
 
 
 def few_along_axes(rows: LabelledRows) -> LabelledRows:
-    """Rows that all climb the last ladder, along their axes: their folds then have no more columns than rows."""
+    """The rows in principal axes unless the final fit uses a subset; folds then have no more columns than rows."""
     return along_axes(rows) if rows.n_rows <= FIT_ROWS else rows
 
 
 def make_folds(rows: LabelledRows, seed) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Five folds of few rows, three of more, one held-out quarter of many."""
+    """Five folds for up to 300 rows, three for more, a single held-out quarter for large X."""
     n_rows = len(rows.X)
-    every_class_can_spare = np.bincount(rows.labels, minlength=rows.n_classes).min() > 1
-    if n_rows > 2000 and rows.X.size > MANY_NUMBERS and every_class_can_spare:
+    has_two_of_each_class = np.bincount(rows.labels, minlength=rows.n_classes).min() > 1
+    if n_rows > 2000 and rows.X.size > MANY_NUMBERS and has_two_of_each_class:
         return list(StratifiedShuffleSplit(1, test_size=0.25, random_state=seed).split(rows.X, rows.labels))
     return stratified_splits(5 if n_rows <= 300 else 3, rows.labels, seed)

@@ -1,9 +1,9 @@
-"""Rows of a device for the sweeps of `annealed/objectives/potts.py`.
+"""Rows on a device for the sweeps of `annealed/objectives/potts.py`, through the array API.
 
-Rows are in the order of their classes, as NumPy's are. On a GPU one kernel makes a pass over float32 rows of torch,
-where prototypes and columns are not too many for it (`annealed/objectives/fused_potts.py`). Elsewhere the classes of
-the rows stand beside the columns, one-hot, so that one product a block gives `beta v_ik` of all prototypes and one more
-adds up both `n_km` and `sum_i w_i D_ik x_i`. Memberships are never whole in memory.
+As on the host, rows are sorted by class. On a GPU, one fused kernel makes a pass over float32 torch rows if the number
+of prototypes and columns fits it (`annealed/objectives/fused_potts.py`). Otherwise the one-hot classes are stored as
+further columns of the rows. One matrix product per block then gives `beta v_ik` for all prototypes, and a second one
+sums both `n_km` and `sum_i w_i D_ik x_i`. The full membership matrix is never in memory.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from annealed.objectives.array_gibbs import fused_kernel
 from annealed.objectives.device_rows import half_factor
 from annealed.objectives.potts import SMALLEST_VARIANCE, LabelledRows, PottsState, Sums, label_leads
 
-ALIGNED_COLUMNS = 4  # up to which rows are filled with zeros: a GPU reads so many at once
-BLOCK_BYTES = 1 << 30  # of a block of memberships on an accelerator
-CPU_BLOCK_BYTES = 1 << 21
-PROGRAMS = 264  # of the kernel of a GPU, and their sums: two rounds of 132 multiprocessors
+ALIGNED_COLUMNS = 4  # row length is padded with zeros to a multiple of this: a GPU loads so many numbers at once
+BLOCK_BYTES = 1 << 30  # size of a block of memberships on an accelerator
+CPU_BLOCK_BYTES = 1 << 21  # the same on a CPU, where it should stay in cache
+PROGRAMS = 264  # programs of the fused kernel, each with partial sums: two rounds on 132 multiprocessors
 
 
 class ArrayLabelledRows(LabelledRows):
-    """Rows in standardized columns on a device; `take` brings a part of them to the host, for what looks at few.
+    """Rows in standardized columns on a device; `take` copies a subset to the host, for the search and the growth.
 
-    rows : (n_rows, n_features + n_classes and some zeros), the columns and the one-hot classes
-    labels : classes as NumPy codes, rising; weight : (n_rows,) on the device
+    rows : (n_rows, n_features + n_classes + padding), the columns, the one-hot classes, and zeros
+    labels : ascending class codes, in NumPy; weight : (n_rows,) on the device
     """
 
     def __init__(self, X, labels, weight, n_classes):
@@ -56,9 +56,9 @@ class ArrayLabelledRows(LabelledRows):
         return self.rows.shape[0]
 
     def take(self, rows) -> LabelledRows:
-        xp, numbers = self.place.xp, self.place.whole(rows)
-        X = np.ascontiguousarray(to_host(xp.take(self.rows, numbers, axis=0))[:, : self.n_features])
-        return LabelledRows(X, self.labels[rows], to_host(xp.take(self.weight, numbers)), self.n_classes)
+        xp, indices = self.place.xp, self.place.whole(rows)
+        X = np.ascontiguousarray(to_host(xp.take(self.rows, indices, axis=0))[:, : self.n_features])
+        return LabelledRows(X, self.labels[rows], to_host(xp.take(self.weight, indices)), self.n_classes)
 
     def turned(self, axes) -> LabelledRows:
         return ArrayLabelledRows(self.X @ self.place.row(axes), self.labels, self.weight, self.n_classes)
@@ -72,7 +72,7 @@ class ArrayLabelledRows(LabelledRows):
 
     @cached_property
     def _moments(self):
-        """S of the columns and the weights of the classes."""
+        """The second moment S of the columns, and the total weight of each class."""
         place, xp = self.place, self.place.xp
         squares, counts = place.zeros((self.n_features,) * 2), place.zeros((self.n_classes,))
         for rows, weight in self._blocks(2 * self.rows.shape[1]):
@@ -97,34 +97,34 @@ class ArrayLabelledRows(LabelledRows):
         return SMALLEST_VARIANCE[self.place.row_bytes] * (mean if mean > 0 else 1.0)
 
     def sums(self, state: PottsState, beta: float, coupling: float) -> Sums:
-        """The membership block: see `sum_over_rows`. The host hears of it once, at the end."""
+        """The E-step for memberships; see `sum_over_rows`. Results are transferred to the host once, at the end."""
         fused = self._fused_kernel
         if fused is not None and (shape := fused.padded_shape(len(state), self.n_features)) is not None:
             try:
                 return self._fused_sums(fused, shape, state, beta, coupling)
-            except Exception:  # a GPU that has no room for so many sums: products give the same
+            except Exception:  # for example no GPU memory for the partial sums: matrix products give the same
                 self._fused_kernel = None
         place = self.place
         directions = beta * (state.prototypes @ state.metric)
         level = place.row(-0.5 * np.sum(directions * state.prototypes, axis=1))
         zeros = np.zeros((len(state), self.rows.shape[1] - self.n_features - self.n_classes))
         flat = place.row(np.concatenate([directions, (beta * coupling) * label_leads(state.labels), zeros], axis=1))
-        added, numbers = place.zeros((len(state), self.rows.shape[1])), place.zeros((2,))
+        sums, totals = place.zeros((len(state), self.rows.shape[1])), place.zeros((2,))
         with place.products_in(None):
             for rows, weight in self._blocks(len(state)):
                 scores = rows @ flat.T
-                memberships, own = _memberships(place, scores, level, None if self.is_unweighted else weight)
-                numbers = numbers + own
-                added = added + place.wide(memberships.T @ rows)
-        added, (squares, log_partition) = place.host(added, numbers)
+                memberships, block_totals = _memberships(place, scores, level, None if self.is_unweighted else weight)
+                totals = totals + block_totals
+                sums = sums + place.wide(memberships.T @ rows)
+        sums, (squares, log_partition) = place.host(sums, totals)
         last = self.n_features + self.n_classes
-        return Sums(added[:, self.n_features : last], added[:, : self.n_features], float(squares), float(log_partition))
+        return Sums(sums[:, self.n_features : last], sums[:, : self.n_features], float(squares), float(log_partition))
 
-    # -- in one kernel of a GPU ---------------------------------------------------------------------------------
+    # -- the fused kernel ---------------------------------------------------------------------------------------
 
     @cached_property
     def _fused_kernel(self):
-        """`annealed/objectives/fused_potts.py` where it can take these rows, or None."""
+        """The module `annealed/objectives/fused_potts.py` if it supports these rows, or None."""
         is_single = self.place.is_torch and self.place.row_bytes == 4
         if not is_single or fused_kernel(self.rows[:, None, :]) is None:
             return None
@@ -134,13 +134,13 @@ class ArrayLabelledRows(LabelledRows):
 
     @cached_property
     def _factor(self) -> np.ndarray:
-        """Powers of two that bring the columns to the size that half precision holds best; infinite for zeros."""
+        """Powers of two that scale the columns to the range of half precision; infinite for columns of zeros."""
         (largest,) = self.place.host(self.place.xp.max(self.place.xp.abs(self.X), axis=0))
         return np.where(largest > 0, half_factor(largest), np.inf)
 
     @cached_property
     def _runs(self):
-        """First and last row and class of every program, (n_programs, 3), and the class of each, one-hot, wide."""
+        """First row, end row and class of each program, (n_programs, 3); one-hot classes (n_classes, n_programs)."""
         step = -(-self.n_rows // max(PROGRAMS - self.n_classes, PROGRAMS // 2))
         ends = np.searchsorted(self.labels, np.arange(self.n_classes + 1)).tolist()
         runs = np.array(
@@ -158,7 +158,10 @@ class ArrayLabelledRows(LabelledRows):
         return None if self.is_unweighted else self.place.row(self.weight)
 
     def _fused_sums(self, fused, shape, state: PottsState, beta, coupling) -> Sums:
-        """One transfer there, of the table that the kernel says, and one back. Scores are to base two."""
+        """The fused pass: one transfer to the device, of the table of `sum_memberships`, and one back.
+
+        Scores and logarithms are to base two.
+        """
         place, n_prototypes, n_features = self.place, len(state), self.n_features
         beta = beta / np.log(2)
         directions = state.prototypes @ (beta * state.metric)
@@ -171,8 +174,8 @@ class ArrayLabelledRows(LabelledRows):
         table[shape[1] :, :n_prototypes] = level + beta * coupling * label_leads(state.labels).T
         (runs, targets), gain = self._runs, float(half_factor(self._largest_weight))
         options = (self._own_weight, gain, runs, place.row(table), float(1 / unit), shape)
-        sums, counts, numbers = fused.sum_memberships(place.wide_dtype, self.rows, self._device_factor, *options)
-        sums, counts, (squares, log_partition) = place.host(sums.sum(0), targets @ counts, numbers.sum(0))
+        sums, counts, totals = fused.sum_memberships(place.wide_dtype, self.rows, self._device_factor, *options)
+        sums, counts, (squares, log_partition) = place.host(sums.sum(0), targets @ counts, totals.sum(0))
         sums, counts = sums[:n_prototypes, :n_features] / (gain * self._factor), counts.T[:n_prototypes] / gain
         return Sums(counts, sums, float(squares) / gain, float(np.log(2) * log_partition))
 
@@ -182,8 +185,9 @@ class ArrayLabelledRows(LabelledRows):
 
 
 def _memberships(place: Place, scores, level, weight):
-    """Weights times memberships (n_rows, K) of a block, and sums over its rows: of weight times squares of memberships,
-    and of weight times the logarithm of the partition. Scores may be overwritten.
+    """Weighted memberships (n_rows, K) of a block, and two weighted sums over its rows, which may overwrite `scores`.
+
+    The sums are those of the squared memberships and of the log partition.
     """
     fused = fused_kernel(scores[:, None, :]) if place.is_torch else None
     if fused is not None:

@@ -1,9 +1,9 @@
-"""Symmetric matrices that are diagonal but for a few factors: scatters and metrics of many columns.
+"""Diagonal plus low-rank symmetric matrices: scatter and metric when there are many columns.
 
     M = diag(a) + F' C F,    a (n,), F (r, n), C (r, r) symmetric, r much less than n
 
-Along the principal axes of the rows their second moment is diagonal, and K prototypes take at most 2 K factors from it.
-Products with M cost n r, and its inverse is of the same form (Woodbury):
+Along the principal axes of the rows their second moment is diagonal, and K prototypes change it by a matrix of rank at
+most 2 K. A product of M with a vector costs O(n r), and by the Woodbury identity the inverse has the same form:
 
     M^-1 = diag(1/a) - diag(1/a) F' (I + C G)^-1 C F diag(1/a),    G = F diag(1/a) F'
     log det M = sum log a + log det (I + C G)
@@ -27,7 +27,7 @@ class DiagonalPlus:
     factors: np.ndarray
     core: np.ndarray
 
-    __array_ufunc__ = None  # `rows @ matrix` and `number * matrix` are ours
+    __array_ufunc__ = None  # so that NumPy defers `rows @ matrix` and `number * matrix` to this class
 
     @classmethod
     def of_diagonal(cls, diagonal) -> DiagonalPlus:
@@ -43,11 +43,11 @@ class DiagonalPlus:
         return replace(self, diagonal=number * self.diagonal, core=number * self.core)
 
     def plus(self, factors, core) -> DiagonalPlus:
-        """More factors."""
-        n_own, n_all = len(self.core), len(self.core) + len(core)
-        whole = np.zeros((n_all, n_all))
-        whole[:n_own, :n_own], whole[n_own:, n_own:] = self.core, core
-        return replace(self, factors=np.vstack([self.factors, factors]), core=whole)
+        """The matrix plus factors' core factors."""
+        rank, new_rank = len(self.core), len(self.core) + len(core)
+        new_core = np.zeros((new_rank, new_rank))
+        new_core[:rank, :rank], new_core[rank:, rank:] = self.core, core
+        return replace(self, factors=np.vstack([self.factors, factors]), core=new_core)
 
     def with_diagonal(self, more) -> DiagonalPlus:
         """The matrix plus diag(more)."""
@@ -57,18 +57,18 @@ class DiagonalPlus:
         return np.diag(self.diagonal) + self.factors.T @ self.core @ self.factors
 
     def dense_diagonal(self):
-        """The entries on the diagonal."""
+        """The diagonal of the whole matrix, low-rank part included."""
         return self.diagonal + (self.factors * (self.core @ self.factors)).sum(axis=0)
 
     def inner(self, other: DiagonalPlus) -> float:
-        """Sum of the products of entries, the trace of the product."""
+        """Frobenius inner product, the trace of the product."""
         crossed = self.factors @ other.factors.T
-        low = np.sum((self.core @ crossed) * (crossed @ other.core))
+        low_rank = np.sum((self.core @ crossed) * (crossed @ other.core))
         mixed = (self.dense_diagonal() - self.diagonal) @ other.diagonal
-        return float(low + mixed + self.diagonal @ other.dense_diagonal())
+        return float(low_rank + mixed + self.diagonal @ other.dense_diagonal())
 
     def inverse(self) -> tuple[DiagonalPlus, float]:
-        """The inverse and its log det; the matrix must be positive definite."""
+        """The inverse and its log det, by the Woodbury identity; the matrix must be positive definite."""
         scaled = self.factors / self.diagonal
         capacity = np.eye(len(self.core)) + self.core @ (scaled @ self.factors.T)
         core = -np.linalg.solve(capacity, self.core)
@@ -77,7 +77,7 @@ class DiagonalPlus:
 
 
 def inner(first, second) -> float:
-    """Sum of the products of entries of two symmetric matrices of any form."""
+    """Frobenius inner product of two symmetric matrices, each an array or a `DiagonalPlus`."""
     if isinstance(first, DiagonalPlus) and isinstance(second, DiagonalPlus):
         return first.inner(second)
     return float(np.vdot(dense(first), dense(second)))

@@ -1,21 +1,26 @@
-"""Interactive Potts spins (Wu): memberships of rows in prototypes, and soft labels of the prototypes.
+"""Mean-field annealing of Potts spins (Wu): soft k-means with class labels and one learned Mahalanobis metric.
 
-With memberships D_ik of row i in prototype k, soft labels Xi_km, one-hot classes q_i, beta = 1 / temperature and
-d2_ik = (x_i - y_k)' A (x_i - y_k), the free energy is, over rows of weight w_i with sum N,
+Two kinds of Potts spins are replaced by their means: memberships D_ik of row i in prototype k, and soft labels Xi_km of
+prototype k for class m. With one-hot classes q_i, beta = 1 / temperature, squared distances
+d2_ik = (x_i - y_k)' A (x_i - y_k) and row weights w_i with sum N, the free energy is
 
     Psi = E1 + c E2 - (H(D) + H(Xi)) / beta
     E1  = N/2 [ tr(A W) + r tr(A P) - (1 + r) log det A ],    W = 1/N sum_ik w_i D_ik (x_i - y_k)(x_i - y_k)'
     E2  = sum_ik w_i D_ik (1 - q_i' Xi_k)
 
-E2 is linear in every spin, so its mean is exact and each block has its minimum in closed form:
+E2 is linear in each spin, so the mean-field value is the exact expectation, and each block of variables has a
+closed-form minimizer given the others. The first line is the E-step of soft k-means, the third its M-step:
 
     D_i  = softmax(beta v_i),    v_ik = -d2_ik / 2 + c q_i' Xi_k
     Xi_k = softmax(beta u_k),    u_km = c n_km,    n_km = sum_i w_i D_ik q_im
     y_k  = sum_i w_i D_ik x_i / n_k
     A    = ((W + r P) / (1 + r))^-1,    W = S - sum_k (n_k / N) y_k y_k'    (S: second moment of the rows)
 
-r P is a prior on the metric: it shrinks W by r / (1 + r) towards P. At a fixed temperature and prior Psi never rises.
-Shapes: X (n_rows, n_features), prototypes y (K, n_features), labels Xi (K, n_classes), metric A square (n_features).
+r P is a prior on the metric: it shrinks W by r / (1 + r) towards P. At a fixed temperature and prior a sweep over the
+four blocks (block coordinate descent) never increases Psi.
+
+Shapes: X (n_rows, n_features), prototypes y (K, n_features), labels Xi (K, n_classes), metric A (n_features,
+n_features).
 """
 
 from __future__ import annotations
@@ -33,13 +38,13 @@ from annealed.design.threads import map_in_order
 from annealed.objectives import gibbs
 from annealed.objectives.diagonal_plus import DiagonalPlus, Symmetric, dense, diagonal, inner
 
-BLOCK_NUMBERS = 1 << 16  # memberships in a block of rows: half a megabyte, which stays in cache
-SMALLEST_VARIANCE = {8: 1e-10, 4: 1e-6}  # of the rows' mean variance, by bytes of a number: less is rounding
-SMALLEST_COUNT = 1e-8  # rows; a prototype that holds less keeps its place
+BLOCK_NUMBERS = 1 << 16  # memberships per block of rows: half a megabyte in float64, which stays in cache
+SMALLEST_VARIANCE = {8: 1e-10, 4: 1e-6}  # floor, in units of the mean variance, by item size: below it is rounding
+SMALLEST_COUNT = 1e-8  # total weight, in rows; a prototype with less is empty and keeps its position
 
 
 class Block(NamedTuple):
-    """Rows of a block; of each class in it the number, the first row within the block, and how many there are."""
+    """Consecutive rows; class code, first row within the block, and length of each run of equal class."""
 
     rows: slice
     labels: np.ndarray
@@ -47,16 +52,16 @@ class Block(NamedTuple):
     sizes: np.ndarray
 
     def spread(self, values):
-        """To each row what its class has, (K, n_rows), of values (K, n_classes)."""
+        """Repeat values (K, n_classes) for the rows of each class, (K, n_rows)."""
         return np.repeat(values[:, self.labels], self.sizes, axis=1)
 
     def class_sums(self, values):
-        """Sums over the rows of each class in the block, of values (K, n_rows)."""
+        """Sums of values (K, n_rows) over the rows of each class in the block, (K, n_runs)."""
         return np.add.reduceat(values, self.starts, axis=1)
 
 
 class LabelledRows:
-    """Rows in the order of their classes, about the origin of centred columns."""
+    """Rows sorted by class, so that class sums are sums over slices. Columns must be centred."""
 
     def __init__(self, X, labels, weight, n_classes):
         order = np.argsort(labels, kind="stable")
@@ -69,11 +74,11 @@ class LabelledRows:
         return LabelledRows(self.X.astype(np.float32), self.labels, self.weight, self.n_classes)
 
     def take(self, rows) -> LabelledRows:
-        """Some of the rows, by their numbers here."""
+        """A subset of the rows, by their indices in the sorted order."""
         return LabelledRows(self.X[rows], self.labels[rows], self.weight[rows], self.n_classes)
 
     def turned(self, axes) -> LabelledRows:
-        """The rows along other axes, (n_features, n_axes)."""
+        """The rows in the coordinates of other axes, (n_features, n_axes)."""
         return LabelledRows(self.X @ axes.astype(self.X.dtype), self.labels, self.weight, self.n_classes)
 
     @property
@@ -81,7 +86,7 @@ class LabelledRows:
         return len(self.X)
 
     def sums(self, state: PottsState, beta: float, coupling: float) -> Sums:
-        """What a pass over the rows leaves."""
+        """The sums of one pass over the rows; see `sum_over_rows`."""
         return sum_over_rows(self, state, beta, coupling)
 
     @cached_property
@@ -96,7 +101,7 @@ class LabelledRows:
         return np.bincount(self.labels, self.weight, self.n_classes)
 
     def blocks(self, n_prototypes) -> list[Block]:
-        """Blocks of rows whose memberships stay in cache."""
+        """Blocks of rows, small enough for their memberships to stay in cache."""
         step = max(64, BLOCK_NUMBERS // n_prototypes)
         if step >= len(self.X):
             return [self.whole]
@@ -115,12 +120,12 @@ class LabelledRows:
 
     @cached_property
     def _class_starts(self) -> np.ndarray:
-        """The first row of each class, and the number of rows."""
+        """Index of the first row of each class, followed by the number of rows."""
         return np.searchsorted(self.labels, np.arange(self.n_classes + 1))
 
     @cached_property
     def smallest_variance(self) -> float:
-        """The floor on eigenvalues of a scatter: a share of the rows' mean variance."""
+        """Floor on the eigenvalues of a scatter matrix: a small fraction of the mean variance."""
         mean = diagonal(self.second_moment).mean()
         return SMALLEST_VARIANCE[self.X.itemsize] * (mean if mean > 0 else 1.0)
 
@@ -129,7 +134,7 @@ class LabelledRows:
 
 
 class MetricPrior(NamedTuple):
-    """What W is shrunk towards: `target` (n_features,), a diagonal P, with `strength` r, rows of it per row of data."""
+    """Shrinkage of W: `target` (n_features,) is a diagonal P, `strength` r its weight in pseudo-rows per row."""
 
     strength: float
     target: np.ndarray
@@ -137,7 +142,7 @@ class MetricPrior(NamedTuple):
 
 @dataclass(frozen=True)
 class PottsState:
-    """Prototypes, their soft labels and the metric; `log_det` is that of the metric, `scatter` the W it comes from."""
+    """Prototypes, their soft labels, the metric, its log determinant, and the scatter W it was computed from."""
 
     prototypes: np.ndarray
     labels: np.ndarray
@@ -153,11 +158,13 @@ class PottsState:
 
 
 class Sums(NamedTuple):
-    """What a pass over the rows leaves: sums over rows, with memberships D at their minimum.
+    """Sums over the rows in one pass, with memberships D at their minimizer.
 
-    class_counts : n_km, (K, n_classes); rows : sum of w_i D_ik x_i, (K, n_features)
-    squares : sum of w_i D_ik^2; log_partition : sum of w_i log sum_k exp(beta v_ik), without the rows' own squares and
-        with `label_leads` for labels
+    class_counts : n_km, (K, n_classes)
+    rows : sum of w_i D_ik x_i, (K, n_features)
+    squares : sum of w_i D_ik^2
+    log_partition : sum of w_i log sum_k exp(beta v_ik), with v_ik shifted by terms that are equal for all prototypes:
+        without x_i' A x_i / 2, and with `label_leads` in place of the labels
     """
 
     class_counts: np.ndarray
@@ -166,11 +173,11 @@ class Sums(NamedTuple):
     log_partition: float
 
 
-# --- blocks: each the exact minimizer of the free energy, the others fixed ---------------------------------
+# --- blocks: each the exact minimizer of the free energy, given the others ---------------------------------
 
 
 def sum_over_rows(rows: LabelledRows, state: PottsState, beta: float, coupling: float) -> Sums:
-    """The membership block: one product a block of rows gives D, a second adds it up."""
+    """The E-step for memberships: per block of rows, one matrix product gives D and a second one sums it."""
     directions = beta * (state.prototypes @ state.metric)
     level = -0.5 * (directions * state.prototypes).sum(axis=1)[:, None]
     level = level + (beta * coupling) * label_leads(state.labels)
@@ -178,7 +185,7 @@ def sum_over_rows(rows: LabelledRows, state: PottsState, beta: float, coupling: 
 
     def block_sums(block):
         X, weight = rows.X[block.rows], rows.weight[block.rows]
-        scores = directions @ X.T  # (K, n_rows): reductions run along rows
+        scores = directions @ X.T  # (K, n_rows): the softmax is vectorized over rows
         scores += block.spread(level)
         top, total = gibbs.exponentials(scores)
         scores *= 1 / total
@@ -199,29 +206,29 @@ def sum_over_rows(rows: LabelledRows, state: PottsState, beta: float, coupling: 
 
 
 def label_leads(labels):
-    """Xi_km less the largest of any prototype: D is the same, and a strong coupling leaves distances their digits."""
+    """Xi_km minus its largest value over prototypes: D is unchanged, and a strong coupling does not swamp distances."""
     return labels - labels.max(axis=0)
 
 
 def updated_labels(class_counts, beta, coupling):
-    """The label block, Xi_k = softmax(beta c n_k)."""
+    """The E-step for labels, Xi_k = softmax(beta c n_k)."""
     field = (beta * coupling) * class_counts
     weights = np.exp(field - field.max(axis=1, keepdims=True))
     return weights / weights.sum(axis=1, keepdims=True)
 
 
 def updated_prototypes(prototypes, sums: Sums):
-    """The prototype block, the mean of a prototype's rows; an empty one keeps its place."""
+    """The M-step for prototypes: weighted means of the rows; an empty prototype keeps its position."""
     counts = sums.class_counts.sum(axis=1)[:, None]
     return np.where(counts > SMALLEST_COUNT, sums.rows / np.maximum(counts, SMALLEST_COUNT), prototypes)
 
 
 def within_scatter(rows: LabelledRows, prototypes, counts, sums_of_rows):
-    """W about any prototypes: S less what the prototypes explain, in columns that are centred."""
+    """W about any prototypes, S + 1/N sum_k (n_k y_k y_k' - y_k s_k' - s_k y_k'), with s_k = sum_i w_i D_ik x_i."""
     if isinstance(rows.second_moment, DiagonalPlus):
-        core, own = np.zeros((2 * len(counts), 2 * len(counts))), np.arange(len(counts))
-        core[own, own] = counts / rows.total
-        core[own, own + len(counts)] = core[own + len(counts), own] = -1 / rows.total
+        core, index = np.zeros((2 * len(counts), 2 * len(counts))), np.arange(len(counts))
+        core[index, index] = counts / rows.total
+        core[index, index + len(counts)] = core[index + len(counts), index] = -1 / rows.total
         return rows.second_moment.plus(np.vstack([prototypes, sums_of_rows]), core)
     crossed = prototypes.T @ sums_of_rows
     scatter = (prototypes.T * counts) @ prototypes - crossed - crossed.T
@@ -229,23 +236,24 @@ def within_scatter(rows: LabelledRows, prototypes, counts, sums_of_rows):
 
 
 def metric_of(scatter, prior: MetricPrior, smallest):
-    """The metric block, the inverse of the shrunk scatter with a floor on its eigenvalues, and its log det."""
-    least = prior.strength / (1 + prior.strength) * prior.target.min()
-    is_above = least > smallest  # no eigenvalue is below the floor
-    if isinstance(scatter, DiagonalPlus) and is_above:
+    """The M-step for the metric: inverse and log det of the shrunk scatter, its eigenvalues floored at `smallest`."""
+    prior_floor = prior.strength / (1 + prior.strength) * prior.target.min()
+    is_bounded = prior_floor > smallest  # the prior alone keeps every eigenvalue above the floor
+    if isinstance(scatter, DiagonalPlus) and is_bounded:
         return (1 / (1 + prior.strength) * scatter.with_diagonal(prior.strength * prior.target)).inverse()
     shrunk = (dense(scatter) + prior.strength * np.diag(prior.target)) / (1 + prior.strength)
     shrunk = (shrunk + shrunk.T) / 2
-    if is_above and (found := _inverse(shrunk, smallest)) is not None:
-        return found
+    if is_bounded and (inverse_and_log_det := _inverse(shrunk, smallest)) is not None:
+        return inverse_and_log_det
     values, vectors = symmetric_eigen(shrunk)
     values = np.maximum(values, smallest)
     return (vectors / values) @ vectors.T, -float(np.log(values).sum())
 
 
 def _inverse(matrix, smallest):
-    """The inverse and its log det, by a root; None where an eigenvalue may be below the smallest, by rounding: none is
-    below one over the trace of the inverse.
+    """The inverse and its log det by Cholesky; None if rounding may have put an eigenvalue below `smallest`.
+
+    Every eigenvalue is at least 1 / trace(inverse), which is cheaper to check than the eigenvalues themselves.
     """
     root, failure = lapack.dpotrf(matrix, lower=1)
     if failure:
@@ -258,10 +266,10 @@ def _inverse(matrix, smallest):
 
 
 def symmetric_eigen(matrix):
-    """Eigenvalues, rising, and eigenvectors; by the slower QR iteration where divide and conquer fails.
+    """Ascending eigenvalues, and eigenvectors; by the slower QR iteration if divide and conquer fails.
 
-    LAPACK's divide and conquer, which NumPy calls, gives up on some singular matrices, such as scatters of one-hot
-    columns.
+    LAPACK's divide and conquer, which NumPy calls, does not converge on some singular matrices, such as scatters of
+    one-hot columns.
     """
     try:
         return np.linalg.eigh(matrix)
@@ -274,40 +282,40 @@ def symmetric_eigen(matrix):
 
 def metric_energy(rows: LabelledRows, state: PottsState, scatter, prior: MetricPrior) -> float:
     """E1 of a scatter W."""
-    pull = prior.strength * (diagonal(state.metric) @ prior.target)
-    size = inner(state.metric, scatter) + pull - (1 + prior.strength) * state.log_det
-    return 0.5 * rows.total * float(size)
+    prior_trace = prior.strength * (diagonal(state.metric) @ prior.target)
+    per_row = inner(state.metric, scatter) + prior_trace - (1 + prior.strength) * state.log_det
+    return 0.5 * rows.total * float(per_row)
 
 
 def multilinear_error(rows: LabelledRows, memberships, labels) -> float:
-    """E2 as a sum over memberships (n_rows, K): linear in every spin, so exact in the mean."""
+    """E2 from memberships (n_rows, K); linear in each spin, so equal to its expectation."""
     agreement = np.sum(memberships * labels.T[rows.labels], axis=1)
     return float(rows.weight @ (memberships.sum(axis=1) - agreement))
 
 
 def quadratic_error(rows: LabelledRows, memberships, labels) -> float:
-    """The slides' E2, half the squared distance of q_i and sum_k D_ik Xi_k."""
-    missed = np.eye(rows.n_classes)[rows.labels] - memberships @ labels
-    return 0.5 * float((rows.weight @ missed**2).sum())  # sums along short rows take far longer
+    """The slides' E2, half the squared distance between q_i and sum_k D_ik Xi_k."""
+    residual = np.eye(rows.n_classes)[rows.labels] - memberships @ labels
+    return 0.5 * float((rows.weight @ residual**2).sum())  # reducing over rows first is much faster
 
 
 def entropy(spins, weight=None) -> float:
-    """Entropy of rows of spins, each counted by its weight, or once."""
-    disorder = entr(spins)
-    return float((disorder if weight is None else weight @ disorder).sum())
+    """Sum of the entropies of the rows of `spins`, weighted if weights are given."""
+    terms = entr(spins)
+    return float((terms if weight is None else weight @ terms).sum())
 
 
 def free_energy(rows, state: PottsState, memberships, temperature, coupling, prior, error=multilinear_error) -> float:
-    """Psi at any memberships (n_rows, K): the definition, which the sweeps never need to form."""
+    """Psi by its definition, at any memberships (n_rows, K); the multilinear sweeps never form these."""
     weighted = memberships * rows.weight[:, None]
     scatter = within_scatter(rows, state.prototypes, weighted.sum(axis=0), weighted.T @ rows.X)
-    disorder = entropy(memberships, rows.weight) + entropy(state.labels)
+    total_entropy = entropy(memberships, rows.weight) + entropy(state.labels)
     energy = metric_energy(rows, state, scatter, prior) + coupling * error(rows, memberships, state.labels)
-    return energy - temperature * disorder
+    return energy - temperature * total_entropy
 
 
 def least_free_energy(rows, state: PottsState, sums: Sums, temperature, coupling, prior) -> float:
-    """Psi with memberships at their minimum, from one pass: -1/beta sum_i log sum_k exp(beta v_ik) and the rest."""
+    """Psi with memberships at their minimizer, from one pass: -1/beta sum_i w_i log sum_k exp(beta v_ik) + the rest."""
     least_error = rows.class_weight @ (1 - state.labels.max(axis=0))
     fixed = metric_energy(rows, state, rows.second_moment, prior) + coupling * float(least_error)
     return fixed - temperature * (sums.log_partition + entropy(state.labels))
@@ -317,7 +325,10 @@ def least_free_energy(rows, state: PottsState, sums: Sums, temperature, coupling
 
 
 class Swept(NamedTuple):
-    """A sweep's outcome: the new state, Psi of the old one at its best memberships, and the sums of squares."""
+    """Result of a sweep: the new state, a free energy, the mean sum of squares of memberships, and n_k (K,).
+
+    `Multilinear` reports Psi of the state before the sweep, at its optimal memberships.
+    """
 
     state: PottsState
     free_energy: float
@@ -326,13 +337,13 @@ class Swept(NamedTuple):
 
 
 class Multilinear:
-    """Sweeps of the energy that is linear in every spin: closed forms, no memberships kept."""
+    """Sweeps for the E2 that is linear in each spin: closed forms, and no memberships are stored."""
 
     def __init__(self, rows: LabelledRows, coupling: float):
         self.rows, self.coupling = rows, coupling
 
     def sweep(self, state: PottsState, temperature: float, prior: MetricPrior) -> Swept:
-        """Memberships, labels, prototypes, metric, in this order."""
+        """Update memberships, labels, prototypes and metric, in this order."""
         rows = self.rows
         sums = rows.sums(state, 1 / temperature, self.coupling)
         value = least_free_energy(rows, state, sums, temperature, self.coupling, prior)
@@ -343,7 +354,7 @@ class Multilinear:
 
 
 def moved(rows: LabelledRows, state: PottsState, labels, sums: Sums, prior: MetricPrior) -> PottsState:
-    """Prototypes and metric at their minima, with new labels."""
+    """The M-step: prototypes and metric at their minimizers, together with new labels."""
     prototypes = updated_prototypes(state.prototypes, sums)
     scatter = within_scatter(rows, prototypes, sums.class_counts.sum(axis=1), sums.rows)
     metric, log_det = metric_of(scatter, prior, rows.smallest_variance)

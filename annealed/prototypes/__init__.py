@@ -1,4 +1,4 @@
-"""Prototypes by Potts annealing: where they start, how they cool and grow, how they are refined."""
+"""Fitting prototypes by Potts annealing: initialization, cooling, growth and discriminative refinement."""
 
 from annealed.prototypes.base import (
     NOBODY,

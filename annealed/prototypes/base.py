@@ -1,4 +1,8 @@
-"""Cooling a number of prototypes: sweeps at falling temperatures until the spins are all but hard."""
+"""Mean-field annealing of a given set of prototypes: sweeps at falling temperatures until the spins are nearly hard.
+
+The scatter behind the metric is shrunk towards a sphere: oracle approximating shrinkage (OAS), Ledoit-Wolf shrinkage,
+or a given share s, with W <- (1 - s) W + s mean(diag W) I.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +25,19 @@ from annealed.objectives.potts_quadratic import Quadratic
 
 RELAXATIONS = {"multilinear": Multilinear, "quadratic": Quadratic}
 SHRINKAGES = ("oas", "ledoit_wolf")
-SMALLEST_CHANGE = 1e-5  # of the free energy per row, below which a temperature is done
-DEAD = 0.5  # rows; a prototype that holds fewer is dead
-DUPLICATE = 1e-6  # squared distance in the metric below which two prototypes are one
+SMALLEST_CHANGE = 1e-5  # decrease of the free energy per row in a sweep, below which a temperature has converged
+DEAD = 0.5  # total weight, in rows; a prototype with less is removed
+DUPLICATE = 1e-6  # squared distance in the metric; of two prototypes of one label that are nearer, one is removed
 
 
 @dataclass(frozen=True)
 class Cooling:
-    """How prototypes are cooled.
+    """Settings of one annealing run.
 
-    temperatures : falling; the walk ends early when both spins pass `saturation`
+    temperatures : falling; the run stops early when the saturation of memberships and labels exceeds `saturation`
+    coupling : weight c of the label term
     shrinkage : "oas", "ledoit_wolf" or a number from 0 to 1
+    max_sweeps : most sweeps at one temperature
     """
 
     temperatures: tuple[float, ...]
@@ -43,7 +49,7 @@ class Cooling:
 
 
 class Step(NamedTuple):
-    """One temperature of the walk: what it left, and how hard the spins were."""
+    """Record of one temperature: free energy, saturation of the spins (1 when hard), and counts."""
 
     temperature: float
     free_energy: float
@@ -54,7 +60,7 @@ class Step(NamedTuple):
 
 
 class Cooled(NamedTuple):
-    """The cold end: the state without prototypes that died or doubled, how many did, and the steps that led there."""
+    """Result of one annealing run: the state without dead and duplicate prototypes, the steps, and both counts."""
 
     state: PottsState
     steps: list[Step]
@@ -63,7 +69,10 @@ class Cooled(NamedTuple):
 
 
 class Watch(Protocol):
-    """Is told of every temperature, with what makes the cold end as if it came there, and may stop the walk."""
+    """Observer of the temperatures, which may stop the run.
+
+    `end` receives a function that returns the `Cooled` of a run that ends at the present temperature.
+    """
 
     @property
     def is_stopped(self) -> bool: ...
@@ -87,7 +96,7 @@ NOBODY = NobodyWatches()
 
 
 def cool(rows: LabelledRows, state: PottsState, cooling: Cooling, watch: Watch = NOBODY) -> Cooled:
-    """Walk the temperatures from a state, warm from one to the next."""
+    """Run through the temperatures from a given state, each with a warm start from the one before."""
     sweeper = RELAXATIONS[cooling.relaxation](rows, cooling.coupling)
     steps: list[Step] = []
     counts = np.zeros(len(state))
@@ -103,7 +112,7 @@ def cool(rows: LabelledRows, state: PottsState, cooling: Cooling, watch: Watch =
 
 
 def _pruned(state, counts, steps) -> Cooled:
-    """Without prototypes that hold no rows, or lie where an earlier one of the same label does; one at least stays."""
+    """Remove prototypes without rows, and duplicates of an earlier prototype of the same label; keep at least one."""
     is_dead = counts < DEAD
     is_dead[np.argmax(counts)] = False
     alive = state.take(~is_dead)
@@ -112,7 +121,7 @@ def _pruned(state, counts, steps) -> Cooled:
 
 
 def _settle(sweeper, state, temperature, prior, max_sweeps):
-    """Sweep at one temperature until the free energy stands."""
+    """Sweep at one temperature until the free energy has converged."""
     total, value, n_sweeps = sweeper.rows.total, np.inf, 0
     while n_sweeps < max_sweeps:
         swept = sweeper.sweep(state, temperature, prior)
@@ -130,53 +139,53 @@ def _settle(sweeper, state, temperature, prior, max_sweeps):
 
 
 def start_state(rows: LabelledRows, prototypes, labels, scatter, shrinkage) -> PottsState:
-    """A state from prototypes, labels and a scatter, its metric shrunk as it will be while cooling."""
-    round_one = PottsState(prototypes, labels, np.eye(len(scatter)), 0.0, scatter)
-    metric, log_det = metric_of(scatter, metric_prior(rows, round_one, shrinkage), rows.smallest_variance)
+    """A state from prototypes, labels and a scatter, with the metric shrunk in the same way as during cooling."""
+    unshrunk = PottsState(prototypes, labels, np.eye(len(scatter)), 0.0, scatter)
+    metric, log_det = metric_of(scatter, metric_prior(rows, unshrunk, shrinkage), rows.smallest_variance)
     return PottsState(prototypes, labels, metric, log_det, scatter)
 
 
 def metric_prior(rows: LabelledRows, state: PottsState, shrinkage) -> MetricPrior:
-    """A spherical prior as strong as the shrinkage asks; fixed while a temperature is swept."""
+    """The spherical prior of a shrinkage; it stays fixed during the sweeps at one temperature."""
     return spherical_prior(state.scatter, shrinkage_share(rows, state, shrinkage))
 
 
 def shrinkage_share(rows: LabelledRows, state: PottsState, shrinkage) -> float:
-    """How far the scatter of a state is shrunk, from 0 to 1."""
+    """The shrinkage intensity of a state's scatter, from 0 to 1."""
     if shrinkage == "oas":
         return oas(state.scatter, rows.total)
     return _ledoit_wolf(rows, state) if shrinkage == "ledoit_wolf" else float(shrinkage)
 
 
 def spherical_prior(scatter, share) -> MetricPrior:
-    """A sphere of the scatter's mean variance, which takes `share` of the whole."""
+    """The prior that shrinks by `share` towards the identity times the scatter's mean variance."""
     share = min(share, 1 - 1e-6)
     return MetricPrior(share / (1 - share), np.full(len(scatter), diagonal(scatter).mean()))
 
 
 def oas(scatter, n_rows) -> float:
-    """Chen and others' oracle approximating shrinkage of a scatter."""
+    """Shrinkage intensity by oracle approximating shrinkage (Chen, Wiesel, Eldar and Hero, 2010)."""
     mean_square, mean = inner(scatter, scatter) / len(scatter) ** 2, diagonal(scatter).mean()
     excess = (n_rows + 1) * (mean_square - mean**2 / len(scatter))
     return 1.0 if excess <= 0 else float(min(1.0, (mean_square + mean**2) / excess))
 
 
 def _ledoit_wolf(rows: LabelledRows, state: PottsState) -> float:
-    """Ledoit and Wolf's shrinkage of the scatter of rows about their nearest prototypes."""
+    """Ledoit-Wolf shrinkage intensity of the scatter of rows about their nearest prototypes."""
     residuals = rows.X - state.prototypes[nearest(rows.X, state)]
-    share = rows.weight / rows.total
-    scatter = (residuals.T * share) @ residuals
+    weight = rows.weight / rows.total
+    scatter = (residuals.T * weight) @ residuals
     n_features, mean = len(scatter), np.trace(scatter) / len(scatter)
     spread = np.sum(scatter**2) - n_features * mean**2
-    noise = (share @ np.sum(residuals**2, axis=1) ** 2 - np.sum(scatter**2)) / rows.total
+    noise = (weight @ np.sum(residuals**2, axis=1) ** 2 - np.sum(scatter**2)) / rows.total
     return 1.0 if spread <= 0 else float(np.clip(noise / spread, 0.0, 1.0))
 
 
-# --- reading a state ---------------------------------------------------------------------------------------
+# --- nearest prototypes ------------------------------------------------------------------------------------
 
 
 def scores_of(X, prototypes, metric):
-    """-d2 / 2 of rows and prototypes less the rows' own share, which no comparison needs, (n_rows, K)."""
+    """-d2 / 2 plus x' A x / 2, which is equal for all prototypes of a row, (n_rows, K)."""
     directions = prototypes @ metric
     level = -0.5 * np.sum(directions * prototypes, axis=1)
     if is_foreign(X):
@@ -186,12 +195,12 @@ def scores_of(X, prototypes, metric):
 
 
 def nearest(X, state: PottsState):
-    """Number of the nearest prototype in the metric, (n_rows,)."""
+    """Index of the nearest prototype in the metric, (n_rows,)."""
     return np.argmax(scores_of(X, state.prototypes, state.metric), axis=1)
 
 
 def _lies_on_another(state: PottsState):
-    """Whether a prototype lies where an earlier one of the same label does."""
+    """Whether each prototype coincides with an earlier one of the same label, (K,)."""
     centred = state.prototypes - state.prototypes.mean(axis=0)
     products = centred @ state.metric @ centred.T
     distances = np.diag(products)[:, None] + np.diag(products) - products - products.T

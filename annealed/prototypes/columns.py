@@ -1,4 +1,4 @@
-"""Coordinates in which prototypes live: centred columns in standard deviations, turned to the rows' axes if many."""
+"""Coordinates of the prototypes: standardized columns, rotated to principal axes if there are many of them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from annealed.arrays import Place, is_foreign
 from annealed.objectives.linear import check_spread
 
-ROUNDING = 1e-14  # spread of a column, as a share of its size, that is rounding: the column is constant
-DEVICE_ROWS = 1 << 18  # read at once on a device
+ROUNDING = 1e-14  # standard deviation relative to |mean|; a column with less is constant up to rounding
+DEVICE_ROWS = 1 << 18  # rows per block on a device
 
 
 @dataclass(frozen=True)
 class Columns:
-    """`z = (x - center)[kept] / scale`, and `z @ turn` where columns are many.
+    """`z = (x - center)[kept] / scale`, then `z @ turn` unless `turn` is None.
 
-    kept : numbers of the columns that are not constant; turn : (n_kept, n_axes), orthonormal, or None
+    kept : indices of the columns that are not constant; turn : (n_kept, n_axes) with orthonormal columns, or None
     """
 
     center: np.ndarray
@@ -33,17 +33,17 @@ class Columns:
             spread = np.sqrt(share @ np.square(X - center))
         check_spread(spread, center)
         kept = np.flatnonzero(spread > ROUNDING * np.maximum(np.abs(center), np.finfo(float).tiny))
-        if not len(kept):  # every row is the same: one column of zeros keeps the shapes
+        if not len(kept):  # all rows are equal: keep one column, of zeros, so that no shape is empty
             kept, spread = np.array([0]), np.ones_like(spread)
         return cls(center, kept, spread[kept], None)
 
     def turned(self, axes) -> Columns:
-        """The coordinates along other axes; None leaves them."""
+        """The coordinates with these axes; None for no rotation."""
         return replace(self, turn=axes)
 
     @classmethod
     def on_device(cls, X, weight) -> Columns:
-        """The same of rows on a device, more of them than columns; weight (n_rows,) is there too."""
+        """`of_rows` for X and weight (n_rows,) on a device, with more rows than columns."""
         place, xp = Place.of(X), Place.of(X).xp
         share = weight / xp.sum(weight)
         center, square = place.zeros((X.shape[1],)), place.zeros((X.shape[1],))
@@ -61,7 +61,7 @@ class Columns:
         return cls(center, kept, spread[kept], None)
 
     def rows(self, X):
-        """Rows in these coordinates, of the type of X; no farther out than where a product with them is a number."""
+        """X in these coordinates, with its dtype; clipped at the square root of the largest number against overflow."""
         if is_foreign(X):
             place = Place.of(X)
             kept = X if len(self.kept) == X.shape[1] else place.xp.take(X, place.whole(self.kept), axis=1)
@@ -77,24 +77,25 @@ class Columns:
         return np.ascontiguousarray(rows, dtype=X.dtype)
 
     def points(self, rows):
-        """Points in the user's units, the inverse of `rows` on their span."""
+        """Points in the units of the features; the inverse of `rows` on the span of the axes."""
         points = np.tile(self.center, (len(rows), 1))
         points[:, self.kept] += (rows if self.turn is None else rows @ self.turn.T) * self.scale
         return points
 
     def metric(self, metric):
-        """A metric of these coordinates as one of the user's; zero along constant columns."""
-        within = metric if self.turn is None else self.turn @ metric @ self.turn.T
-        whole = np.zeros((len(self.center), len(self.center)))
-        whole[np.ix_(self.kept, self.kept)] = within / np.outer(self.scale, self.scale)
-        return whole
+        """A metric in these coordinates converted to the units of the features; zero for constant columns."""
+        standardized = metric if self.turn is None else self.turn @ metric @ self.turn.T
+        converted = np.zeros((len(self.center), len(self.center)))
+        converted[np.ix_(self.kept, self.kept)] = standardized / np.outer(self.scale, self.scale)
+        return converted
 
 
 def distinct_rows(X, labels, weight):
-    """Rows with equal ones of a class merged and their weights added, in an order of their own.
+    """Merge equal rows of a class, add their weights, and sort the rows canonically.
 
-    So a row of weight 2 is that row twice, wherever it stands, and no row is held out from a fit that sees its twin.
-    Rows are ordered by a hash of their ranks in every column, which knows neither their order nor the columns' units.
+    A sample of weight 2 is then the same as two equal samples, and no sample is held out from a fit that was trained on
+    a duplicate of it. The order is by a hash of the ranks of a row in every column, so it depends neither on the order
+    of the samples nor on the units of the features.
     """
     factors = np.random.RandomState(0).randint(1 << 62, size=X.shape[1], dtype=np.uint64) * 2 + 1
     code = labels.astype(np.uint64)

@@ -1,7 +1,9 @@
-"""L-BFGS for a pull that falls: the minimum of `loss(x) + penalty / 2 |x - origin|^2` at one penalty after another.
+"""L-BFGS for a path of falling penalties: minimizes `loss(x) + penalty / 2 |x - origin|^2` at one after another.
 
-The memory keeps pairs of the loss alone, a step s and the change y of its slope. Under a penalty that change is
-`y + penalty s`, so the memory stays true as the penalty falls.
+The memory stores pairs of the loss alone: a step s and the change y of its gradient. With the penalty that change is
+`y + penalty s`, so all pairs stay valid when the penalty changes.
+
+Shapes: x, origin, gradient (n_parameters,).
 """
 
 from __future__ import annotations
@@ -12,24 +14,24 @@ from collections.abc import Callable
 import numpy as np
 
 MEMORY = 10  # pairs
-MOST_STEPS = 20  # at each penalty: validation looks at the path, not at the minimum
-SMALLEST_GAIN = 1e-5  # of a step, below which a penalty is done
-MOST_TRIALS = 10  # lengths of a step
-ENOUGH = 1e-4  # of the decrease that the slope promises
-FLAT = 1e-8  # curvature along a step, up to which its pair is left out
+MOST_STEPS = 20  # iterations per penalty: points on the path are validated, so they need not be exact minima
+SMALLEST_GAIN = 1e-5  # decrease of the penalized loss by a step, below which a penalty has converged
+MOST_TRIALS = 10  # step lengths tried in a line search
+ENOUGH = 1e-4  # share of the linearly predicted decrease that a step must reach (Armijo condition)
+FLAT = 1e-8  # curvature along a step; a pair with no more is skipped
 
 
 class PulledDescent:
-    """A point that begins at the origin, and goes on from the last penalty's minimum to the next."""
+    """The minimizer: starts at the origin, then from the last point, with the memory, at each further penalty."""
 
     def __init__(self, loss: Callable, origin):
-        """`loss(x)` gives its value and its slope."""
+        """`loss(x)` returns value and gradient."""
         self._loss, self._origin, self._point = loss, origin, origin
         self._value, self._slope = loss(origin)
         self._pairs: deque = deque(maxlen=MEMORY)
 
     def minimize(self, penalty):
-        """The point at a penalty."""
+        """The minimizer at a penalty, up to `MOST_STEPS` steps."""
         curves = deque((_curve(step, change, penalty) for step, change in self._pairs), MEMORY)
         for _ in range(MOST_STEPS):
             gain = self._step(penalty, [curve for curve in curves if curve is not None])
@@ -40,42 +42,42 @@ class PulledDescent:
         return self._point
 
     def _step(self, penalty, curves) -> float:
-        """By how much a step has lowered the value; none is taken that does not."""
-        pull = self._point - self._origin
-        value, slope = self._value + 0.5 * penalty * (pull @ pull), self._slope + penalty * pull
-        direction = _direction(slope, curves)
-        promised, length = slope @ direction, 1.0
+        """Take one step with backtracking and return the decrease, 0.0 if no tried length decreases enough."""
+        offset = self._point - self._origin
+        value, gradient = self._value + 0.5 * penalty * (offset @ offset), self._slope + penalty * offset
+        direction = _direction(gradient, curves)
+        slope, length = gradient @ direction, 1.0
         for _ in range(MOST_TRIALS):
             step = length * direction
-            new_value, new_slope = self._loss(self._point + step)
-            pulled = pull + step
-            gain = value - new_value - 0.5 * penalty * (pulled @ pulled)
-            if gain >= -ENOUGH * length * promised:
-                self._pairs.append((step, new_slope - self._slope))
-                self._point, self._value, self._slope = self._point + step, new_value, new_slope
+            new_value, new_gradient = self._loss(self._point + step)
+            new_offset = offset + step
+            gain = value - new_value - 0.5 * penalty * (new_offset @ new_offset)
+            if gain >= -ENOUGH * length * slope:
+                self._pairs.append((step, new_gradient - self._slope))
+                self._point, self._value, self._slope = self._point + step, new_value, new_gradient
                 return gain
-            lowest = 0.5 * length * promised / (promised + gain / length)  # of the parabola through both
+            lowest = 0.5 * length * slope / (slope + gain / length)  # minimum of the interpolating parabola
             length = min(0.5 * length, max(0.1 * length, lowest))
         return 0.0
 
 
 def _curve(step, change, penalty):
-    """A pair under a penalty, and the product of both; None where the value is flat along it or bends down."""
-    bent = change + penalty * step
-    size = step @ bent
-    return (step, bent, size) if size > FLAT * (step @ step) else None
+    """(s, y, s'y) of a pair with the penalty; None if the curvature along s is negative or almost zero."""
+    penalized_change = change + penalty * step
+    product = step @ penalized_change
+    return (step, penalized_change, product) if product > FLAT * (step @ step) else None
 
 
 def _direction(slope, curves):
-    """Minus the inverse Hessian times the slope."""
+    """The L-BFGS direction by the two-loop recursion; a step of at most length one without pairs."""
     if not curves:
         return -slope / max(1.0, np.linalg.norm(slope))
-    direction, shares = -slope, []
-    for step, bent, size in reversed(curves):
-        shares.append(step @ direction / size)
-        direction -= shares[-1] * bent
-    _, bent, size = curves[-1]
-    direction *= size / (bent @ bent)
-    for step, bent, size in curves:
-        direction += (shares.pop() - bent @ direction / size) * step
+    direction, weights = -slope, []
+    for step, change, product in reversed(curves):
+        weights.append(step @ direction / product)
+        direction -= weights[-1] * change
+    _, change, product = curves[-1]
+    direction *= product / (change @ change)
+    for step, change, product in curves:
+        direction += (weights.pop() - change @ direction / product) * step
     return direction

@@ -1,4 +1,4 @@
-"""Incremental learning: prototypes grow out of the rows that the present ones get wrong."""
+"""Incremental growth: new prototypes at the means of misclassified training rows."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import numpy as np
 from annealed.objectives.potts import LabelledRows, PottsState
 from annealed.prototypes.base import nearest
 
-MOST_NEW = 0.6  # new prototypes of a round, as a share of the present ones
+MOST_NEW = 0.6  # new prototypes per round, as a share of the present number
 
 
 def grown(rows: LabelledRows, state: PottsState) -> PottsState | None:
-    """The state with a prototype for each group of wrong rows, the heaviest first; None where nothing is wrong.
+    """Add a prototype for each group of misclassified rows, the heaviest groups first; None if no row is wrong.
 
-    A group is the rows of one class in a cell that belongs to another; its prototype starts at its mean.
+    A group holds the rows of one class whose nearest prototype belongs to another class. Its prototype starts at its
+    mean and with its class as a hard label.
     """
     cell = nearest(rows.X, state)
     is_wrong = state.labels.argmax(axis=1)[cell] != rows.labels
@@ -25,7 +26,7 @@ def grown(rows: LabelledRows, state: PottsState) -> PottsState | None:
     heaviest = heaviest[mass[heaviest] > 0]
     if not len(heaviest):
         return None
-    means = [_mean(rows, np.flatnonzero(is_wrong)[group == own]) for own in heaviest]
+    means = [_mean(rows, np.flatnonzero(is_wrong)[group == heavy]) for heavy in heaviest]
     return replace(
         state,
         prototypes=np.vstack([state.prototypes, means]),

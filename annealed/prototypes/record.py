@@ -1,4 +1,4 @@
-"""The record of a fit: what was seen while prototypes cooled and grew."""
+"""`PrototypePath`, the record of a `PottsDA` fit: one entry for each temperature of each round of growth."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from annealed.prototypes.base import Cooled
 
 @dataclass(frozen=True, repr=False)
 class PrototypePath:
-    """One entry per temperature, in the order of time: every round of growth reheats and cools again.
+    """Record of every temperature visited, in order; every round of growth starts again at a higher temperature.
 
     Attributes
     ----------
     temperatures : ndarray of shape (n_steps,)
     round : ndarray of int of shape (n_steps,)
-        Which round of growth, from 0.
+        Round of growth, from 0.
     free_energy : ndarray of shape (n_steps,)
-        Psi, of the rows as weighted, at the end of each temperature.
+        Psi at the end of each temperature, a sum over the weighted samples.
     membership_saturation, label_saturation : ndarray of shape (n_steps,)
-        Mean sum of squares of the memberships and of the labels: 1 over their number when hot, 1 when hard.
+        Mean over samples of ``sum_k D_ik**2``, and mean over prototypes of ``sum_m Xi_km**2``. At high temperature
+        they are 1 / n_prototypes and 1 / n_classes; when memberships and labels are hard, they are 1.
     n_prototypes, n_sweeps : ndarray of int of shape (n_steps,)
     n_dead, n_duplicate : ndarray of int of shape (n_rounds,)
-        Prototypes that ended a round without rows, or in the place of another of the same label; they were removed.
+        Number of prototypes that were removed at the end of each round: those without samples, and those that
+        coincided with another prototype of the same label.
     validation_loss : ndarray
-        Held-out log-loss of each round of the search at its best penalty; empty where nothing was held out.
+        Held-out log-loss of each round of the search at its best penalty; empty if nothing was held out.
 
     Examples
     --------
@@ -71,7 +73,7 @@ class PrototypePath:
 
     def _columns(self):
         per_round = ("n_dead", "n_duplicate", "validation_loss")
-        names = [own.name for own in fields(self) if own.name not in per_round]
+        names = [field.name for field in fields(self) if field.name not in per_round]
         return {"temperature" if name == "temperatures" else name: getattr(self, name) for name in names}
 
     def to_frame(self):
@@ -79,7 +81,7 @@ class PrototypePath:
         return require("pandas", extra="frames").DataFrame(self._columns())
 
     def __repr__(self):
-        """A table of the last temperature of every round, what was removed, and what the search saw."""
+        """A table of the last temperature of every round, the removed prototypes, and the held-out losses."""
         last = np.append(np.flatnonzero(np.diff(self.round)), len(self) - 1)
         columns = self._columns()
         lines = [f"PrototypePath: {len(self)} temperatures in {len(last)} rounds; the end of each round:"]
@@ -89,13 +91,13 @@ class PrototypePath:
         if dead or duplicate:
             lines.append(f"removed: {dead} dead, {duplicate} duplicate")
         if len(self.validation_loss):
-            losses = " ".join(f"{own:.3g}" for own in self.validation_loss)
+            losses = " ".join(f"{loss:.3g}" for loss in self.validation_loss)
             lines.append(f"held-out loss of the rounds searched: {losses}")
         return "\n".join(lines)
 
     def __eq__(self, other):
         if not isinstance(other, PrototypePath):
             return NotImplemented
-        return all(np.array_equal(getattr(self, own.name), getattr(other, own.name)) for own in fields(self))
+        return all(np.array_equal(getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
 
     __hash__ = None  # type: ignore[assignment]

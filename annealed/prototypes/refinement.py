@@ -1,14 +1,18 @@
-"""Discriminative refinement: the log-loss over prototypes, metric and labels, pulled to the annealed solution.
+"""Discriminative refinement: minimizes the log-loss over prototypes, metric and labels, near the annealed solution.
 
     loss(y, L, a) + penalty / 2 ( |y - y0|^2 + |L - I|^2 + |a - a0|^2 )
 
-in coordinates where the annealed metric is the identity. The penalty falls step by step, each minimum the start of the
-next; rows that were held out say where to stop. The start is soft: from a sharp posterior, which all but fits the rows
-already, little is learnt.
+The loss is that of `annealed/objectives/prototype_posterior.py`, in coordinates where the annealed metric is the
+identity; (y0, I, a0) is the annealed solution. The penalty decreases in steps with warm starts, and the search chooses
+one by held-out loss. Refinement starts from the soft posterior at temperature one: a sharp posterior fits the training
+rows almost perfectly, so its gradients are nearly zero.
 
-Where columns are many, L may differ from I only in the span of the prototypes and of the loss's slopes in them. At a
-minimum penalty (L - I) = -M L with M of rank 2 K in such a span, and with more columns than prototypes a metric adds no
-posterior that prototypes alone cannot give; the full L has n_features squared numbers.
+With many columns, L has n_features squared entries, so it may differ from I only in the span of the prototypes and of
+the gradient of the loss in them. Little is lost: at a minimum, penalty (L - I) = -M L, where M has rank at most 2 K and
+acts in such a span; and with more columns than prototypes, every posterior that a metric gives can also be reached by
+moving the prototypes.
+
+Shapes: prototypes y (K, n_features), root of the metric L (n_features, n_features), label logits a (K, n_classes).
 """
 
 from __future__ import annotations
@@ -29,12 +33,12 @@ from annealed.objectives.prototype_posterior import (
 from annealed.prototypes.descent import PulledDescent
 from annealed.prototypes.whitening import orthonormal, whitening
 
-SMOOTHING = 0.5  # rows of every class that each prototype is granted
-SMALLEST_LABEL = 1e-12
+SMOOTHING = 0.5  # pseudo-rows per class and prototype, in proportion to class frequencies (additive smoothing)
+SMALLEST_LABEL = 1e-12  # floor of a label before its logarithm
 
 
 class CalibratedPosterior(NamedTuple):
-    """A posterior in the coordinates of the rows: prototypes, metric with the sharpness in it, logits of the labels."""
+    """A posterior in the rows' coordinates: prototypes, metric times sharpness, and logits of the labels."""
 
     prototypes: np.ndarray
     metric: Symmetric
@@ -48,43 +52,43 @@ class CalibratedPosterior(NamedTuple):
 
 
 def calibrated(rows: LabelledRows, state: PottsState, sharpness: float) -> CalibratedPosterior:
-    """The annealed solution as a posterior, its metric times the sharpness.
+    """The annealed solution as a posterior, with its metric multiplied by `sharpness`, an inverse temperature.
 
-    Labels are the shares of the classes among a prototype's rows, smoothed.
+    The label of a prototype is the smoothed class distribution of its rows.
     """
     metric = sharpness * state.metric
-    shares = memberships(rows.X, state.prototypes, metric)
-    shares *= rows.weight.astype(shares.dtype)
+    weighted = memberships(rows.X, state.prototypes, metric)
+    weighted *= rows.weight.astype(weighted.dtype)
     counts = np.zeros(state.labels.shape)
-    counts[:, rows.whole.labels] = rows.whole.class_sums(shares)
+    counts[:, rows.whole.labels] = rows.whole.class_sums(weighted)
     smoothed = counts + SMOOTHING * rows.n_classes * rows.class_weight / rows.total
     labels = np.maximum(smoothed / smoothed.sum(axis=1, keepdims=True), SMALLEST_LABEL)
     return CalibratedPosterior(state.prototypes, metric, np.log(labels))
 
 
 def refinements(rows: LabelledRows, start: CalibratedPosterior, penalties) -> Iterator[CalibratedPosterior]:
-    """The minimum at each penalty, strong to weak, warm from one to the next."""
-    turn = whitening(start.metric)
-    white = LabelledRows(turn.white(rows.X), rows.labels, rows.weight, rows.n_classes)
-    anchor = _anchor(white, turn, start)
+    """The minimizer at each penalty, from strong to weak, with warm starts."""
+    whitener = whitening(start.metric)
+    white = LabelledRows(whitener.white(rows.X), rows.labels, rows.weight, rows.n_classes)
+    anchor = _anchor(white, whitener, start)
 
     def loss(flat):
-        value, slope = loss_and_gradient(white, anchor.like(flat))
-        return value, slope.flat()
+        value, gradient = loss_and_gradient(white, anchor.like(flat))
+        return value, gradient.flat()
 
     descent = PulledDescent(loss, anchor.flat())
     for penalty in penalties:
-        found = anchor.like(descent.minimize(penalty))
-        yield CalibratedPosterior(turn.back(found.prototypes), turn.metric(found), found.label_logits)
+        point = anchor.like(descent.minimize(penalty))
+        yield CalibratedPosterior(whitener.back(point.prototypes), whitener.metric(point), point.label_logits)
 
 
 def _anchor(white, turn, start: CalibratedPosterior) -> PrototypePosterior:
-    """The annealed solution in white coordinates."""
+    """The annealed solution in whitened coordinates, with a basis for the root if there are many columns."""
     prototypes = turn.white(start.prototypes)
     anchor = PrototypePosterior(prototypes, np.eye(prototypes.shape[1]), start.label_logits)
     if not isinstance(start.metric, DiagonalPlus):
         return anchor
-    still = PrototypePosterior(prototypes, np.zeros((0, 0)), start.label_logits, np.zeros((prototypes.shape[1], 0)))
-    slope = loss_and_gradient(white, still)[1].prototypes
-    basis = orthonormal(np.vstack([prototypes, slope]).T)
+    identity = PrototypePosterior(prototypes, np.zeros((0, 0)), start.label_logits, np.zeros((prototypes.shape[1], 0)))
+    gradient = loss_and_gradient(white, identity)[1].prototypes
+    basis = orthonormal(np.vstack([prototypes, gradient]).T)
     return anchor._replace(root=np.eye(basis.shape[1]), basis=basis)

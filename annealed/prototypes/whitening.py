@@ -1,9 +1,11 @@
-"""Coordinates in which a metric is the identity: `z = x R` with `R R' = metric`.
+"""Whitening of a metric: coordinates `z = x R` with `R R' = metric`, in which the metric is the identity.
 
-For metrics of many columns, diag(a) + F' C F, the root has a closed form. With s = sqrt(a) and the eigenvectors V, of
-eigenvalues t, of diag(1/s) F' C F diag(1/s),
+For a diagonal plus low-rank metric, diag(a) + F' C F, R has a closed form. With s = sqrt(a), and V, t the eigenvectors
+and eigenvalues of diag(1/s) F' C F diag(1/s),
 
     R = diag(s) (I + V diag(sqrt(1 + t) - 1) V')
+
+Shapes: metric and R (n_features, n_features), V (n_features, rank).
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ from annealed.objectives.diagonal_plus import DiagonalPlus
 from annealed.objectives.potts import symmetric_eigen
 from annealed.objectives.prototype_posterior import PrototypePosterior
 
-SMALLEST = 1e-12  # eigenvalue of a metric, of the largest
+SMALLEST = 1e-12  # floor on eigenvalues of a metric, relative to the largest
 
 
 class DenseWhitening(NamedTuple):
-    """A symmetric root and its inverse."""
+    """The symmetric root R and its inverse."""
 
     root: np.ndarray
     inverse: np.ndarray
@@ -32,13 +34,13 @@ class DenseWhitening(NamedTuple):
         return rows @ self.inverse
 
     def metric(self, point: PrototypePosterior):
-        """The metric of a point in the coordinates of the rows."""
+        """The metric of a point in whitened coordinates, converted to the rows' coordinates."""
         rooted = self.root @ point.root
         return rooted @ rooted.T
 
 
 class LowRankWhitening(NamedTuple):
-    """`sizes` s, `axes` V and `growth` sqrt(1 + t) of a metric that is diagonal but for a few factors."""
+    """`sizes` s, `axes` V and `growth` sqrt(1 + t) of the diagonal plus low-rank metric `whole`."""
 
     whole: DiagonalPlus
     sizes: np.ndarray
@@ -72,6 +74,6 @@ def whitening(metric) -> DenseWhitening | LowRankWhitening:
 
 
 def orthonormal(columns):
-    """An orthonormal basis of the span of a few columns."""
+    """An orthonormal basis of the span of the columns."""
     left, sizes, _ = np.linalg.svd(columns, full_matrices=False)
     return left[:, sizes > 1e-10 * max(sizes.max(initial=0.0), 1e-300)]
