@@ -1,4 +1,4 @@
-"""The search: when the walk of penalties is over, and how sharp annealed prototypes speak."""
+"""The search over rounds and penalties: early stopping of a path, sharpness of annealed prototypes, folds."""
 
 import warnings
 
@@ -16,17 +16,17 @@ FAR = (np.inf,)
 @pytest.mark.parametrize(
     "walk, best_walk, is_over",
     [
-        ((0.5, 0.6), FAR, False),  # one penalty says little
-        ((0.5, 0.6, 0.55), FAR, True),  # neither is better than no refinement
-        ((0.5, 0.4, 0.45), FAR, True),  # worse than the one before
+        ((0.5, 0.6), FAR, False),  # a single penalty is not enough to stop
+        ((0.5, 0.6, 0.55), FAR, True),  # neither penalty is better than no refinement
+        ((0.5, 0.4, 0.45), FAR, True),  # worse than the penalty before
         ((0.5, 0.6, 0.45), FAR, False),
-        ((0.5, 0.49, 0.48), (0.3, 0.2, 0.1), False),  # far behind, but too early to tell
+        ((0.5, 0.49, 0.48), (0.3, 0.2, 0.1), False),  # far behind the best, but with fewer than three penalties
         ((0.5, 0.49, 0.48, 0.47), (0.5, 0.45, 0.42, 0.38), True),
         ((0.5, 0.49, 0.48, 0.47), (0.5, 0.45, 0.42, 0.42), False),
-        ((0.5, 0.49, 0.48, 0.47), (0.5, 0.3), True),  # the best ended before
+        ((0.5, 0.49, 0.48, 0.47), (0.5, 0.3), True),  # the best path ended earlier: its last loss counts
     ],
 )
-def test_a_walk_of_penalties_is_over(walk, best_walk, is_over):
+def test_a_path_of_penalties_stops(walk, best_walk, is_over):
     assert _is_over(walk, best_walk) is is_over
 
 
@@ -38,7 +38,7 @@ class Fold:
 
 
 @pytest.mark.parametrize("n_each", [1, 2, 6])
-def test_the_sharpness_is_the_best_of_all(n_each):
+def test_the_sharpness_has_the_lowest_loss_of_all_candidates(n_each):
     ladder = [Fold(0), Fold(1)]
     numbers = np.full(2, n_each)
     states = [next(plus_plus_starts(fold.train, numbers, 0.3, np.random.RandomState(0))) for fold in ladder]
@@ -52,10 +52,11 @@ def test_the_sharpness_is_the_best_of_all(n_each):
     best = min([1.0, *SHARPER, *(1 / factor for factor in SHARPER)], key=total)
     sharpness, posteriors = _sharpened(ladder, states)
     assert sharpness == best
-    assert sum(_loss(own, fold.test) for own, fold in zip(posteriors, ladder, strict=True)) == total(best)
+    losses = [_loss(posterior, fold.test) for posterior, fold in zip(posteriors, ladder, strict=True)]
+    assert sum(losses) == total(best)
 
 
-def test_folds_of_rare_classes_leave_warnings_as_they_are():
+def test_folds_of_rare_classes_neither_warn_nor_change_warning_filters():
     rows = LabelledRows(np.arange(8.0)[:, None], np.arange(8) % 4, np.ones(8), n_classes=4)
     before = warnings.filters[:]
     with warnings.catch_warnings(record=True) as caught:

@@ -1,4 +1,4 @@
-"""Matrices that are diagonal but for a few factors, against the same ones written out."""
+"""Diagonal plus low-rank matrices against the same matrices in dense form."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def matrix():
     return positive(0)
 
 
-def test_products_are_those_of_the_matrix_written_out(matrix):
+def test_products_are_those_of_the_dense_matrix(matrix):
     rows = np.random.default_rng(1).normal(size=(4, 7))
     np.testing.assert_allclose(rows @ matrix, rows @ matrix.dense())
     np.testing.assert_allclose((np.float64(0.3) * matrix).dense(), 0.3 * matrix.dense())
@@ -41,7 +41,7 @@ def test_the_inverse_without_factors():
     np.testing.assert_allclose(log_det, -np.log(8))
 
 
-def test_sums_over_entries_mix_both_forms(matrix):
+def test_inner_products_of_dense_and_low_rank_forms(matrix):
     other = positive(2, rank=2)
     expected = np.sum(matrix.dense() * other.dense())
     for first, second in [(matrix, other), (matrix.dense(), other), (matrix, other.dense())]:

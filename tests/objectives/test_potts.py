@@ -1,4 +1,4 @@
-"""The Potts free energy: every block is its minimum, by finite differences and by its never rising."""
+"""The Potts free energy: every block update is a minimizer, by finite differences and because Psi never rises."""
 
 from dataclasses import replace
 
@@ -45,7 +45,7 @@ def state(rows):
 
 
 def memberships_of(rows, state, temperature):
-    """The membership block row by row: a slow and obvious softmax."""
+    """The membership block row by row, as a reference: a slow and obvious softmax."""
     spins = np.empty((len(rows.X), len(state)))
     for row, (x, label) in enumerate(zip(rows.X, rows.labels, strict=True)):
         offset = x - state.prototypes
@@ -60,7 +60,7 @@ def slope(value, place, direction, step=1e-5):
 
 
 def zero_sum(generator, shape):
-    """A direction that keeps rows of spins adding up to one."""
+    """A random direction that preserves the row sums of spins."""
     direction = generator.normal(size=shape)
     return direction - direction.mean(axis=1, keepdims=True)
 
@@ -70,7 +70,7 @@ def zero_sum(generator, shape):
 
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
 @pytest.mark.parametrize("prior", PRIORS, ids=["no prior", "prior"])
-def test_no_block_has_a_slope_at_its_minimum(rows, state, temperature, prior):
+def test_the_gradient_of_each_block_vanishes_at_its_update(rows, state, temperature, prior):
     generator = np.random.default_rng(2)
     spins = memberships_of(rows, state, temperature)
 
@@ -96,7 +96,7 @@ def test_no_block_has_a_slope_at_its_minimum(rows, state, temperature, prior):
         assert np.abs(slopes).max() < 1e-6 * rows.total
 
 
-def test_the_blocks_are_minima_and_not_other_stationary_points(rows, state):
+def test_block_updates_are_minima_and_not_other_stationary_points(rows, state):
     spins = memberships_of(rows, state, 1.0)
     sums = sum_over_rows(rows, state, 1.0, COUPLING)
     best = free_energy(rows, state, spins, 1.0, COUPLING, NO_PRIOR)
@@ -106,7 +106,7 @@ def test_the_blocks_are_minima_and_not_other_stationary_points(rows, state):
     assert free_energy(rows, moved, spins, 1.0, COUPLING, NO_PRIOR) < best
 
 
-def test_a_pass_over_rows_sums_the_memberships(rows, state):
+def test_a_pass_returns_the_sums_over_memberships(rows, state):
     spins = memberships_of(rows, state, 0.7)
     sums = sum_over_rows(rows, state, 1 / 0.7, COUPLING)
     weighted = spins * rows.weight[:, None]
@@ -120,13 +120,13 @@ def test_a_pass_does_not_depend_on_the_blocks(rows, state, monkeypatch):
     monkeypatch.setattr("annealed.objectives.potts.BLOCK_NUMBERS", 1)
     many = LabelledRows(np.tile(rows.X, (4, 1)), np.tile(rows.labels, 4), np.tile(rows.weight / 4, 4), 3)
     assert len(many.blocks(len(state))) > 2
-    for one, other in zip(whole, sum_over_rows(many, state, 1.0, COUPLING), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+    for expected, actual in zip(whole, sum_over_rows(many, state, 1.0, COUPLING), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_strong_coupling_leaves_distances_their_digits(rows, state, dtype):
-    """Beyond some hundreds, of hard labels, a stronger one changes nothing."""
+def test_a_strong_coupling_does_not_round_off_distances(rows, state, dtype):
+    """With hard labels and a coupling of some hundreds or more, a still larger coupling changes nothing."""
     hard = replace(state, labels=np.eye(3)[[0, 0, 1, 2]])
     narrow = LabelledRows(rows.X.astype(dtype), rows.labels, rows.weight, 3)
     strong, stronger = (Multilinear(narrow, coupling).sweep(hard, 0.7, NO_PRIOR) for coupling in (1e3, 1e20))
@@ -139,7 +139,7 @@ def test_a_strong_coupling_leaves_distances_their_digits(rows, state, dtype):
 
 @pytest.mark.parametrize("relaxation", [Multilinear, Quadratic])
 @pytest.mark.parametrize("prior", PRIORS, ids=["no prior", "prior"])
-def test_it_never_rises_at_a_fixed_temperature(rows, state, relaxation, prior):
+def test_the_free_energy_never_rises_at_a_fixed_temperature(rows, state, relaxation, prior):
     worst = -np.inf
     for temperature in (3.0, 1.0, 0.3, 0.05):
         sweeper, current, values = relaxation(rows, COUPLING), state, []
@@ -158,7 +158,7 @@ def test_a_sweep_reports_the_free_energy_of_its_definition(rows, state):
     np.testing.assert_allclose(swept.free_energy, direct, rtol=1e-10)
 
 
-def test_the_quadratic_fields_are_slopes_of_its_energy(rows, state):
+def test_the_quadratic_fields_are_negative_gradients_of_its_energy(rows, state):
     generator = np.random.default_rng(5)
     spins = generator.dirichlet(np.ones(len(state)), size=len(rows.X))
     sweeper = Quadratic(rows, COUPLING)
@@ -181,7 +181,7 @@ def test_the_quadratic_fields_are_slopes_of_its_energy(rows, state):
 
 
 def test_three_energies_are_equal_for_hard_spins(rows):
-    """The multilinear one, the slides', and the weight of the rows that are wrong."""
+    """The multilinear error, the slides' quadratic error, and the total weight of misclassified rows."""
     generator = np.random.default_rng(4)
     cell, owner = generator.integers(5, size=len(rows.X)), generator.integers(3, size=5)
     spins, labels = np.eye(5)[cell], np.eye(3)[owner]
@@ -197,18 +197,18 @@ def test_a_prior_shrinks_the_scatter():
     np.testing.assert_allclose(log_det, np.linalg.slogdet(metric)[1])
 
 
-def test_a_matrix_that_divide_and_conquer_gives_up_on(monkeypatch):
-    def give_up(matrix):
+def test_eigenvalues_are_found_if_divide_and_conquer_fails(monkeypatch):
+    def fail(matrix):
         raise np.linalg.LinAlgError("Eigenvalues did not converge")
 
     matrix = np.array([[2.0, 1.0], [1.0, 2.0]])
-    monkeypatch.setattr(np.linalg, "eigh", give_up)
+    monkeypatch.setattr(np.linalg, "eigh", fail)
     values, vectors = symmetric_eigen(matrix)
     np.testing.assert_allclose((vectors * values) @ vectors.T, matrix)
     np.testing.assert_allclose(values, [1.0, 3.0])
 
 
-def test_an_empty_prototype_keeps_its_place(rows, state):
+def test_an_empty_prototype_keeps_its_position(rows, state):
     far = replace(state, prototypes=np.vstack([state.prototypes[:3], [[1e3, 1e3, 1e3]]]))
     swept = Multilinear(rows, COUPLING).sweep(far, 0.1, NO_PRIOR)
     np.testing.assert_array_equal(swept.state.prototypes[3], far.prototypes[3])
@@ -217,7 +217,7 @@ def test_an_empty_prototype_keeps_its_place(rows, state):
 
 def test_the_metric_above_the_floor_is_the_inverse():
     generator = np.random.RandomState(0)
-    root = generator.standard_normal((6, 4))  # a singular scatter, that the prior makes up for
+    root = generator.standard_normal((6, 4))  # a singular scatter, which the prior makes invertible
     prior, smallest = MetricPrior(0.1, generator.uniform(0.5, 2.0, 6)), 1e-10
     shrunk = (root @ root.T + 0.1 * np.diag(prior.target)) / 1.1
     for metric, log_det in (metric_of(root @ root.T, prior, smallest), metric_of(root @ root.T, prior, 0.046)):
@@ -225,7 +225,7 @@ def test_the_metric_above_the_floor_is_the_inverse():
         np.testing.assert_allclose(log_det, -np.linalg.slogdet(shrunk)[1], rtol=1e-12)
 
 
-def test_a_scatter_below_the_floor_by_rounding_is_held_to_it():
+def test_a_negative_eigenvalue_of_a_scatter_is_raised_to_the_floor():
     scatter, prior = np.diag([1.0, -0.2]), MetricPrior(0.1, np.ones(2))
     metric, log_det = metric_of(scatter, prior, 1e-6)
     np.testing.assert_allclose(np.diag(metric), [1.0, 1e6])

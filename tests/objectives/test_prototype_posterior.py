@@ -1,4 +1,4 @@
-"""The posterior of labelled prototypes and the slope of its loss."""
+"""The posterior of labelled prototypes and the gradient of its log-loss."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def metric_of(point):
     return point.root @ point.root.T
 
 
-def test_the_gradient_is_the_slope(rows, point):
+def test_the_gradient_agrees_with_finite_differences(rows, point):
     gradient = loss_and_gradient(rows, point)[1].flat()
     slopes = approx_fprime(point.flat(), lambda flat: loss_and_gradient(rows, point.like(flat))[0], 1e-6)
     np.testing.assert_allclose(gradient, slopes, atol=1e-6)
@@ -36,8 +36,8 @@ def test_the_gradient_is_the_slope(rows, point):
 def test_the_loss_is_that_of_the_posterior(rows, point):
     log_proba = log_posterior(rows.X, point.prototypes, metric_of(point), point.label_logits)
     np.testing.assert_allclose(np.exp(log_proba).sum(axis=1), 1)
-    own = log_proba[np.arange(len(rows.X)), rows.labels]
-    np.testing.assert_allclose(loss_and_gradient(rows, point)[0], -rows.weight @ own / rows.total)
+    of_true_class = log_proba[np.arange(len(rows.X)), rows.labels]
+    np.testing.assert_allclose(loss_and_gradient(rows, point)[0], -rows.weight @ of_true_class / rows.total)
 
 
 def test_the_posterior_mixes_labels_by_distance(point):
@@ -51,7 +51,7 @@ def test_the_posterior_mixes_labels_by_distance(point):
     )
 
 
-def test_single_precision_is_near(rows, point):
+def test_single_precision_is_accurate(rows, point):
     narrow = LabelledRows(rows.X.astype(np.float32), rows.labels, rows.weight, 3)
     loss, gradient = loss_and_gradient(narrow, point)
     exact, slopes = loss_and_gradient(rows, point)

@@ -1,4 +1,4 @@
-"""The descent of a loss that is pulled to where it began, as the pull falls."""
+"""L-BFGS along a path of falling penalties on the distance to the origin of the descent."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from annealed.prototypes.descent import PulledDescent
 
 @pytest.fixture
 def bowl():
-    """A quadratic loss, curved like 1 to 100."""
+    """A quadratic loss with eigenvalues from 1 to 100."""
     generator = np.random.default_rng(0)
     axes = np.linalg.qr(generator.normal(size=(8, 8)))[0]
     hessian, slope = (axes * np.geomspace(1, 100, 8)) @ axes.T, generator.normal(size=8)
@@ -21,52 +21,52 @@ def test_every_penalty_has_its_minimum(bowl, monkeypatch):
     monkeypatch.setattr(descent, "MOST_STEPS", 200)
     hessian, slope, loss = bowl
     origin = np.linspace(-1, 1, 8)
-    walk = PulledDescent(loss, origin)
+    pulled = PulledDescent(loss, origin)
     for penalty in (30.0, 3.0, 0.3):
         exact = np.linalg.solve(hessian + penalty * np.eye(8), penalty * origin - slope)
-        np.testing.assert_allclose(walk.minimize(penalty), exact, atol=1e-6)
+        np.testing.assert_allclose(pulled.minimize(penalty), exact, atol=1e-6)
 
 
-def test_what_was_learnt_at_a_penalty_serves_the_next(bowl):
+def test_a_warm_start_needs_half_the_evaluations(bowl):
     _, _, loss = bowl
-    seen = []
+    evaluated = []
 
     def counted(x):
-        seen.append(x)
+        evaluated.append(x)
         return loss(x)
 
     warm = PulledDescent(counted, np.ones(8))
     warm.minimize(3.0)
-    seen.clear()
+    evaluated.clear()
     point = warm.minimize(2.0)
-    n_warm = len(seen)
+    n_warm = len(evaluated)
     cold = PulledDescent(counted, np.ones(8))
-    seen.clear()
+    evaluated.clear()
     cold.minimize(2.0)
-    assert n_warm < len(seen) / 2
+    assert n_warm < len(evaluated) / 2
     np.testing.assert_allclose(loss(point)[0], loss(cold.minimize(2.0))[0], rtol=1e-3)
 
 
-def test_the_value_never_rises_where_the_loss_bends_down():
+def test_the_value_never_rises_under_negative_curvature():
     def loss(x):
         return float(np.sum(np.cos(3 * x))), -3 * np.sin(3 * x)
 
     origin = np.linspace(-0.5, 0.7, 5)
-    walk, before = PulledDescent(loss, origin), loss(origin)[0]
+    pulled, before = PulledDescent(loss, origin), loss(origin)[0]
     for penalty in (5.0, 0.5, 0.05, 0.0):
-        point = walk.minimize(penalty)
+        point = pulled.minimize(penalty)
         value = loss(point)[0]
         assert value <= before + 1e-12
         before = value
     assert before < -4.99
 
 
-def test_a_minimum_stays():
-    walk = PulledDescent(lambda x: (float(x @ x), 2 * x), np.zeros(3))
-    np.testing.assert_array_equal(walk.minimize(1.0), np.zeros(3))
+def test_no_step_is_taken_from_a_minimum():
+    at_minimum = PulledDescent(lambda x: (float(x @ x), 2 * x), np.zeros(3))
+    np.testing.assert_array_equal(at_minimum.minimize(1.0), np.zeros(3))
 
 
-def test_a_loss_that_is_no_number_ahead_shortens_the_step():
+def test_a_nan_loss_shortens_the_step():
     def loss(x):
         inside = float(x[0]) < 0.5
         return (-float(x[0]) if inside else np.nan), np.array([-1.0 if inside else np.nan])

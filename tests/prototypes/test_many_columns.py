@@ -1,4 +1,4 @@
-"""Many columns: the form along principal axes gives what the plain one gives."""
+"""Many columns: computations in principal axes give the same results as in the original columns."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def made_rows(n_rows=40, n_features=12, seed=0):
 
 
 def both_starts(rows):
-    """The same start in the rows' own coordinates and along their axes."""
+    """The same start in the columns of the rows and in their principal axes."""
     principal = PrincipalRows(rows)
     prototypes, labels = rows.X[[0, 1, -2, -1]], np.eye(2)[[0, 0, 1, 1]]
     plain = start_state(rows, prototypes, labels, within_class_scatter(rows), 0.3)
@@ -49,7 +49,7 @@ def test_the_second_moment_is_diagonal_along_the_axes(n_rows):
     assert len(principal.variances) == min(12, n_rows - 1)
 
 
-def test_rows_that_are_all_the_same_keep_an_axis():
+def test_equal_rows_keep_one_axis():
     principal = PrincipalRows(LabelledRows(np.zeros((4, 3)), np.array([0, 0, 1, 1]), np.ones(4), 2))
     assert principal.X.shape == (4, 1) and has_many_columns(LabelledRows(np.zeros((3, 3)), np.arange(3), np.ones(3), 3))
 
@@ -58,12 +58,12 @@ def test_rows_that_are_all_the_same_keep_an_axis():
 def test_sweeps_are_the_same(relaxation):
     rows = made_rows()
     principal, plain, turned = both_starts(rows)
-    one, other = relaxation(rows, 8.0), relaxation(principal, 8.0)
+    in_columns, in_axes = relaxation(rows, 8.0), relaxation(principal, 8.0)
     for temperature in (2.0, 1.0, 0.5):
         prior = MetricPrior(0.4, np.full(12, 0.7))
-        swept, alike = one.sweep(plain, temperature, prior), other.sweep(turned, temperature, prior)
-        np.testing.assert_allclose(alike.free_energy, swept.free_energy)
-        plain, turned = swept.state, alike.state
+        expected, swept = in_columns.sweep(plain, temperature, prior), in_axes.sweep(turned, temperature, prior)
+        np.testing.assert_allclose(swept.free_energy, expected.free_energy)
+        plain, turned = expected.state, swept.state
         np.testing.assert_allclose(turned.labels, plain.labels, atol=1e-10)
         np.testing.assert_allclose(turned.prototypes, principal.along(plain.prototypes), atol=1e-8)
         np.testing.assert_allclose(dense(turned.metric), principal.axes.T @ plain.metric @ principal.axes, atol=1e-8)
@@ -75,24 +75,25 @@ def test_the_free_energy_of_any_memberships_is_the_same():
     principal, plain, turned = both_starts(rows)
     spins = np.random.default_rng(1).dirichlet(np.ones(4), size=40)
     prior = MetricPrior(0.4, np.full(12, 0.7))
-    values = [free_energy(own, state, spins, 0.7, 8.0, prior) for own, state in [(rows, plain), (principal, turned)]]
-    np.testing.assert_allclose(*values)
+    expected = free_energy(rows, plain, spins, 0.7, 8.0, prior)
+    np.testing.assert_allclose(free_energy(principal, turned, spins, 0.7, 8.0, prior), expected)
 
 
-def test_cooling_ends_at_the_same_place():
+def test_cooling_ends_at_the_same_state():
     rows = made_rows(80)
     principal, plain, turned = both_starts(rows)
-    one, other = cool(rows, plain, COOLING), cool(principal, turned, COOLING)
-    np.testing.assert_allclose(other.state.prototypes, principal.along(one.state.prototypes), atol=1e-6)
-    energies = [[step.free_energy for step in own.steps] for own in (one, other)]
+    expected, cooled = cool(rows, plain, COOLING), cool(principal, turned, COOLING)
+    np.testing.assert_allclose(cooled.state.prototypes, principal.along(expected.state.prototypes), atol=1e-6)
+    energies = [[step.free_energy for step in result.steps] for result in (expected, cooled)]
     np.testing.assert_allclose(*energies)
 
 
 def test_without_a_prior_the_floor_on_eigenvalues_is_kept():
     scatter = DiagonalPlus(np.array([1.0, 1e-12, 2.0]), np.array([[0.3, 0.0, 0.1]]), np.array([[0.5]]))
-    none = MetricPrior(0.0, np.ones(3))
-    for one, other in zip(metric_of(scatter, none, 1e-3), metric_of(scatter.dense(), none, 1e-3), strict=True):
-        np.testing.assert_allclose(one, other)
+    no_prior = MetricPrior(0.0, np.ones(3))
+    pairs = zip(metric_of(scatter, no_prior, 1e-3), metric_of(scatter.dense(), no_prior, 1e-3), strict=True)
+    for actual, expected in pairs:
+        np.testing.assert_allclose(actual, expected)
 
 
 # --- refinement ---------------------------------------------------------------------------------------------
@@ -110,28 +111,28 @@ def test_a_low_rank_whitening_makes_the_metric_the_identity():
     np.testing.assert_allclose(changed, inside.through(white) @ white.T)
 
 
-def test_a_whole_basis_refines_as_without_one():
-    """With as many prototypes as columns nothing is left out, and both forms minimize the same."""
+def test_refinement_in_a_complete_basis_is_the_same_as_without_one():
+    """With at least as many prototypes as columns the basis spans everything, so both minimize the same function."""
     rows = made_rows(60, 4)
     principal = PrincipalRows(rows)
     state = cool(rows, next(plus_plus_starts(rows, [3, 3], 0.3, np.random.RandomState(0))), COOLING).state
     turned = replace(state, prototypes=principal.along(state.prototypes), scatter=None)
     metric = DiagonalPlus(np.ones(4), np.eye(4), principal.axes.T @ state.metric @ principal.axes - np.eye(4))
-    (one,) = refinements(rows, calibrated(rows, state, 1.0), [0.02])
-    (other,) = refinements(principal, calibrated(principal, replace(turned, metric=metric), 1.0), [0.02])
-    np.testing.assert_allclose(other.log_proba(principal.X), one.log_proba(rows.X), atol=2e-2)
+    (expected,) = refinements(rows, calibrated(rows, state, 1.0), [0.02])
+    (refined,) = refinements(principal, calibrated(principal, replace(turned, metric=metric), 1.0), [0.02])
+    np.testing.assert_allclose(refined.log_proba(principal.X), expected.log_proba(rows.X), atol=2e-2)
 
 
-def test_the_loss_within_a_basis_has_the_right_slope():
+def test_the_gradient_within_a_basis_agrees_with_finite_differences():
     rows, generator = made_rows(30, 5), np.random.default_rng(3)
     basis = np.linalg.qr(generator.normal(size=(5, 2)))[0]
     shapes = [(3, 5), (2, 2), (3, 2)]
     point = PrototypePosterior(*(generator.normal(size=shape) for shape in shapes), basis)
     slopes = approx_fprime(point.flat(), lambda flat: loss_and_gradient(rows, point.like(flat))[0], 1e-6)
     np.testing.assert_allclose(loss_and_gradient(rows, point)[1].flat(), slopes, atol=1e-6)
-    whole = np.eye(5) + basis @ (point.root - np.eye(2)) @ basis.T
-    same = PrototypePosterior(point.prototypes, whole, point.label_logits)
-    np.testing.assert_allclose(loss_and_gradient(rows, same)[0], loss_and_gradient(rows, point)[0])
+    full_root = np.eye(5) + basis @ (point.root - np.eye(2)) @ basis.T
+    without_basis = PrototypePosterior(point.prototypes, full_root, point.label_logits)
+    np.testing.assert_allclose(loss_and_gradient(rows, without_basis)[0], loss_and_gradient(rows, point)[0])
 
 
 # --- the estimator ------------------------------------------------------------------------------------------
@@ -151,7 +152,7 @@ def test_many_columns_are_fitted(n_rows, options):
     np.testing.assert_array_equal(distances.argmin(axis=1), model.apply(X))
 
 
-def test_a_part_of_very_many_rows_climbs_along_its_own_axes(monkeypatch):
+def test_a_subset_of_very_many_rows_is_fitted_in_its_own_axes(monkeypatch):
     monkeypatch.setattr("annealed.prototype_search.FIT_ROWS", 200)
     generator = np.random.default_rng(0)
     y = generator.integers(2, size=400)

@@ -1,4 +1,4 @@
-"""Coordinates, starts, growth and refinement of prototypes, each by itself."""
+"""Unit tests of coordinates, shrinkage, starts, cooling, growth and refinement of prototypes."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -48,7 +48,7 @@ def strips():
 # --- coordinates ------------------------------------------------------------------------------------------
 
 
-def test_columns_are_standardized_and_brought_back():
+def test_columns_are_standardized_and_converted_back():
     X = np.random.default_rng(0).normal(size=(30, 4)) * [1e-8, 1.0, 1e8, 0.0] + [0.0, 5.0, -3.0, 0.1]
     columns = Columns.of_rows(X, np.ones(30))
     rows = columns.rows(X)
@@ -58,7 +58,7 @@ def test_columns_are_standardized_and_brought_back():
     np.testing.assert_allclose(columns.points(rows), X)
 
 
-def test_wide_rows_keep_their_distances_in_the_span():
+def test_principal_axes_of_wide_rows_preserve_distances():
     X = np.random.default_rng(1).normal(size=(8, 30))
     columns = Columns.of_rows(X, np.ones(8))
     columns = columns.turned(PrincipalRows(LabelledRows(columns.rows(X), np.arange(8) % 2, np.ones(8), 2)).axes)
@@ -75,8 +75,8 @@ def test_distinct_rows_add_weights_in_any_order():
     weight = generator.integers(1, 3, size=40).astype(float)
     order = generator.permutation(40)
     merged = distinct_rows(X, labels, weight)
-    for one, other in zip(merged, distinct_rows(X[order], labels[order], weight[order]), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for expected, actual in zip(merged, distinct_rows(X[order], labels[order], weight[order]), strict=True):
+        np.testing.assert_array_equal(actual, expected)
     pairs = {(*x, label) for x, label in zip(X.tolist(), labels.tolist(), strict=True)}
     assert len(merged[0]) == len(pairs) and merged[2].sum() == weight.sum()
 
@@ -85,7 +85,7 @@ def test_distinct_rows_add_weights_in_any_order():
 
 
 @pytest.mark.parametrize(("name", "peer"), [("oas", oas), ("ledoit_wolf", ledoit_wolf)])
-def test_shrinkage_is_that_of_scikit_learn_for_one_prototype(name, peer):
+def test_shrinkage_of_one_prototype_is_that_of_scikit_learn(name, peer):
     X = np.random.default_rng(3).normal(size=(40, 5)) @ np.diag([1.0, 1.0, 2.0, 3.0, 5.0])
     X -= X.mean(axis=0)
     rows = LabelledRows(X, np.zeros(40, dtype=int), np.ones(40), 1)
@@ -99,12 +99,12 @@ def test_shrinkage_is_that_of_scikit_learn_for_one_prototype(name, peer):
 
 def test_starts_are_different_rows_of_their_class(strips):
     state = plus_plus_start(strips, [3, 2], "oas", np.random.RandomState(0))
-    places = [np.flatnonzero((strips.X == prototype).all(axis=1)) for prototype in state.prototypes]
-    assert all(len(place) == 1 for place in places) and len({int(place[0]) for place in places}) == 5
-    np.testing.assert_array_equal(strips.labels[np.concatenate(places)], [0, 0, 0, 1, 1])
+    indices = [np.flatnonzero((strips.X == prototype).all(axis=1)) for prototype in state.prototypes]
+    assert all(len(index) == 1 for index in indices) and len({int(index[0]) for index in indices}) == 5
+    np.testing.assert_array_equal(strips.labels[np.concatenate(indices)], [0, 0, 0, 1, 1])
 
 
-def test_a_single_prototype_starts_at_the_mean(strips):
+def test_a_single_prototype_starts_at_the_class_mean(strips):
     state = plus_plus_start(strips, [1, 1], "oas", np.random.RandomState(0))
     np.testing.assert_allclose(state.prototypes[1], strips.X[strips.labels == 1].mean(axis=0), atol=1e-12)
 
@@ -114,13 +114,13 @@ def test_no_more_starts_than_rows():
     assert len(plus_plus_start(rows, [9, 9], 0.1, np.random.RandomState(0))) == 3
 
 
-def test_the_start_of_the_slides_is_all_but_undecided(strips):
+def test_the_start_of_the_slides_has_nearly_equal_labels(strips):
     state = mean_start(strips, 4, "oas", np.random.RandomState(0))
     assert np.abs(state.prototypes).max() < 0.1 and np.abs(state.labels - 0.5).max() < 0.01
 
 
-def test_the_best_start_is_not_the_one_that_is_shrunk_most():
-    """Of scatters that are all but round, OAS shrinks some wholly and others hardly."""
+def test_starts_are_compared_at_equal_shrinkage():
+    """OAS shrinks nearly spherical scatters by very different amounts."""
     rows = rows_of(*make_spirals(400, random_state=2))
     plan = Plan(COOLING, np.array([10, 10]), None, 4, ("oas",), (), 0)
     generator = np.random.RandomState(plan.seed)
@@ -143,20 +143,20 @@ def test_cooling_hardens_both_spins(strips):
     assert temperatures == sorted(temperatures, reverse=True)
 
 
-def test_growth_puts_prototypes_at_wrong_rows(strips):
+def test_growth_adds_prototypes_at_means_of_misclassified_rows(strips):
     state = cool(strips, plus_plus_start(strips, [1, 1], "oas", np.random.RandomState(0)), COOLING).state
     more = grown(strips, state)
     cell = nearest(strips.X, state)
     for prototype, label in zip(more.prototypes[2:], more.labels[2:].argmax(axis=1), strict=True):
         groups = [
-            strips.X[(cell == own) & (strips.labels == label)].mean(axis=0)
-            for own in range(2)
-            if state.labels[own].argmax() != label
+            strips.X[(cell == k) & (strips.labels == label)].mean(axis=0)
+            for k in range(2)
+            if state.labels[k].argmax() != label
         ]
         assert min(np.abs(prototype - group).max() for group in groups) < 1e-12
 
 
-def test_nothing_grows_where_nothing_is_wrong():
+def test_no_prototype_is_added_if_no_row_is_wrong():
     X = np.array([[0.0, 0.0], [0.0, 1.0], [9.0, 0.0], [9.0, 1.0]])
     rows = rows_of(X, np.array([0, 0, 1, 1]))
     state = plus_plus_start(rows, [1, 1], 0.5, np.random.RandomState(0))
@@ -170,8 +170,8 @@ def test_refinement_lowers_the_loss_as_the_penalty_falls():
     rows = rows_of(*make_spirals(300, random_state=0))
     state = cool(rows, plus_plus_start(rows, [10, 10], "oas", np.random.RandomState(0)), COOLING).state
     start = calibrated(rows, state, 1.0)
-    walk = [start, *refinements(rows, start, [1.0, 0.1, 0.01])]
-    losses = [-own.log_proba(rows.X)[np.arange(len(rows.X)), rows.labels].mean() for own in walk]
+    path = [start, *refinements(rows, start, [1.0, 0.1, 0.01])]
+    losses = [-posterior.log_proba(rows.X)[np.arange(len(rows.X)), rows.labels].mean() for posterior in path]
     assert np.diff(losses).max() < 0
 
 
@@ -179,12 +179,12 @@ def test_a_strong_penalty_keeps_the_annealed_solution(strips):
     state = cool(strips, plus_plus_start(strips, [2, 2], "oas", np.random.RandomState(1)), COOLING).state
     start = calibrated(strips, state, 1.0)
     (refined,) = refinements(strips, start, [1e8])
-    for one, other in zip(start, refined, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    for expected, actual in zip(start, refined, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_refinement_works_in_any_coordinates(strips):
-    """The loss of a refined posterior, in the rows' own coordinates, is the loss that was minimized."""
+def test_a_refined_posterior_has_the_loss_that_was_minimized(strips):
+    """The loss is minimized in whitened coordinates, and the posterior is returned in those of the rows."""
     state = cool(strips, plus_plus_start(strips, [2, 2], "oas", np.random.RandomState(1)), COOLING).state
     (refined,) = refinements(strips, calibrated(strips, state, 1.0), [0.05])
     root = np.linalg.cholesky(refined.metric)
@@ -196,7 +196,7 @@ def test_refinement_works_in_any_coordinates(strips):
 # --- the record -------------------------------------------------------------------------------------------
 
 
-def test_records_are_equal_where_all_their_entries_are(strips):
+def test_records_with_equal_entries_are_equal(strips):
     cooled = cool(strips, plus_plus_start(strips, [2, 2], "oas", np.random.RandomState(1)), COOLING)
     path = PrototypePath.of_rounds([cooled], [0.5])
     assert path == deepcopy(path)
