@@ -27,7 +27,7 @@ def default(table: Table, yardstick: Yardstick) -> Method:
     return Method(DEFAULT, lambda: AnnealedLogisticRegression().fit(table.X, table.y), describe)
 
 
-def diagonal(table: Table) -> AnnealedLogisticRegression:
+def standardized(table: Table) -> AnnealedLogisticRegression:
     return AnnealedLogisticRegression(penalty_scaling="standardize").fit(table.X, table.y)
 
 
@@ -71,7 +71,7 @@ def describe_path(model, yardstick: Yardstick, n_folds=N_FOLDS) -> dict:
         # One evaluation per iteration, plus the first one at each temperature.
         "passes": n_iter + n_temperatures,
         "note": "" if path.converged.all() else f"{int((~path.converged).sum())} temperatures not converged",
-        **yardstick.judge_path(path, model.penalty_scaling_),
+        **yardstick.evaluate_path(path, model.penalty_scaling_),
     }
 
 

@@ -156,7 +156,7 @@ class Yardstick:
             self._references[key] = self.likelihood(penalty_scaling).gap(path.coef[0], path.intercept[0], temperature)
         return self._references[key]
 
-    def judge(self, coef, intercept, temperature, penalty_scaling="auto") -> dict:
+    def evaluate(self, coef, intercept, temperature, penalty_scaling="auto") -> dict:
         """Columns of the results for one point: the certified bound and the excess over the reference."""
         gap = self.likelihood(penalty_scaling).gap(coef, intercept, temperature)
         columns = {"temperature": temperature, "suboptimality": gap.relative}
@@ -167,7 +167,7 @@ class Yardstick:
                 columns["note"] = f"its reference is only certified to {reference.relative:.0e}"
         return columns
 
-    def judge_path(self, path, penalty_scaling="auto") -> dict:
+    def evaluate_path(self, path, penalty_scaling="auto") -> dict:
         """Worst certified bound over the temperatures of the path, and over the geometric means of neighbours."""
         middles = np.sqrt(path.temperatures[1:] * path.temperatures[:-1])
         between = [self._bound(path.at(middle)[0], middle, penalty_scaling) for middle in middles]

@@ -76,7 +76,7 @@ def plan(table: Table, session: Session, yardstick: Yardstick, options) -> list[
         anchor = Anchor.of(session.rehearse(first))
         if not anchor.is_of_columns:
             # Peers cannot use this scaling. They get C and range of the path with "standardize", another objective.
-            anchor = Anchor.of(ours.diagonal(table))
+            anchor = Anchor.of(ours.standardized(table))
         peers = (method for peer in PEERS for method in peer.methods(table, anchor, yardstick, options))
         methods = [first, ours.fifty(table, anchor, yardstick), *session.without_skipped(peers)]
     for method in methods:

@@ -99,7 +99,7 @@ def lines_of(points: pd.DataFrame, panel: str) -> list[str]:
     return penalties(points) if panel == "d" else list(LINES[panel])
 
 
-def said(values) -> str:
+def mean_sd(values) -> str:
     """Mean and standard deviation over the splits, as text."""
     values = np.asarray(values, dtype=float)
     return f"{values.mean():.1f} ± {values.std(ddof=1):.1f}" if len(values) > 1 else f"{values.mean():.1f}"
@@ -146,14 +146,16 @@ def report_lines(points: pd.DataFrame, published: pd.Series) -> list[str]:
     lines = ["", "| accuracy, % | ours | published | how it is read |", "|---|---|---|---|"]
     for name, (values, how) in headlines(points).items():
         printed = f"{published[name]:.1f}" if name in published else ""
-        lines.append(f"| {name} | {said(values)} | {printed} | {how} |")
+        lines.append(f"| {name} | {mean_sd(values)} | {printed} | {how} |")
     lines += [
         "",
         "| representation | LDA, diagonal | LDA, full covariance | logistic regression |",
         "|---|---|---|---|",
     ]
     for name in REPRESENTATIONS:
-        cells = [said(baseline(points, kind, name)) for kind in ("LDA, diagonal", "LDA, whole", "logistic regression")]
+        cells = [
+            mean_sd(baseline(points, kind, name)) for kind in ("LDA, diagonal", "LDA, whole", "logistic regression")
+        ]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     lines += [line for panel in TITLES for line in ("", *panel_lines(points, panel))]
     return [*lines, "", *evidence_lines(points)]
@@ -171,14 +173,14 @@ def panel_lines(points: pd.DataFrame, panel: str) -> list[str]:
         "|---" * (1 + len(curves)) + "|",
     ]
     for temperature in shown:
-        cells = [calibrated(values, temperature, panel) for values in curves.values()]
+        cells = [panel_cell(values, temperature, panel) for values in curves.values()]
         lines.append(f"| {temperature:.3g} | {' | '.join(cells)} |")
     return lines
 
 
-def calibrated(values: pd.DataFrame, temperature: float, panel: str) -> str:
+def panel_cell(values: pd.DataFrame, temperature: float, panel: str) -> str:
     place = values.columns[values.columns >= temperature * (1 - 1e-9)][-1]
-    return f"{values[place].mean():.2g}" if panel == "c" else said(values[place])
+    return f"{values[place].mean():.2g}" if panel == "c" else mean_sd(values[place])
 
 
 def evidence_lines(points: pd.DataFrame) -> list[str]:
@@ -194,10 +196,10 @@ def evidence_lines(points: pd.DataFrame) -> list[str]:
         f"dADA's three starts end within {max(np.ptp(np.stack(merged), axis=0)):.1f} points of each other.",
         "",
         "Early stopping: the same optimizer at one fixed temperature reaches "
-        + ", ".join(f"{said(standing[step])} after {int(step)} steps" for step in some_steps(standing.columns))
+        + ", ".join(f"{mean_sd(standing[step])} after {int(step)} steps" for step in some_steps(standing.columns))
         + f"; its best mean is {standing[best].mean():.1f} after {int(best)}. Its training loss falls from "
         f"{loss.iloc[:, 0].mean():.3f} to {loss.iloc[:, -1].mean():.3f}; logistic regression without a penalty is at "
-        f"{baseline(points, 'its training loss').mean():.3f} and {said(baseline(points, 'logistic regression'))} %.",
+        f"{baseline(points, 'its training loss').mean():.3f} and {mean_sd(baseline(points, 'logistic regression'))} %.",
     ]
 
 

@@ -125,7 +125,7 @@ def measure_all(tasks: list[tuple[Task, float]], n_jobs: int, rows_file: Path) -
     parallel = Parallel(n_jobs, return_as="generator_unordered", pre_dispatch="all", batch_size=1)
     for row in parallel(delayed(measure)(task) for task, _ in tasks):
         append(rows_file, row)
-        progress.tell(row)
+        progress.update(row)
 
 
 class Progress:
@@ -136,15 +136,15 @@ class Progress:
         self.total = sum(self.costs.values())
         self.n_done, self.cost_done = 0, 0.0
         self.began = time.perf_counter()
-        self.told = 0.0
+        self.printed_at = 0.0
 
-    def tell(self, row: dict) -> None:
+    def update(self, row: dict) -> None:
         self.n_done += 1
         self.cost_done += self.costs[Task(row["table"], row["split"], row["method"])]
         now = time.perf_counter()
-        if now - self.told < BETWEEN_LINES and self.n_done < len(self.costs):
+        if now - self.printed_at < BETWEEN_LINES and self.n_done < len(self.costs):
             return
-        self.told = now
+        self.printed_at = now
         left = (now - self.began) * (self.total - self.cost_done) / self.cost_done
         text = f"{self.n_done:5} of {len(self.costs)} fits, about {left / 60:.1f} minutes left"
         print(f"{text}; {row['table']} {row['method']} {row['fit_seconds']} s", flush=True)
@@ -170,7 +170,7 @@ def measure(task: Task) -> dict:
         try:
             model = METHODS[task.method].estimator(X_train).fit(X_train, y_train)
             took = time.perf_counter() - began[0], time.process_time() - began[1]
-            row |= judged(model.predict_proba(X_test), model.classes_, y_test)
+            row |= scores_of(model.predict_proba(X_test), model.classes_, y_test)
         except Exception as error:  # any exception of a method is recorded as its result
             took = time.perf_counter() - began[0], time.process_time() - began[1]
             row["failure"] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
@@ -207,7 +207,7 @@ def rows_of(X, rows: np.ndarray):
     return chosen_rows
 
 
-def judged(probabilities: np.ndarray, classes: np.ndarray, y: np.ndarray) -> dict[str, str]:
+def scores_of(probabilities: np.ndarray, classes: np.ndarray, y: np.ndarray) -> dict[str, str]:
     """The four scores of the module docstring; a posterior that is not finite is an error."""
     if not np.isfinite(probabilities).all():
         raise FloatingPointError("probabilities are not finite")

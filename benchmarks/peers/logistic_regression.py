@@ -40,7 +40,7 @@ def one_fit(name, table: Table, anchor: Anchor, yardstick: Yardstick, solver) ->
 
     def describe(model):
         raw = in_raw_columns(table, anchor.penalty_scaling, *one_row_per_class(model.coef_, model.intercept_))
-        return {"n_iter": int(np.max(model.n_iter_)), **yardstick.judge(*raw, anchor.chosen, anchor.penalty_scaling)}
+        return {"n_iter": int(np.max(model.n_iter_)), **yardstick.evaluate(*raw, anchor.chosen, anchor.penalty_scaling)}
 
     return Method(name, lambda: LogisticRegression(C=C, solver=solver).fit(X, table.y), describe, patience=PATIENCE)
 
@@ -51,8 +51,8 @@ def one_raw_fit(name, table: Table, anchor: Anchor, yardstick: Yardstick) -> Met
 
     def describe(model):
         coef, intercept = one_row_per_class(model.coef_, model.intercept_)
-        judged = yardstick.judge(coef, intercept, anchor.chosen, penalty_scaling="none")
-        return {"n_iter": int(np.max(model.n_iter_)), **judged}
+        evaluated = yardstick.evaluate(coef, intercept, anchor.chosen, penalty_scaling="none")
+        return {"n_iter": int(np.max(model.n_iter_)), **evaluated}
 
     return Method(name, lambda: LogisticRegression(C=C).fit(table.X, table.y), describe, patience=PATIENCE)
 

@@ -34,7 +34,7 @@ def methods(table: Table, anchor: Anchor, yardstick: Yardstick, options):
     else:
         solve, describe = (
             lambda: whole(X, table.y, Cs),
-            lambda model: judged(model, table, anchor.penalty_scaling, yardstick),
+            lambda model: described(model, table, anchor.penalty_scaling, yardstick),
         )
     yield Method(WHOLE_GRID, solve, describe, is_rehearsed=False, patience=PATIENCE)
 
@@ -44,11 +44,11 @@ def whole(X, y, Cs):
     return LogisticRegressionCV(Cs=Cs, cv=N_FOLDS, scoring="neg_log_loss").fit(X, y)
 
 
-def judged(model, table: Table, penalty_scaling: str, yardstick: Yardstick) -> dict:
+def described(model, table: Table, penalty_scaling: str, yardstick: Yardstick) -> dict:
     """Suboptimality of its final fit, at the C that it chose itself."""
     temperature = table.temperature_at(float(np.ravel(model.C_)[0]))
     raw = in_raw_columns(table, penalty_scaling, *one_row_per_class(model.coef_, model.intercept_))
-    return yardstick.judge(*raw, temperature, penalty_scaling)
+    return yardstick.evaluate(*raw, temperature, penalty_scaling)
 
 
 def estimated(X, y, Cs, every=EVERY) -> Estimate:
