@@ -49,7 +49,7 @@ def test_every_module_of_problems_is_listed_and_has_a_title():
     assert set(QUICK) == {"small_tables", "small_text", "genes"}
 
 
-def test_made_problems_have_the_asked_size():
+def test_made_problems_have_the_requested_size():
     (dense,) = dense_ill_conditioned.tables(n_rows=80, n_features=5, n_classes=3)
     assert dense.shape == (80, 5, 3)
     assert [made.shape for made in scaling.tables(sizes=(40, 60), n_features=3, n_classes=2)] == [

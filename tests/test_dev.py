@@ -47,7 +47,7 @@ def test_installs_once_and_keeps_earlier_extras(dev):
     assert dev.installed == [f"{dev.ROOT}[test]", f"{dev.ROOT}[check,test]"]
 
 
-def test_extras_asked_for_by_name_are_installed_beside_those_of_the_tests(dev):
+def test_named_extras_are_installed_with_those_of_the_tests(dev):
     assert dev.main(["install", "gpu"]) == 0
     assert dev.installed == [f"{dev.ROOT}[gpu,test]"]
 
