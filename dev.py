@@ -1,9 +1,9 @@
-"""Every development command, on a machine with only Python >= 3.11 and pip.
+"""All development commands. They need only Python >= 3.11 and pip.
 
     python dev.py VERB [arguments passed through]      for example: python dev.py test -k path
 
-The first call makes .venv beside this file and installs the package there in editable form; later calls
-install again only when pyproject.toml changed or a verb needs an extra that is not there yet.
+The first call creates .venv next to this file and installs the package there in editable form. Later calls install
+again only if pyproject.toml has changed or a verb needs an extra that is not installed yet.
 """
 
 import hashlib
@@ -23,10 +23,10 @@ ROOT = Path(__file__).resolve().parent
 ENVIRONMENT = ROOT / ".venv"
 STAMP = ENVIRONMENT / "installed-extras.json"
 
-# pytest-xdist runs one worker a core: a BLAS that starts a thread a core in each would only get in the way.
+# pytest-xdist runs one worker per core; BLAS threads in each worker would oversubscribe the cores.
 ONE_THREAD_EACH = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
-INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
+INTERRUPTED = 130  # exit code of shells for a program ended by Ctrl-C
 
 
 # --- the environment --------------------------------------------------------------------------------
@@ -42,24 +42,24 @@ def make_environment(environment: Path) -> None:
 
 
 def python_with_pip() -> str:
-    """The interpreter whose pip drives the environments, which hold no pip of their own."""
+    """The interpreter whose pip installs into the environments, which contain no pip."""
     inside = Path(sys.prefix).resolve() == ENVIRONMENT
     return sys._base_executable if inside else sys.executable
 
 
 def install(environment: Path, *requirements: str) -> None:
-    options = ["-qq", "--disable-pip-version-check"]  # -qq: errors are shown, nothing else
+    options = ["-qq", "--disable-pip-version-check"]  # -qq: show errors only
     target = ["--python", str(python_of(environment))]
     subprocess.run([python_with_pip(), "-m", "pip", *target, "install", *options, *requirements], check=True)
 
 
 def fingerprint() -> str:
-    """Changes with the declared dependencies, and with the folder an editable install points to."""
+    """Hash of the declared dependencies and of the folder that the editable install points to."""
     return hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + str(ROOT).encode()).hexdigest()
 
 
 def installed_extras() -> set[str]:
-    """The extras installed from the pyproject.toml of now."""
+    """The extras installed from the current pyproject.toml."""
     if not STAMP.exists():
         return set()
     stamps = json.loads(STAMP.read_text())
@@ -67,9 +67,9 @@ def installed_extras() -> set[str]:
 
 
 def prepare(extras: frozenset[str]) -> None:
-    """Make .venv where it is absent or broken, and install the package with these extras."""
+    """Create .venv if it is missing or broken, and install the package with these extras."""
     if not python_of(ENVIRONMENT).exists():
-        print(f"making {ENVIRONMENT}", flush=True)
+        print(f"creating {ENVIRONMENT}", flush=True)
         make_environment(ENVIRONMENT)
     present = installed_extras()
     if extras <= present:
@@ -81,14 +81,14 @@ def prepare(extras: frozenset[str]) -> None:
 
 
 def run(*command: str, **variables: str) -> int:
-    """Run `python command` inside .venv; a variable set by the caller's shell wins over `variables`."""
+    """Run `python command` inside .venv; variables of the caller's shell take precedence over `variables`."""
     print("$ python", *command, flush=True)
     environ = {**variables, **os.environ}
     process = subprocess.Popen([str(python_of(ENVIRONMENT)), *command], cwd=ROOT, env=environ)
     try:
         return process.wait()
     except KeyboardInterrupt:
-        process.wait()  # it was told too, and has results to show; `subprocess.run` would kill it
+        process.wait()  # it receives the signal too and may print results; `subprocess.run` would kill it
         raise
 
 
@@ -104,17 +104,17 @@ def test(arguments: list[str]) -> int:
 
 
 def check(arguments: list[str]) -> int:
-    """Run all three even when the first fails: a contributor wants the whole list."""
+    """Run all three even if the first fails, so that a contributor sees the whole list."""
     codes = [
         run("-m", "ruff", "check", *(arguments or ["."])),
         run("-m", "ruff", "format", "--check", *(arguments or ["."])),
         run("-m", "mypy", *(arguments or ["annealed"])),
     ]
-    return next((code for code in codes if code), 0)  # that of a command that was killed is below zero
+    return next((code for code in codes if code), 0)  # the code of a killed command is negative
 
 
 def build(arguments: list[str]) -> int:
-    """Build into dist/, then prove that the wheel is pure, holds only the package, and works by itself."""
+    """Build into dist/, then verify that the wheel is pure, contains only the package, and can be imported alone."""
     code = run("-m", "build", "--no-isolation", "--outdir", "dist", *arguments)
     if code:
         return code
@@ -133,9 +133,9 @@ def examine_wheel(wheel: Path) -> int:
         environment = Path(folder) / "environment"
         make_environment(environment)
         install(environment, str(wheel))
-        # Run from the empty folder, so that the checkout cannot stand in for the wheel.
-        question = "import annealed; print('imported', annealed.__file__)"
-        return subprocess.run([str(python_of(environment)), "-c", question], cwd=folder).returncode
+        # Run in an empty folder, so that the checkout cannot be imported instead of the wheel.
+        statement = "import annealed; print('imported', annealed.__file__)"
+        return subprocess.run([str(python_of(environment)), "-c", statement], cwd=folder).returncode
 
 
 def bench(arguments: list[str]) -> int:
@@ -147,10 +147,10 @@ def reproduce(arguments: list[str]) -> int:
 
 
 def install_extras(arguments: list[str]) -> int:
-    """Extras beyond those that the verbs bring; tests of what is not installed are skipped by name."""
+    """Install further extras for the tests; tests of missing packages are skipped."""
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     unknown = sorted(set(arguments) - set(known))
-    if unknown:  # of which pip only warns
+    if unknown:  # pip would only warn
         print(f"there is no extra {', '.join(unknown)}. Choose among: {', '.join(known)}.", file=sys.stderr)
         return 2
     prepare(frozenset({"test", *arguments}))
@@ -166,12 +166,12 @@ class Verb(NamedTuple):
 VERBS = {
     "demo": Verb(demo, frozenset({"cli"}), "compare on the embedded default and write report.html"),
     "test": Verb(test, frozenset({"test"}), "run the tests; arguments go to pytest"),
-    "install": Verb(install_extras, frozenset(), "install more for the tests: install torch-tests"),
+    "install": Verb(install_extras, frozenset(), "install further extras for the tests: install torch-tests"),
     "check": Verb(check, frozenset({"check"}), "lint, formatting and types; arguments are paths"),
-    "build": Verb(build, frozenset({"build"}), "build the wheel and try it alone in a fresh environment"),
-    "bench": Verb(bench, frozenset({"bench"}), "time the library beside its peers; arguments are problems and options"),
+    "build": Verb(build, frozenset({"build"}), "build the wheel and import it in a fresh environment"),
+    "bench": Verb(bench, frozenset({"bench"}), "time the library and its peers; arguments are problems and options"),
     "reproduce": Verb(
-        reproduce, frozenset({"plot", "frames"}), "a paper's table beside ours, such as reproduce melda-table2"
+        reproduce, frozenset({"plot", "frames"}), "reproduce a paper's table, such as: reproduce melda-table2"
     ),
 }
 
@@ -193,7 +193,7 @@ def main(arguments: list[str]) -> int:
         prepare(VERBS[name].extras)
         return VERBS[name].run(rest)
     except subprocess.CalledProcessError as error:
-        print(f"dev.py could not install what `{name}` needs; pip's own words are above.", file=sys.stderr)
+        print(f"dev.py could not install what `{name}` needs; see the output of pip above.", file=sys.stderr)
         return error.returncode
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -1,1 +1,1 @@
-"""The library's speed beside its peers: `python dev.py bench`. Imports the library; never the reverse."""
+"""Benchmarks of the library and its peers (`python dev.py bench`). They import the library, never the reverse."""

@@ -1,4 +1,4 @@
-"""`python dev.py bench [problems] [options]`: the arguments, and the threads, which are set before NumPy is loaded."""
+"""`python dev.py bench [problems] [options]`: parses the arguments and limits threads before NumPy is imported."""
 
 from __future__ import annotations
 
@@ -11,27 +11,33 @@ POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_M
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python dev.py bench", description="Time the library beside its peers.")
-    parser.add_argument("problems", nargs="*", help="files of benchmarks/problems; without any the quick ones; or all")
-    parser.add_argument("--repeats", type=int, default=3, help="timed rounds, interleaved; medians are reported")
-    parser.add_argument("--threads", type=int, help="the most threads and cores used; all that are there by default")
+    parser = argparse.ArgumentParser(prog="python dev.py bench", description="Time the library and its peers.")
+    parser.add_argument("problems", nargs="*", help="modules of benchmarks/problems, or all; default: the quick ones")
     parser.add_argument(
-        "--peers", choices=("usual", "all"), default="usual", help="all: LogisticRegressionCV on large problems too"
+        "--repeats", type=int, default=3, help="number of interleaved timed rounds; medians are reported"
+    )
+    parser.add_argument("--threads", type=int, help="maximum number of threads and cores; default: all available")
+    parser.add_argument(
+        "--peers", choices=("usual", "all"), default="usual", help="all: run LogisticRegressionCV on large problems too"
     )
     parser.add_argument(
         "--grid",
         choices=("auto", "estimated", "whole"),
         default="auto",
-        help="how LogisticRegressionCV is timed; auto estimates it on large problems from a part of its grid",
+        help="how LogisticRegressionCV is timed; auto: estimated from a part of its grid on large problems",
     )
-    parser.add_argument("--rows", type=int, help="rehearse with so many random rows of every table; never reported")
+    parser.add_argument(
+        "--rows", type=int, help="rehearsal: use this many random samples of every table; left out of the report"
+    )
     parser.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure the peak memory")
     parser.add_argument(
-        "--no-reference", dest="reference", action="store_false", help="certificates only, no tight optima beside them"
+        "--no-reference", dest="reference", action="store_false", help="compute certificates only, no reference optima"
     )
-    parser.add_argument("--report", action="store_true", help="only write docs/speed.md from the latest results")
     parser.add_argument(
-        "--results", type=Path, default=Path(__file__).resolve().parent / "results", help="folder of rows"
+        "--report", action="store_true", help="run nothing; write docs/speed.md from the latest results"
+    )
+    parser.add_argument(
+        "--results", type=Path, default=Path(__file__).resolve().parent / "results", help="folder of the result files"
     )
     options = parser.parse_args(arguments)
     if options.results.exists() and not options.results.is_dir():
@@ -43,7 +49,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def limit_threads(n_threads: int) -> None:
-    """For BLAS and OpenMP by their variables, for everything else by the cores this process may use."""
+    """Limit BLAS and OpenMP by environment variables, and everything else by the cores this process may use."""
     os.environ |= dict.fromkeys(POOLS, str(n_threads))
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:n_threads])

@@ -1,6 +1,6 @@
-"""The nouns of a benchmark: a table, what our path says of it, and a method that solves it.
+"""Data classes of a benchmark: a table, the anchor taken from our default path, and a method that solves the table.
 
-A file of `problems/` yields tables, a file of `peers/` yields methods; `solve` is the only thing that is timed.
+A module of `problems/` yields tables, a module of `peers/` yields methods. Only `Method.solve` is timed.
 
     C = n_rows_of_coef / (l2_strength T N)       n_rows_of_coef: 1, but 2 for two classes (docs/theory.md)
 """
@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows to fit, as a user would meet them."""
+    """Training data, with raw features."""
 
     name: str
     X: object
@@ -30,7 +30,7 @@ class Table:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Rows, columns, classes."""
+        """(n_samples, n_features, n_classes)."""
         return (*self.X.shape, len(np.unique(self.y)))
 
     @property
@@ -39,7 +39,7 @@ class Table:
 
     @property
     def n_bytes(self) -> int:
-        """Of X as it is stored."""
+        """Memory of X as it is stored."""
         if not self.is_sparse:
             return self.X.nbytes
         return sum(part.nbytes for part in (self.X.data, self.X.indices, self.X.indptr))
@@ -50,22 +50,22 @@ class Table:
 
     @cached_property
     def standardized(self):
-        """Columns divided by their spread, and centred where X is dense."""
+        """Features divided by their standard deviation, and centred if X is dense."""
         return self.scaler.transform(self.X)
 
     def columns_in(self, penalty_scaling: str):
-        """What a careful user gives a peer: columns in the units that our path penalizes in."""
+        """Input for a peer such that its penalty equals ours: raw features for "none", else standardized ones."""
         return self.X if penalty_scaling == "none" else self.standardized
 
     def first_rows(self, n_rows: int) -> Table:
-        """A random part of the rows, to rehearse a benchmark with; never reported."""
+        """A random subset of the samples for a rehearsal, which is left out of the report."""
         if n_rows >= len(self.y):
             return replace(self, is_rehearsal=True)
         rows = np.sort(np.random.RandomState(0).permutation(len(self.y))[:n_rows])
         return replace(self, X=self.X[rows], y=self.y[rows], is_rehearsal=True)
 
     def C_at(self, temperature: float) -> float:
-        """The C of scikit-learn's LogisticRegression at a temperature; l2_strength is one."""
+        """C of scikit-learn's LogisticRegression at a temperature, for `l2_strength=1`."""
         n_rows, _, n_classes = self.shape
         return (2 if n_classes == 2 else 1) / (temperature * n_rows)
 
@@ -75,7 +75,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Anchor:
-    """What our default path says of a table: its ends, and the temperature and the metric that validation chose."""
+    """Temperatures that peers are aligned with: first, chosen and last of our path, and its penalty scaling."""
 
     hot: float
     chosen: float
@@ -89,7 +89,7 @@ class Anchor:
 
     @property
     def is_of_columns(self) -> bool:
-        """Whether a peer can have the same penalty, by columns in other units."""
+        """Whether a peer can minimize the same objective on rescaled features."""
         return self.penalty_scaling in ("standardize", "none")
 
 
@@ -97,10 +97,10 @@ class Anchor:
 class Method:
     """One way to solve a table.
 
-    solve : gives a fitted model; nothing else is timed
-    describe : columns of the results from that model, such as its suboptimality
-    is_rehearsed : whether to run it once before, untimed, for its peak memory
-    patience : seconds after which it is not repeated
+    solve : returns a fitted model; the only timed part
+    describe : maps the model to further columns of the results, such as its suboptimality
+    is_rehearsed : whether to run it once untimed beforehand, to measure its peak memory
+    patience : the method is not repeated after it has used this many seconds
     """
 
     name: str
@@ -112,7 +112,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A method that does not run here, and why."""
+    """A method that does not run on a table, with the reason."""
 
     name: str
     reason: str

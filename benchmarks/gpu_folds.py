@@ -1,9 +1,9 @@
-"""A cross-validated path on one GPU beside scikit-learn's own array-API LogisticRegression there.
+"""A cross-validated path and scikit-learn's array-API LogisticRegression, both on one GPU.
 
     SCIPY_ARRAY_API=1 python -m benchmarks.gpu_folds [--rows 1000000 --columns 1024 --classes 10 --device cuda]
 
-The peer fits once, at the penalty that our path chose, on standardized columns, from zero; its tolerance is lowered
-until its objective is about as near the optimum as ours, and both are reported.
+The peer fits once, at the penalty that our path chose, on standardized features, from zero. It is run at two
+tolerances: the default, and a lower one at which its objective is about as near the optimum as ours.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PEER_TOLERANCES = (1e-4, 1e-6)
 
 
 def objective(Z, y, coef, intercept, strength):
-    """Mean loss and penalty, in double precision."""
+    """Mean loss plus penalty in float64."""
     total = 0.0
     for rows in torch.arange(len(y), device=Z.device).split(1 << 17):
         logits = Z[rows].double() @ coef.double().T + intercept.double()
@@ -34,7 +34,7 @@ def objective(Z, y, coef, intercept, strength):
 
 
 def standardized(X):
-    """A standardized copy, in blocks."""
+    """A standardized copy of X, with the mean and scale used; variances are summed over blocks."""
     mean = X.mean(0)
     scale = torch.stack([(part - mean).square().sum(0) for part in X.split(1 << 17)]).sum(0).div(len(X)).sqrt()
     return (X - mean).div_(scale), mean, scale
@@ -59,17 +59,17 @@ def main(arguments=None):
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--product-size", type=int, default=8192)
     parser.add_argument("--no-peer", action="store_true")
-    own = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     dtype = torch.float64
-    rates = {None: gemm_rate(dtype, None, own.product_size, own.device)}
-    copied = bandwidth(own.product_size**2 * 16, own.device)
+    rates = {None: gemm_rate(dtype, None, options.product_size, options.device)}
+    copied = bandwidth(options.product_size**2 * 16, options.device)
     print(f"float64 products: {rates[None] / 1e12:.1f} Tflop/s, memory: {copied / 1e12:.2f} TB/s", flush=True)
-    rows = make_embeddings(own.rows, own.columns, own.classes, 1000, accuracy=0.85, dtype=dtype, device=own.device)
+    rows = make_embeddings(
+        options.rows, options.columns, options.classes, 1000, accuracy=0.85, dtype=dtype, device=options.device
+    )
     with sklearn.config_context(array_api_dispatch=True):
-        AnnealedLogisticRegression(schedule=Ladder(3)).fit(
-            rows.X[:4096], rows.y[:4096]
-        )  # libraries are loaded and warm
-        with counted(own.device) as found:
+        AnnealedLogisticRegression(schedule=Ladder(3)).fit(rows.X[:4096], rows.y[:4096])  # load libraries, warm up
+        with counted(options.device) as found:
             model = AnnealedLogisticRegression(schedule=Ladder(50)).fit(rows.X, rows.y)
     path = model.path_
     ours = {
@@ -77,19 +77,19 @@ def main(arguments=None):
         "seconds": found.seconds,
         "passes or iterations": found.passes,
         "share of the floor": found.floor(rates, copied) / found.seconds,
-        "in the passes alone": found.floor(rates, copied) / max(found.pass_seconds, 1e-9),
-        "of the larger sum": found.floor_of_sums(rates, copied) / max(found.pass_seconds, 1e-9),
+        "within the passes": found.floor(rates, copied) / max(found.pass_seconds, 1e-9),
+        "within the passes, floor of the sums": found.floor_of_sums(rates, copied) / max(found.pass_seconds, 1e-9),
         "peak memory / X": found.peak_bytes / (rows.X.nbytes or 1),
-        "objective above the best": float(path.certificate[path.best_index]),
+        "relative excess over the best objective": float(path.certificate[path.best_index]),
     }
     print(ours, f"chosen {path.best_index + 1} of {len(path)}, converged {bool(path.converged.all())}", flush=True)
     found_rows, values = [ours], []
-    if not own.no_peer:
+    if not options.no_peer:
         Z, mean, scale = standardized(rows.X)
         arrays, _ = path.at(model.temperature_)
         coef, intercept = arrays["coef"] * scale, arrays["intercept"] + arrays["coef"] @ mean
         values.append(objective(Z, rows.y, coef, intercept, model.temperature_))
-        peer(Z[:4096], rows.y[:4096], model.temperature_, PEER_TOLERANCES[0])  # its libraries are loaded and warm too
+        peer(Z[:4096], rows.y[:4096], model.temperature_, PEER_TOLERANCES[0])  # warm-up, as for ours
         for tol in PEER_TOLERANCES:
             fit, seconds = peer(Z, rows.y, model.temperature_, tol)
             values.append(objective(Z, rows.y, fit.coef_, fit.intercept_, model.temperature_))
@@ -98,8 +98,8 @@ def main(arguments=None):
             print(found_rows[-1], values, flush=True)
         best = min(values)
         for row, value in zip(found_rows, values, strict=True):
-            row["objective above the best"] = (value - best) / best
-    print(f"\n{own.rows} x {own.columns}, {own.classes} classes, float64\n")
+            row["relative excess over the best objective"] = (value - best) / best
+    print(f"\n{options.rows} x {options.columns}, {options.classes} classes, float64\n")
     print(table(found_rows))
 
 

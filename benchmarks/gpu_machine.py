@@ -1,4 +1,4 @@
-"""What the GPU can do, measured, and what a fit costs beside it."""
+"""Measured rates of the GPU, and the cost of a fit relative to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TRIES = 10
 
 
 class Ladder(Schedule):
-    """So many temperatures from the hot end that the data suggest, down to a share of it."""
+    """Geometric sequence from the first temperature that the data suggest, down to `coldest` times that."""
 
     def __init__(self, n_temperatures=50, coldest=1e-4):
         self.n_temperatures = n_temperatures
@@ -30,7 +30,7 @@ class Ladder(Schedule):
 
 
 def seconds_of(function, tries=TRIES, device="cuda") -> float:
-    """Median seconds of a call, with the device waited for."""
+    """Median seconds of a call, with the device synchronized."""
     function()
     found = []
     for _ in range(tries):
@@ -48,7 +48,7 @@ def wait(device="cuda"):
 
 
 def gemm_rate(dtype, precision=None, size=PRODUCT_SIZE, device="cuda") -> float:
-    """Floating-point operations a second of a large product of random matrices."""
+    """Floating-point operations per second of a large product of random matrices."""
     kind = {"bf16": torch.bfloat16, "half": torch.float16}.get(precision, dtype)
     left, right = (torch.randn(size, size, device=device).to(kind) for _ in range(2))
     before = torch.get_float32_matmul_precision()
@@ -60,14 +60,14 @@ def gemm_rate(dtype, precision=None, size=PRODUCT_SIZE, device="cuda") -> float:
 
 
 def bandwidth(n_bytes=1 << 32, device="cuda") -> float:
-    """Bytes read plus bytes written a second, in a copy on the device."""
+    """Bytes read plus bytes written per second in a copy on the device."""
     source = torch.ones(n_bytes // 4, device=device)
     target = torch.empty_like(source)
     return 2 * n_bytes / seconds_of(lambda: target.copy_(source), device=device)
 
 
 class Pass(NamedTuple):
-    """The precision and the number of a pass's operations, and the bytes of X that it must read once."""
+    """Precision and number of operations of a pass over X, and the bytes of X that it reads at least."""
 
     precision: str | None
     operations: float
@@ -76,9 +76,9 @@ class Pass(NamedTuple):
 
 @dataclass
 class Counted:
-    """What a fit did.
+    """Passes, times and memory of a fit.
 
-    pass_seconds : within the passes alone, as the device's own clock has it
+    pass_seconds : time spent within passes, by the clock of the device
     """
 
     all_passes: list[Pass] = field(default_factory=list)
@@ -91,19 +91,20 @@ class Counted:
         return len(self.all_passes)
 
     def floor(self, rates, bandwidth) -> float:
-        """Seconds below which these passes, one after the other, cannot be: each has its operations at the products'
-        rate, or its bytes at the memory's.
+        """Lower bound in seconds on these passes in sequence.
+
+        Each takes at least its operations over the rate of products, or its bytes over the bandwidth of the memory.
         """
-        return sum(max(own.operations / rates[own.precision], own.bytes_read / bandwidth) for own in self.all_passes)
+        return sum(max(one.operations / rates[one.precision], one.bytes_read / bandwidth) for one in self.all_passes)
 
     def floor_of_sums(self, rates, bandwidth) -> float:
-        """The larger one of all operations and of all bytes: lower, where passes differ."""
-        operations = sum(own.operations / rates[own.precision] for own in self.all_passes)
-        return max(operations, sum(own.bytes_read for own in self.all_passes) / bandwidth)
+        """Weaker lower bound: the larger of the time of all operations and that of all bytes."""
+        operations = sum(one.operations / rates[one.precision] for one in self.all_passes)
+        return max(operations, sum(one.bytes_read for one in self.all_passes) / bandwidth)
 
 
 class _Clock:
-    """Seconds from here to `stop`, on the device: nothing waits for it."""
+    """Seconds between construction and `stop` by the clock of the device, without synchronizing."""
 
     def __init__(self, is_cuda):
         self.is_cuda = is_cuda
@@ -125,7 +126,7 @@ class _Clock:
 
 @contextmanager
 def counted(device="cuda"):
-    """Count the passes of the fits made inside, and time them."""
+    """Count and time the passes of all fits made in the context."""
     found, original = Counted(), ArrayProblem._loss
 
     def loss(problem, parameters, temperature, fits, quick, learn, fine=False):
@@ -151,13 +152,13 @@ def counted(device="cuda"):
     finally:
         wait(device)
         found.seconds = time.perf_counter() - began
-        found.pass_seconds = sum(own.seconds() for own in clock)
+        found.pass_seconds = sum(timer.seconds() for timer in clock)
         found.peak_bytes = torch.cuda.max_memory_allocated() if is_cuda else 0
         ArrayProblem._loss = original
 
 
 def table(rows: list[dict]) -> str:
-    """A markdown table, its columns those of the first row."""
+    """A Markdown table with the columns of the first row."""
     names = list(rows[0])
     lines = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
     lines += ["| " + " | ".join(_shown(row.get(name, "")) for name in names) + " |" for row in rows]

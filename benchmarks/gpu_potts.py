@@ -1,4 +1,4 @@
-"""One sweep of PottsDA over all rows on one GPU, and its pass over the rows alone.
+"""One sweep of PottsDA over all samples on one GPU, and the part of it that passes over the samples.
 
 SCIPY_ARRAY_API=1 python -m benchmarks.gpu_potts [--rows 1000000 --columns 64 --prototypes 256 --device cuda]
 """
@@ -16,7 +16,7 @@ from annealed.objectives.potts import MetricPrior, Multilinear, PottsState
 from benchmarks.gpu_machine import bandwidth, gemm_rate, seconds_of, table
 from benchmarks.gpu_rows import make_embeddings
 
-TRIES = 100  # a fit sweeps hundreds of times
+TRIES = 100  # timed sweeps; a fit makes hundreds
 
 
 def main(arguments=None):
@@ -27,37 +27,39 @@ def main(arguments=None):
     parser.add_argument("--prototypes", type=int, default=256)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--product-size", type=int, default=8192)
-    own = parser.parse_args(arguments)
-    made = make_embeddings(own.rows, own.columns, own.classes, 1, decay=0.3, device=own.device)
+    options = parser.parse_args(arguments)
+    made = make_embeddings(options.rows, options.columns, options.classes, 1, decay=0.3, device=options.device)
     X = made.X.sub_(made.X.mean(0)).div_(made.X.std(0))
     labels = made.y.cpu().numpy()
-    rows = ArrayLabelledRows(X, labels, torch.ones(own.rows, dtype=torch.float64, device=own.device), own.classes)
-    picked = np.random.RandomState(0).choice(own.rows, own.prototypes, replace=False)
+    rows = ArrayLabelledRows(
+        X, labels, torch.ones(options.rows, dtype=torch.float64, device=options.device), options.classes
+    )
+    picked = np.random.RandomState(0).choice(options.rows, options.prototypes, replace=False)
     state = PottsState(
-        X[torch.as_tensor(picked, device=own.device)].double().cpu().numpy(),
-        np.eye(own.classes)[labels[picked]],
-        np.eye(own.columns),
+        X[torch.as_tensor(picked, device=options.device)].double().cpu().numpy(),
+        np.eye(options.classes)[labels[picked]],
+        np.eye(options.columns),
         0.0,
         rows.second_moment,
     )
-    prior = MetricPrior(0.01, np.ones(own.columns))
+    prior = MetricPrior(0.01, np.ones(options.columns))
     sweeper = Multilinear(rows, 8.0)
     with threads_over_blocks():  # as the estimator does
         state = sweeper.sweep(state, 1.0, prior).state
-        seconds = seconds_of(lambda: sweeper.sweep(state, 0.5, prior), TRIES, own.device)
-        in_pass = seconds_of(lambda: rows.sums(state, 2.0, 8.0), TRIES, own.device)
-    operations = 4.0 * own.rows * own.prototypes * own.columns
-    single, half = (gemm_rate(torch.float32, name, own.product_size, own.device) for name in (None, "half"))
-    copied = bandwidth(own.product_size**2 * 16, own.device)
-    floor = max(operations / single, 4.0 * own.rows * own.columns / copied)
+        seconds = seconds_of(lambda: sweeper.sweep(state, 0.5, prior), TRIES, options.device)
+        in_pass = seconds_of(lambda: rows.sums(state, 2.0, 8.0), TRIES, options.device)
+    operations = 4.0 * options.rows * options.prototypes * options.columns
+    single, half = (gemm_rate(torch.float32, name, options.product_size, options.device) for name in (None, "half"))
+    copied = bandwidth(options.product_size**2 * 16, options.device)
+    floor = max(operations / single, 4.0 * options.rows * options.columns / copied)
     print(f"products, Tflop/s: float32 {single / 1e12:.1f}, half precision {half / 1e12:.0f}")
     found = {
-        "one sweep": f"{own.rows} x {own.columns}, {own.prototypes} prototypes",
+        "one sweep": f"{options.rows} x {options.columns}, {options.prototypes} prototypes",
         "ms": 1000 * seconds,
         "share of the floor": floor / seconds,
         "ms of the pass": 1000 * in_pass,
-        "in the pass alone": floor / in_pass,
-        "by the rate of the products made": 3 * operations / half / in_pass,
+        "within the pass": floor / in_pass,
+        "within the pass, at the rate of the products made": 3 * operations / half / in_pass,
     }
     print(table([found]))
 

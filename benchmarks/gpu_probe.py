@@ -1,4 +1,4 @@
-"""A linear probe of the size of ImageNet on one GPU: 50 temperatures, judged on held-out rows.
+"""A linear probe of the size of ImageNet on one GPU: 50 temperatures, scored on held-out samples.
 
 SCIPY_ARRAY_API=1 python -m benchmarks.gpu_probe [--rows 1281167 --columns 768 --classes 1000 --device cuda]
 """
@@ -15,11 +15,11 @@ from benchmarks.gpu_machine import Ladder, bandwidth, counted, gemm_rate, table
 from benchmarks.gpu_rows import make_embeddings
 
 TOL = 1e-4
-MADE_IN = {"tf32": "half"}  # products rounded to TF32 are made in half precision, whose own rate is the stricter floor
+MADE_IN = {"tf32": "half"}  # "tf32" products are made in half precision, the rate of which is the stricter floor
 
 
 def fitted(rows, precision, device, n_temperatures=50, coldest=1e-4):
-    """A fitted probe, and what it cost."""
+    """A fitted probe and its cost."""
     with sklearn.config_context(array_api_dispatch=True), counted(device) as found:
         model = AnnealedLogisticRegression(
             schedule=Ladder(n_temperatures, coldest), selection="holdout", matmul_precision=precision, tol=TOL
@@ -28,7 +28,7 @@ def fitted(rows, precision, device, n_temperatures=50, coldest=1e-4):
 
 
 def warm_up(n_columns, n_classes, device, precisions=(None,)):
-    """Load the libraries and have their kernels compiled, on a few rows."""
+    """Load libraries and compile kernels on a few samples."""
     small = make_embeddings(max(4096, 30 * n_classes), n_columns, n_classes, max(1000, 5 * n_classes), device=device)
     for precision in precisions:
         fitted(small, precision, device, n_temperatures=3)
@@ -45,15 +45,16 @@ def row_of(rows, precision, rates, copied, device, **options):
         "seconds": found.seconds,
         "temperatures": len(path),
         "passes": found.passes,
-        "ms a pass, all in": 1000 * found.seconds / max(found.passes, 1),
+        "ms per pass, total time": 1000 * found.seconds / max(found.passes, 1),
         "share of the floor": found.floor(rates, copied) / found.seconds,
-        "in the passes alone": found.floor(rates, copied) / max(found.pass_seconds, 1e-9),
-        "by the rate of the products made": found.floor(strict, copied) / max(found.pass_seconds, 1e-9),
+        "within the passes": found.floor(rates, copied) / max(found.pass_seconds, 1e-9),
+        "within the passes, at the rate of the products made": found.floor(strict, copied)
+        / max(found.pass_seconds, 1e-9),
         "peak memory / X": found.peak_bytes / (rows.X.nbytes or 1),
         "held-out top-1": accuracy,
         "chosen": f"{best + 1} of {len(path)}",
-        "certified excess there": float(path.certificate[best]),
-        "largest gradient there": float(path.gradient_norm[best]),
+        "certified excess at the chosen": float(path.certificate[best]),
+        "largest gradient at the chosen": float(path.gradient_norm[best]),
         "all converged": bool(path.converged.all()),
     }
 
@@ -67,21 +68,24 @@ def main(arguments=None):
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--precisions", nargs="*", default=["full", "tf32", "bf16"])
     parser.add_argument("--product-size", type=int, default=8192)
-    own = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     rates = {
-        name: gemm_rate(torch.float32, name, own.product_size, own.device) for name in (None, "tf32", "bf16", "half")
+        name: gemm_rate(torch.float32, name, options.product_size, options.device)
+        for name in (None, "tf32", "bf16", "half")
     }
-    copied = bandwidth(own.product_size**2 * 16, own.device)
+    copied = bandwidth(options.product_size**2 * 16, options.device)
     print("products, Tflop/s:", {name or "float32": round(rate / 1e12, 1) for name, rate in rates.items()})
     print(f"memory: {copied / 1e12:.2f} TB/s", flush=True)
-    precisions = [None if name == "full" else name for name in own.precisions]
-    warm_up(own.columns, own.classes, own.device, precisions)
-    rows = make_embeddings(own.rows, own.columns, own.classes, own.held_out, accuracy=0.85, device=own.device)
+    precisions = [None if name == "full" else name for name in options.precisions]
+    warm_up(options.columns, options.classes, options.device, precisions)
+    rows = make_embeddings(
+        options.rows, options.columns, options.classes, options.held_out, accuracy=0.85, device=options.device
+    )
     found = []
     for precision in precisions:
-        found.append(row_of(rows, precision, rates, copied, own.device))
+        found.append(row_of(rows, precision, rates, copied, options.device))
         print(found[-1], flush=True)
-    print(f"\n{own.rows} x {own.columns}, {own.classes} classes, {own.held_out} held-out rows\n")
+    print(f"\n{options.rows} x {options.columns}, {options.classes} classes, {options.held_out} held-out samples\n")
     print(table(found))
 
 

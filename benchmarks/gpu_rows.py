@@ -1,9 +1,9 @@
-"""Rows for the GPU benchmarks, made on the device: embeddings with a falling spectrum and classes that overlap.
+"""Samples for the GPU benchmarks, made on the device: embeddings with a decaying spectrum and overlapping classes.
 
-A row is `mean of its class + loudness * noise`, both with the variances `spectrum`, turned by a random rotation and
-moved off the origin. Classes come in families that share half of their mean; `loudness` is log-normal, so that some
-rows are hard; some rows bear a wrong name. How far classes lie apart is set so that the rule that knows the means is
-right on `accuracy` of the rows.
+A sample is `mean of its class + loudness * noise`. Both terms have the variances `spectrum`; then a random rotation and
+an offset are applied. Classes come in families that share half of their mean. `loudness` is log-normal, so that some
+samples are hard to classify. Some samples have a wrong label. The distance between classes is set such that the nearest
+true mean is the right one for a share `accuracy` of the samples.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import torch
 
-SAMPLE = 20_000  # rows by which the distance of the classes is set
-FAMILY = 20  # classes that share half of their mean
-MISLABELLED = 0.05  # share of rows that go by the name of any class of their family
+SAMPLE = 20_000  # samples used to set the distance between classes
+FAMILY = 20  # number of classes that share half of their mean
+MISLABELLED = 0.05  # share of samples with the label of a random class of their family
 
 
 class Embeddings(NamedTuple):
-    """Training and held-out rows with their labels."""
+    """Training and held-out samples with their labels."""
 
     X: torch.Tensor
     y: torch.Tensor
@@ -29,7 +29,7 @@ class Embeddings(NamedTuple):
 def make_embeddings(
     n_rows, n_columns, n_classes, n_val, *, accuracy=0.8, decay=1.0, dtype=torch.float32, device="cuda"
 ):
-    """Embeddings whose k-th variance falls as `(k + 1) ** -decay`."""
+    """Embeddings whose k-th variance is `(k + 1) ** -decay`."""
     generator = torch.Generator(device=device).manual_seed(0)
 
     def normal(*shape):
@@ -45,12 +45,14 @@ def make_embeddings(
 
     def draw(n):
         y = torch.randint(n_classes, (n,), generator=generator, device=device)
-        said = (y // FAMILY * FAMILY + torch.randint(FAMILY, (n,), generator=generator, device=device)) % n_classes
+        wrong_label = (
+            y // FAMILY * FAMILY + torch.randint(FAMILY, (n,), generator=generator, device=device)
+        ) % n_classes
         is_wrong = torch.rand(n, generator=generator, device=device) < MISLABELLED
         X = torch.empty(n, n_columns, device=device, dtype=dtype)
         for rows in torch.arange(n, device=device).split(1 << 17):
             X[rows] = ((apart * means[y[rows]] + _noise(normal, len(rows), n_columns)) * spread) @ rotation + offset
-        return X, torch.where(is_wrong, said, y)
+        return X, torch.where(is_wrong, wrong_label, y)
 
     return Embeddings(*draw(n_rows), *draw(n_val))
 
@@ -60,7 +62,7 @@ def _noise(normal, n, n_columns):
 
 
 def _apart(means, n_classes, accuracy, normal, generator, device):
-    """The factor on the means at which the nearest one, in units of the noise, is a row's own on so many rows."""
+    """Factor on the means such that the nearest mean is the right one for a share `accuracy` of the samples."""
     y = torch.randint(n_classes, (SAMPLE,), generator=generator, device=device)
     noise = _noise(normal, SAMPLE, means.shape[1])
     low, high = 0.0, 4.0

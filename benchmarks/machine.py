@@ -1,4 +1,4 @@
-"""What this machine can do: the rate of a large matrix product and of copying memory, measured."""
+"""Measured rates of this machine: a large matrix product and copying memory."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import numpy as np
 PRODUCT_SIZE = 1536
 COPIED_BYTES = 1 << 28
 TRIES = 5
-PROCESSOR_TIMES, IDLE = Path("/proc/stat"), [3, 4]  # and which of its numbers tell of waiting
+PROCESSOR_TIMES, IDLE = Path("/proc/stat"), [3, 4]  # fields "idle" and "iowait"
 WATCHED_SECONDS = 1.0
-BUSY = 0.5  # load from which threads that wait for each other in small products slow peers by ten times and more
+BUSY = 0.5  # cores; above this load, threads that wait for each other slow small products of peers tenfold or more
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Threads allowed, the best rates seen with them, in float64, and how many cores others kept busy at the start."""
+    """Number of threads, best float64 rates with them, and the number of cores that other processes kept busy."""
 
     threads: int
     gemm_gflops: float
@@ -42,7 +42,7 @@ def measure_machine(product_size=PRODUCT_SIZE, copied_bytes=COPIED_BYTES) -> Mac
 
 
 def running_elsewhere() -> float:
-    """Cores that others keep busy while this program sleeps; zero where the system does not say."""
+    """Number of cores that other processes keep busy while this one sleeps; zero if the system does not report it."""
     if not PROCESSOR_TIMES.exists():
         return 0.0
     before = _processor_times()
@@ -52,7 +52,7 @@ def running_elsewhere() -> float:
 
 
 def _processor_times():
-    """Of all cores together, by what they did."""
+    """Times of all cores together, by kind of activity."""
     first = PROCESSOR_TIMES.read_text().splitlines()[0]
     return np.array(first.split()[1:], dtype=float)
 
@@ -68,7 +68,7 @@ def gemm_gflops(size: int) -> float:
 
 
 def bandwidth_gbs(threads: int, n_bytes: int) -> float:
-    """Bytes read plus bytes written a second, in copies by as many threads."""
+    """Bytes read plus bytes written per second while `threads` threads copy."""
     source = np.ones(n_bytes // 8)
     target = np.zeros_like(source)
     parts = list(zip(np.array_split(target, threads), np.array_split(source, threads), strict=True))
@@ -78,7 +78,7 @@ def bandwidth_gbs(threads: int, n_bytes: int) -> float:
 
 
 def _best_seconds(work) -> float:
-    """The shortest of a few tries, after one that warms up."""
+    """Shortest of TRIES runs, after one warm-up."""
     seconds = []
     for _ in range(TRIES + 1):
         began = perf_counter()

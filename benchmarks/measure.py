@@ -1,4 +1,4 @@
-"""Interleaved repeated runs; wall and CPU seconds; peak extra memory."""
+"""Interleaved repeated runs, with wall and CPU seconds, and peak extra memory."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.contract import Method
 
-SETTLE_SECONDS = 0.03  # of sleep: a spinning thread uses most of it, an idle process next to nothing
+SETTLE_SECONDS = 0.03  # slept per check; a spinning thread uses most of it, an idle process next to nothing
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds on the clock, and seconds of all threads together."""
+    """Wall-clock seconds, and CPU seconds of all threads together."""
 
     wall_seconds: float
     cpu_seconds: float
@@ -27,7 +27,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The result of a `solve` that ran a part of its work and says what the whole would take."""
+    """Result of a `solve` that ran part of its work and extrapolated the time of the whole."""
 
     timing: Timing
     note: str
@@ -45,7 +45,7 @@ class Run:
 
 
 def quietly(solve):
-    """Solve, and what scikit-learn's ConvergenceWarning complained of, in a few words."""
+    """The result of `solve`, and "not converged" if it raised scikit-learn's ConvergenceWarning."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = solve()
@@ -54,8 +54,9 @@ def quietly(solve):
 
 
 def settle() -> None:
-    """Wait until no thread of this process works. Those of OpenBLAS spin for a tenth of a second after their last call,
-    on cores that whoever comes next needs.
+    """Wait until no thread of this process is running.
+
+    OpenBLAS threads spin for a tenth of a second after their last call and would slow down the next method.
     """
     used = -1.0
     while process_time() - used > SETTLE_SECONDS / 10:
@@ -73,9 +74,9 @@ def timed(solve) -> tuple[object, Timing, str]:
 
 
 def peak_extra_bytes(solve) -> tuple[object, int]:
-    """The result, and the most memory that solving held beyond what was there before.
+    """The result, and the peak memory allocated during the solve beyond what was allocated before.
 
-    Of Python and NumPy arrays, as `tracemalloc` counts them: workspaces inside BLAS are not seen.
+    `tracemalloc` counts Python objects and NumPy arrays, but no workspaces inside BLAS.
     """
     gc.collect()
     tracemalloc.start()
@@ -90,7 +91,7 @@ def peak_extra_bytes(solve) -> tuple[object, int]:
 
 
 def interleaved(methods: Sequence[Method], repeats: int) -> Iterator[Run]:
-    """Every method in turn, round after round, so that a slow minute of the machine is shared by all."""
+    """Run every method once per round, so that a slow minute of the machine affects all of them alike."""
     spent: dict[str, float] = defaultdict(float)
     for repeat in range(repeats):
         for method in methods:

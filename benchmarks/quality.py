@@ -1,17 +1,17 @@
-"""How far a point of the path is from its optimum: computed apart from the library, always in float64.
+"""Suboptimality of a point of the path, computed independently of the library and always in float64.
 
-With kappa = l2_strength T, and columns measured in the penalty_scaling's `spread`, (17) divided by T is
+With kappa = l2_strength T and `spread`, the unit in which the penalty scaling measures each column, (17) / T is
 
     f(coef, intercept) = 1/N sum_i [ log_partition_i - logit of the true class ] + kappa / 2 |coef * spread|^2
 
-The best intercept for these coef is found exactly; there f is kappa-strongly convex in coef * spread, hence
+The best intercept for given coef is found exactly. There f is kappa-strongly convex in coef * spread, hence
 
     f(coef, intercept) - min f  <=  f(coef, intercept) - f(coef, best) + |gradient(coef, best) / spread|^2 / (2 kappa)
 
-In the metrics of a power p, `coef * spread` is turned to the principal directions of the standardized columns and
-multiplied by their variances to that power, and the gradient is divided by them; both have nothing outside these.
-This holds whoever found the point. A reference optimum is our own solve at REFERENCE_TOL; that it is one is proved by
-the same inequality, not taken on trust. Shapes: coef (n_classes, n_features), intercept (n_classes,).
+For the scalings "half-whiten" and "whiten", `coef * spread` is rotated to the principal directions of the standardized
+columns and multiplied by the power POWERS of their variances, and the gradient is divided by it. Both vanish outside
+these directions. The bound holds for the answer of any solver. A reference optimum is our own solution at
+REFERENCE_TOL, certified by the same inequality. Shapes: coef (n_classes, n_features), intercept (n_classes,).
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from annealed import AnnealedLogisticRegression
 from benchmarks.contract import Anchor, Table
 from benchmarks.measure import quietly
 
-REFERENCE_TOL = 1e-6  # whose certified relative suboptimality is a hundredth of it
-LOOSE_REFERENCE = 1e-6  # certified no better than this, it is said beside the number
+REFERENCE_TOL = 1e-6  # `tol` of the reference; its certified relative suboptimality is about a hundredth of this
+LOOSE_REFERENCE = 1e-6  # relative; a reference certified no better than this is noted beside the number
 MOST_INTERCEPT_STEPS = 100
-POWERS = {"half-whiten": 0.25, "whiten": 0.5}  # of the variance of a direction
-SMALLEST_SIZE = 3e-7  # of a direction beside the largest: less is rounding
+POWERS = {"half-whiten": 0.25, "whiten": 0.5}  # power of the variance of a principal direction
+SMALLEST_SIZE = 3e-7  # relative to the largest singular value; smaller ones are rounding errors
 
 
 @dataclass(frozen=True)
 class Gap:
-    """Value of f, and a bound on how far it lies above the minimum."""
+    """Value of f, and a bound on its excess over the minimum."""
 
     value: float
     bound: float
 
     @property
     def relative(self) -> float:
-        """A bound on f / min f - 1; infinite where it shows nothing."""
+        """Bound on f / min f - 1; infinite if the bound is no smaller than the value."""
         least = self.value - self.bound
         return self.bound / least if least > 0 else inf
 
 
 class PenalizedLikelihood:
-    """f of one table; the metric is that of `AnnealedLogisticRegression`."""
+    """f of one table, with the penalty scalings of `AnnealedLogisticRegression`."""
 
     def __init__(self, X, y, penalty_scaling="auto", l2_strength=1.0):
         self.X, self.l2_strength = X, l2_strength
@@ -85,12 +85,12 @@ class PenalizedLikelihood:
         return self.l2_strength * temperature / 2 * np.sum(self._measured(coef) ** 2)
 
     def _measured(self, coef):
-        """Coefficients in the metric's units."""
+        """Coefficients in the units of the penalty scaling."""
         measured = coef * self.spread
         return measured if self.directions is None else measured @ self.directions * self.raised
 
     def _losses(self, logits):
-        """Loss of each row and `posterior - targets`, both from the other classes: nothing cancels."""
+        """Loss of each row and `posterior - targets`, both computed from the other classes to avoid cancellation."""
         others = logits - logits[self.rows, self.labels][:, None]
         others[self.rows, self.labels] = -np.inf
         losses = np.logaddexp(0, np.logaddexp.reduce(others, axis=1))
@@ -99,7 +99,7 @@ class PenalizedLikelihood:
         return losses, residual
 
     def _at_best_intercept(self, logits):
-        """Mean loss and residual after Newton's method on a shift of the logits."""
+        """Mean loss and residual at the best intercept, found by Newton's method on a shift of the logits."""
         losses, residual = self._losses(logits)
         shift = np.zeros(logits.shape[1])
         for _ in range(MOST_INTERCEPT_STEPS):
@@ -122,7 +122,7 @@ class PenalizedLikelihood:
 
 
 def spread_of_columns(X):
-    """Standard deviation of each column; one where a column is constant."""
+    """Standard deviation of each column; one for constant columns."""
     mean = np.ravel(X.mean(axis=0))
     if isinstance(X, np.ndarray):
         spread = X.std(axis=0)
@@ -132,7 +132,7 @@ def spread_of_columns(X):
 
 
 class Yardstick:
-    """Suboptimality of anybody's answer to one table; what is dear is computed once."""
+    """Suboptimality of any solution for one table; expensive parts are computed once."""
 
     def __init__(self, table: Table, has_reference=True):
         self.table, self.has_reference = table, has_reference
@@ -145,7 +145,7 @@ class Yardstick:
         return self._likelihoods[penalty_scaling]
 
     def reference(self, temperature, penalty_scaling="auto") -> Gap:
-        """The optimum at a temperature, to about eight digits, with the bound that proves it."""
+        """The optimum at a temperature to about eight digits, with its certificate."""
         key = (penalty_scaling, float(temperature))
         if key not in self._references:
             tight = AnnealedLogisticRegression(
@@ -156,19 +156,19 @@ class Yardstick:
             self._references[key] = self.likelihood(penalty_scaling).gap(path.coef[0], path.intercept[0], temperature)
         return self._references[key]
 
-    def judge(self, coef, intercept, temperature, penalty_scaling="auto") -> dict:
-        """Columns of the results for one point: the certified bound, and the excess over the reference."""
+    def evaluate(self, coef, intercept, temperature, penalty_scaling="auto") -> dict:
+        """Columns of the results for one point: the certified bound and the excess over the reference."""
         gap = self.likelihood(penalty_scaling).gap(coef, intercept, temperature)
         columns = {"temperature": temperature, "suboptimality": gap.relative}
         if self.has_reference:
             reference = self.reference(temperature, penalty_scaling)
             columns["reference_suboptimality"] = gap.value / reference.value - 1
             if reference.relative > LOOSE_REFERENCE:
-                columns["note"] = f"its reference is certified to {reference.relative:.0e} only"
+                columns["note"] = f"its reference is only certified to {reference.relative:.0e}"
         return columns
 
-    def judge_path(self, path, penalty_scaling="auto") -> dict:
-        """The worst certified bound over the visited temperatures, and over the middles between them."""
+    def evaluate_path(self, path, penalty_scaling="auto") -> dict:
+        """Worst certified bound over the temperatures of the path, and over the geometric means of neighbours."""
         middles = np.sqrt(path.temperatures[1:] * path.temperatures[:-1])
         between = [self._bound(path.at(middle)[0], middle, penalty_scaling) for middle in middles]
         visited = [
@@ -178,7 +178,7 @@ class Yardstick:
         return {"suboptimality": max(visited), "suboptimality_between": max(between, default=0.0)}
 
     def excess_at(self, path, anchor: Anchor) -> float:
-        """The worst excess over a reference optimum, at the ends of the path and at the chosen temperature."""
+        """Worst excess over a reference optimum, at both ends of the path and at the chosen temperature."""
         excesses = []
         for temperature in {anchor.hot, anchor.chosen, anchor.cold}:
             arrays, _ = path.at(temperature)

@@ -1,4 +1,4 @@
-"""Raw rows, one per (table, method, repeat), appended to `results/<problem>.csv`."""
+"""Raw results, one row per (table, method, repeat), appended to `results/<problem>.csv`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 RESULTS = Path(__file__).resolve().parent / "results"
 
 COLUMNS = (
-    "run",  # when it began; the methods of one run were interleaved, so only they are compared
+    "run",  # start time; only methods of one run are compared, because only these were interleaved
     "problem",
     "table",
     "n_rows",
@@ -24,9 +24,9 @@ COLUMNS = (
     "wall_seconds",
     "cpu_seconds",
     "peak_extra_bytes",
-    "suboptimality",  # certified, the worst over the path
-    "suboptimality_between",  # certified, the worst over the middles between its temperatures
-    "reference_suboptimality",  # against a tight optimum, at a few temperatures
+    "suboptimality",  # certified, worst over the path
+    "suboptimality_between",  # certified, worst over the geometric means of neighbouring temperatures
+    "reference_suboptimality",  # excess over a reference optimum, at a few temperatures
     "temperature",
     "n_temperatures",
     "n_iter",
@@ -60,7 +60,7 @@ def append(row: dict, folder: Path = RESULTS) -> None:
 
 
 def _drop_torn_row(path: Path) -> None:
-    """Drop a last row that a kill or a full disk has cut off: the next would be joined to it."""
+    """Drop an incomplete last row, left by a kill or a full disk; the next row would be joined to it."""
     written = path.read_bytes() if path.exists() else b""
     if written.endswith(b"\n"):
         return

@@ -1,4 +1,4 @@
-"""Runs problems: rehearse, interleave, describe, append a row a run, print a line a method."""
+"""Runs problems: rehearses and interleaves methods, appends a row per run and prints a line per method."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERSIONS = f"NumPy {np.__version__}, SciPy {scipy.__version__}, scikit-learn {sk
 
 
 def chosen_problems(names: list[str]) -> list[str]:
-    """The quick ones without a name, every one by the name `all`."""
+    """The quick problems if no name is given, all of them for the name `all`."""
     unknown = sorted(set(names) - {*PROBLEMS, "all"})
     if unknown:
         raise SystemExit(f"there is no problem {', '.join(unknown)}. Choose among: all, {', '.join(PROBLEMS)}.")
@@ -38,7 +38,7 @@ def run_problems(options) -> None:
     machine = measure_machine()
     print(f"{machine}; {VERSIONS}", flush=True)
     if machine.is_busy:
-        print(f"this machine is busy (load {machine.load:.1f}): run again on an idle one before reporting", flush=True)
+        print(f"this machine is busy (load {machine.load:.1f}): repeat on an idle machine before reporting", flush=True)
     run = datetime.now().isoformat(timespec="seconds")
     for name in names:
         run_problem(name, options, machine, run)
@@ -51,7 +51,7 @@ def run_problem(name: str, options, machine: Machine, run: str) -> None:
         for table in module.tables():
             table = replace(table, problem=name, is_large=not module.IS_QUICK)
             run_table(table.first_rows(options.rows) if options.rows else table, options, machine, run)
-    except OSError as error:  # absent data
+    except OSError as error:  # data are missing
         print(f"  skipped: {error}", flush=True)
 
 
@@ -67,17 +67,16 @@ def run_table(table: Table, options, machine: Machine, run: str) -> None:
 
 
 def plan(table: Table, session: Session, yardstick: Yardstick, options) -> list[Method]:
-    """What runs on a table. Our rehearsal comes first: peers are asked for the C that it chose."""
+    """Methods to run on a table. Ours is rehearsed first, because peers are fitted at the C that it chose."""
     module = PROBLEMS.get(table.problem)
     if hasattr(module, "methods"):
         methods = list(module.methods(table, yardstick))
     else:
         first = ours.default(table, yardstick)
         anchor = Anchor.of(session.rehearse(first))
-        if (
-            not anchor.is_of_columns
-        ):  # then they have that of the path in the diagonal penalty_scaling, which is walked too
-            anchor = Anchor.of(ours.diagonal(table))
+        if not anchor.is_of_columns:
+            # Peers cannot use this scaling. They get C and range of the path with "standardize", another objective.
+            anchor = Anchor.of(ours.standardized(table))
         peers = (method for peer in PEERS for method in peer.methods(table, anchor, yardstick, options))
         methods = [first, ours.fifty(table, anchor, yardstick), *session.without_skipped(peers)]
     for method in methods:
@@ -87,7 +86,7 @@ def plan(table: Table, session: Session, yardstick: Yardstick, options) -> list[
 
 
 class Session:
-    """The runs of one table: descriptions and memory are taken once a method, seconds every time."""
+    """The runs of one table. Descriptions and memory are taken once per method, seconds in every run."""
 
     def __init__(self, table: Table, options, machine: Machine, run: str):
         self.table, self.options, self.machine, self.run = table, options, machine, run
@@ -102,7 +101,7 @@ class Session:
                 yield method
 
     def rehearse(self, method: Method):
-        """Untimed: warms up, and gives the peak memory and the description."""
+        """Run once untimed to warm up; record peak memory and description."""
         memory = {}
         if self.options.memory:
             result, memory["peak_extra_bytes"] = peak_extra_bytes(method.solve)
@@ -126,7 +125,7 @@ class Session:
         }
         row |= self._rates(row)
         rows.append(row, self.options.results)
-        if self.table.is_large:  # a sign of life
+        if self.table.is_large:  # show progress
             print(f"    round {run.repeat + 1}  {name:40} {run.timing.wall_seconds:9.2f} s", flush=True)
         self.rows.setdefault(name, []).append(row)
 
@@ -149,7 +148,7 @@ class Session:
         }
 
     def _rates(self, row: dict) -> dict:
-        """Shares of this machine's rates that the passes over X came to: a lower bound on what was computed."""
+        """Fractions of this machine's rates that the passes over X reached; other work is not counted."""
         if "passes" not in row:
             return {}
         flops = row["passes"] * ours.pass_flops(self.table, row["n_fits"])
@@ -168,7 +167,7 @@ class Session:
 
 
 def line(runs: list[dict]) -> str:
-    """Medians of one method's runs, in words."""
+    """Medians of one method's runs as a line of text."""
     wall, cpu = (median(row[column] for row in runs) for column in ("wall_seconds", "cpu_seconds"))
     row = runs[0]
     parts = [f"{wall:9.3f} s  CPU {cpu:9.3f} s"]
@@ -177,10 +176,10 @@ def line(runs: list[dict]) -> str:
     parts.append(quality_words(row))
     if "n_temperatures" in row:
         n_temperatures = row["n_temperatures"]
-        share = median(row["gemm_fraction"] for row in runs)
+        gemm = median(row["gemm_fraction"] for row in runs)
         parts.append(
-            f"{n_temperatures} temperatures of {1e3 * wall / n_temperatures:.1f} ms, {row['n_iter']} iterations, "
-            f"{row['passes']} passes, {share:.0%} of GEMM, {median(row['bandwidth_fraction'] for row in runs):.0%} "
+            f"{n_temperatures} temperatures at {1e3 * wall / n_temperatures:.1f} ms, {row['n_iter']} iterations, "
+            f"{row['passes']} passes, {gemm:.0%} of GEMM, {median(row['bandwidth_fraction'] for row in runs):.0%} "
             "of bandwidth"
         )
     parts.append(row["note"])
@@ -192,5 +191,5 @@ def quality_words(row: dict) -> str:
     between = row.get("suboptimality_between", nan)
     words = [] if isnan(excess) else [f"{excess:.1e} above the optimum"]
     words += [] if isnan(bound) else [f"certified {bound:.1e}"]
-    words += [] if isnan(between) else [f"between {between:.1e}"]
+    words += [] if isnan(between) else [f"between temperatures {between:.1e}"]
     return ", ".join(words)

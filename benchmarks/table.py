@@ -1,6 +1,6 @@
-"""The latest results as a Markdown table and a plot: the measured part of docs/speed.md, and the picture above it.
+"""The latest results as Markdown tables and a figure: the measured part of docs/speed.md and its picture.
 
-Only methods of one run are compared, since only they were interleaved. Rehearsals are left out.
+Only methods of the same run are compared, because only these were interleaved. Rehearsals are left out.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 HEADER = (
     "table",
-    "rows x columns, classes",
+    "samples x features, classes",
     "path, s (CPU)",
     "temperatures",
     "path / one fit",
     "50 temperatures / one fit",
     "CV grid / path",
     "glmnet / path",
-    "path is above its optimum by at most",
-    "one fit is above it by",
-    "CV's fit by",
-    "glmnet's path by at most",
+    "suboptimality of the path, at most",
+    "of one fit",
+    "of the CV grid's fit",
+    "of glmnet's path, at most",
     "peak extra memory / X, MB",
 )
 COLOURS = {ours.DEFAULT: "#0072B2", ONE_FIT: "#8C8C8C", GLMNET: "#009E73", WHOLE_GRID: "#D55E00"}
 LABELS = {
     ours.DEFAULT: "AnnealedLogisticRegression: the path, 5 folds, final fit",
     ONE_FIT: "LogisticRegression: one fit at the chosen C",
-    GLMNET: "glmnet: 50 penalties, 6 paths, nothing scored",
+    GLMNET: "glmnet: 50 penalties, 6 paths, no scoring",
     WHOLE_GRID: "LogisticRegressionCV: 50 C, 5 folds (hollow: estimated)",
 }
 
@@ -50,7 +50,7 @@ LABELS = {
 
 
 def latest(folder: Path = rows.RESULTS) -> pd.DataFrame:
-    """The rows of each table's last run at each number of threads, in the order of the problems."""
+    """Result rows of the last run of each table and number of threads, in the order of the problems."""
     files = [folder / f"{problem}.csv" for problem in PROBLEMS]
     frames = [pd.read_csv(file) for file in files if file.exists()]
     raw = (
@@ -63,7 +63,7 @@ def latest(folder: Path = rows.RESULTS) -> pd.DataFrame:
 
 
 def medians(raw: pd.DataFrame) -> pd.DataFrame:
-    """One row per (threads, table, method): medians of seconds and shares, the first of everything else."""
+    """One row per (threads, table, method): medians of seconds and fractions, the first value of other columns."""
     measured = ["wall_seconds", "cpu_seconds", "gemm_fraction", "bandwidth_fraction"]
     keys = ["threads", "problem", "table", "method"]
     other = [column for column in raw.columns if column not in (*measured, *keys, "repeat")]
@@ -71,7 +71,7 @@ def medians(raw: pd.DataFrame) -> pd.DataFrame:
     return raw.groupby(keys, sort=False).agg(how).reset_index()
 
 
-# --- words ------------------------------------------------------------------------------------------
+# --- Markdown ---------------------------------------------------------------------------------------
 
 
 def markdown(header, lines) -> str:
@@ -80,14 +80,14 @@ def markdown(header, lines) -> str:
 
 
 def measured_lines(table: pd.DataFrame) -> list[list[str]]:
-    """One line a table that has our default path; cells of what did not run are empty."""
+    """One line per table with a default path of ours; cells of methods that did not run are empty."""
     lines = []
     for name, methods in table.groupby("table", sort=False):
-        of = methods.set_index("method")
-        if ours.DEFAULT not in of.index:
+        by_method = methods.set_index("method")
+        if ours.DEFAULT not in by_method.index:
             continue
-        path = of.loc[ours.DEFAULT]
-        one_fit, grid, fifty, glmnet = (_row(of, name) for name in (ONE_FIT, WHOLE_GRID, ours.FIFTY, GLMNET))
+        path = by_method.loc[ours.DEFAULT]
+        one_fit, grid, fifty, glmnet = (_row(by_method, name) for name in (ONE_FIT, WHOLE_GRID, ours.FIFTY, GLMNET))
         lines.append(
             [
                 str(name),
@@ -109,7 +109,7 @@ def measured_lines(table: pd.DataFrame) -> list[list[str]]:
 
 
 def scaling_lines(table: pd.DataFrame) -> list[list[str]]:
-    """Seconds of the fixed ladder at each size, and what finer ladders and more folds cost beside it."""
+    """Seconds of a fixed list of temperatures at each size, and the relative cost of finer lists and more folds."""
     seconds = table[table["problem"] == "scaling"].pivot_table(
         index="n_rows", columns="method", values="wall_seconds", sort=False
     )
@@ -119,19 +119,19 @@ def scaling_lines(table: pd.DataFrame) -> list[list[str]]:
     return [
         [
             str(n_rows),
-            f"{own:.3g}",
-            f"{own / base.iloc[0] * base.index[0] / n_rows:.2f}",
-            _number(seconds.get(scaling.FINER, base * np.nan)[n_rows] / own, "{:.2f}"),
-            _number(seconds.get(scaling.MORE_FOLDS, base * np.nan)[n_rows] / own, "{:.2f}"),
+            f"{base_seconds:.3g}",
+            f"{base_seconds / base.iloc[0] * base.index[0] / n_rows:.2f}",
+            _number(seconds.get(scaling.FINER, base * np.nan)[n_rows] / base_seconds, "{:.2f}"),
+            _number(seconds.get(scaling.MORE_FOLDS, base * np.nan)[n_rows] / base_seconds, "{:.2f}"),
         ]
-        for n_rows, own in base.items()
+        for n_rows, base_seconds in base.items()
     ]
 
 
 SCALING_HEADER = (
-    "rows",
+    "samples",
     "50 temperatures, 5 folds, s",
-    "seconds per row, relative",
+    "seconds per sample, relative",
     "200 temperatures / 50",
     "10 folds / 5",
 )
@@ -152,7 +152,7 @@ DETAILS = (
 
 
 def detail_lines(table: pd.DataFrame) -> list[list[str]]:
-    """Every method of every table, for a look behind the page."""
+    """Every method of every table, in more detail than docs/speed.md."""
     return [
         [
             row.table,
@@ -177,12 +177,12 @@ def _row(of: pd.DataFrame, method: str):
 def _ratio(above, below) -> str:
     if above is None or below is None:
         return ""
-    words = f"{above.wall_seconds / below.wall_seconds:.2g}"
-    return f"{words} (estimated)" if above.is_estimated or below.is_estimated else words
+    ratio = f"{above.wall_seconds / below.wall_seconds:.2g}"
+    return f"{ratio} (estimated)" if above.is_estimated or below.is_estimated else ratio
 
 
 def _excess(row) -> str:
-    """Above the reference optimum where there is one, else the certified bound."""
+    """Excess over the reference optimum if there is one, else the certified bound."""
     if row is None:
         return ""
     if not np.isnan(row.reference_suboptimality):
@@ -197,17 +197,17 @@ def _number(value, form="{:.0e}") -> str:
 def measured_block(table: pd.DataFrame) -> str:
     """Everything between the marks of docs/speed.md."""
     parts = []
-    for threads, own in table.groupby("threads", sort=True):
-        first = own.iloc[0]
-        busy = "; other programs were running" if own["load"].max() > BUSY else ""
+    for threads, results in table.groupby("threads", sort=True):
+        first = results.iloc[0]
+        busy = "; other programs were running" if results["load"].max() > BUSY else ""
         parts.append(
             f"**{threads} thread{'' if threads == 1 else 's'}**, on a machine that multiplies matrices at "
-            f"{own['gemm_gflops'].max():.0f} GFlop/s and copies memory at {own['bandwidth_gbs'].max():.0f} GB/s; "
-            f"{first.versions}{busy}."
+            f"{results['gemm_gflops'].max():.0f} GFlop/s and copies memory at "
+            f"{results['bandwidth_gbs'].max():.0f} GB/s; {first.versions}{busy}."
         )
-        if lines := measured_lines(own):
+        if lines := measured_lines(results):
             parts.append(markdown(HEADER, lines))
-        if lines := scaling_lines(own):
+        if lines := scaling_lines(results):
             parts.append(markdown(SCALING_HEADER, lines))
     return "\n\n".join(parts)
 
@@ -216,7 +216,7 @@ def measured_block(table: pd.DataFrame) -> str:
 
 
 def draw(table: pd.DataFrame, path: Path) -> None:
-    """Seconds of the path and its peers, a line a table, at the largest number of threads measured."""
+    """Seconds of the path and its peers, one line per table, at the largest number of threads measured."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -229,11 +229,11 @@ def draw(table: pd.DataFrame, path: Path) -> None:
         seconds = shown.loc[shown["table"] == name, "wall_seconds"]
         ax.plot([seconds.min(), seconds.max()], [place, place], color="#DDDDDD", linewidth=2, zorder=1)
     for method, colour in COLOURS.items():
-        own = shown[shown["method"] == method]
-        places = [names.index(name) for name in own["table"]]
-        faces = ["white" if is_estimated else colour for is_estimated in own["is_estimated"]]
-        size, level = (25, 3) if method == ours.DEFAULT else (70, 2)  # within the peer's, where both take as long
-        ax.scatter(own["wall_seconds"], places, s=size, c=faces, edgecolors=colour, linewidths=1.5, zorder=level)
+        of_method = shown[shown["method"] == method]
+        places = [names.index(name) for name in of_method["table"]]
+        faces = ["white" if is_estimated else colour for is_estimated in of_method["is_estimated"]]
+        size, level = (25, 3) if method == ours.DEFAULT else (70, 2)  # small and on top: equal times stay visible
+        ax.scatter(of_method["wall_seconds"], places, s=size, c=faces, edgecolors=colour, linewidths=1.5, zorder=level)
         ax.scatter([], [], s=size, color=colour, label=LABELS[method])
     ax.set_xscale("log")
     ax.set_xlabel("seconds")
@@ -269,7 +269,7 @@ def write_report(folder: Path = rows.RESULTS, page: Path = PAGE, picture: Path =
     print(block)
     busy = table.loc[table["load"] > BUSY, "table"].unique()
     if len(busy):
-        print(f"\nmeasured while the machine was busy, measure again: {', '.join(busy)}")
+        print(f"\nmeasured on a busy machine, to be repeated: {', '.join(busy)}")
     details = folder / "every_method.md"
     details.write_text(markdown(DETAILS, detail_lines(table)) + "\n")
-    print(f"\nevery method: {details.name} beside the raw rows")
+    print(f"\nall methods: {details.name}, in the folder of the raw results")

@@ -3,20 +3,21 @@
 Reading an annealing path
 =========================
 
-A fit is a walk from hot to cold. Hot, the posterior is all but uniform and the model is as simple as it can be; cold,
-the posterior is all but certain and the model follows the training rows. Somewhere between the two, rows that were not
-trained on are predicted best, and that is the temperature which :class:`~annealed.AnnealedLogisticRegression` keeps.
+A fit follows a path of falling temperatures. The temperature is the regularization strength on the scale of the logits.
+At a high temperature the posterior is nearly uniform and the model is simple. At a low temperature the posterior is
+nearly certain and the model follows the training samples. :class:`~annealed.AnnealedLogisticRegression` keeps the
+temperature in between at which held-out samples are predicted best.
 
-This example fits the wine data and looks at the walk.
+This example plots the path of a fit to the wine data.
 """
 
 # %%
 # One fit, one path
 # -----------------
 #
-# Half of the rows are kept away from the fit, to look at later. The columns are raw: alcohol in percent stands beside
-# proline in hundreds of milligrams. ``calibrate=False`` is the form of the paper, in which one temperature does
-# everything; the last section comes back to it.
+# Half of the samples are kept as a test set. The features are raw: alcohol is in percent, proline in hundreds of
+# milligrams. ``calibrate=False`` is the form of the paper, without a calibration factor. The last section compares it
+# with the default.
 
 import sys
 
@@ -34,22 +35,22 @@ model = AnnealedLogisticRegression(calibrate=False).fit(X, y)
 print(model.path_)
 
 # %%
-# The picture of it
-# -----------------
+# Plot the path
+# -------------
 #
-# Above, the log-loss. The training loss only falls; the validation loss, over five folds, falls and then rises. The
-# chosen temperature is marked.
+# The upper plot shows the log-loss. The training loss falls monotonically. The validation loss, over five folds, falls
+# and then rises. The chosen temperature is marked.
 #
-# Below, the rows that the fit has not seen, each a thin line along the temperatures. Its colour mixes the colours of
-# the three classes by their posterior, and grey is undecided. Cooling crystallizes the classes; a line of a foreign
-# colour is a mistake that grows more and more confident.
+# In the lower plot each thin line is one test sample. Its colour mixes the colours of the three classes in proportion
+# to the posterior; grey means undecided. As the temperature falls the classes separate. A line in the colour of another
+# class is an error, which becomes more confident as the temperature falls.
 
 COLOURS = np.array([[86, 180, 233], [0, 158, 115], [204, 121, 167]]) / 255
 GREY = np.full(3, 0.94)
 
 
 def mixed_colours(posterior):
-    """The classes' colours mixed by the posterior, and greyer the less is decided."""
+    """Mix the colours of the classes by the posterior; grey means undecided."""
     decided = 1.5 * posterior.max(axis=-1, keepdims=True) - 0.5
     return decided * (posterior @ COLOURS) + (1 - decided) * GREY
 
@@ -68,7 +69,7 @@ below.pcolormesh(temperatures, np.arange(len(order)), mixed_colours(posteriors),
 below.axvline(model.temperature_, color="black", linewidth=1.2)
 below.set_yticks([np.flatnonzero(y_new[order] == label).mean() for label in range(3)], wine.target_names)
 below.tick_params(axis="y", length=0)
-below.set_ylabel("unseen rows")
+below.set_ylabel("test samples")
 below.set_xlabel("temperature (cooling to the right)")
 below.spines[:].set_visible(False)
 
@@ -76,37 +77,38 @@ if len(sys.argv) > 1:  # python examples/plot_annealing_path.py docs/images/anne
     figure.savefig(sys.argv[1], dpi=110)
 
 # %%
-# Two temperatures
-# ----------------
+# Calibration
+# -----------
 #
-# The temperature that fits best and the one at which the posterior is honest need not be the same. By default the
-# held-out logits of every temperature are rescaled by one factor, and the best pair is kept: ``temperature_`` and
-# ``posterior_scale_``. A hot fit is too timid and wants a factor well above one; the colder the fit, the smaller the
-# factor. The marked pair need not lie at the very lowest loss: a weak prior holds the factor to one.
+# The temperature with the best decision boundary and the one with calibrated probabilities may differ. By default the
+# held-out logits of every temperature are multiplied by one calibration factor, and the best pair is kept:
+# ``temperature_`` and ``posterior_scale_``. At high temperatures the fit is underconfident and the factor is well above
+# one; it decreases as the temperature falls. The marked pair need not have the lowest loss, because a weak prior pulls
+# the factor towards one.
 
 calibrated = AnnealedLogisticRegression().fit(X, y)
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-for own, label, colour in [(model, "calibrate=False", "#8C8C8C"), (calibrated, "calibrate=True", "#0072B2")]:
-    validation_loss = -own.path_.validation_score.mean(axis=1)
-    chosen = [own.path_.best_index]
-    left.plot(own.path_.temperatures, validation_loss, color=colour, marker="o", markevery=chosen, label=label)
-left.set(xlabel="temperature", ylabel="log-loss of the folds", ylim=(0, None))
+for fitted, label, colour in [(model, "calibrate=False", "#8C8C8C"), (calibrated, "calibrate=True", "#0072B2")]:
+    validation_loss = -fitted.path_.validation_score.mean(axis=1)
+    chosen = [fitted.path_.best_index]
+    left.plot(fitted.path_.temperatures, validation_loss, color=colour, marker="o", markevery=chosen, label=label)
+left.set(xlabel="temperature", ylabel="validation log-loss", ylim=(0, None))
 left.legend(loc="upper center", edgecolor="none")
 right.plot(calibrated.path_.temperatures, calibrated.path_.posterior_scale, color="#0072B2")
 right.axhline(1, color="#8C8C8C", linewidth=1)
-right.set(xlabel="temperature", ylabel="posterior scale", ylim=(0, None))
+right.set(xlabel="temperature", ylabel="calibration factor", ylim=(0, None))
 for ax in (left, right):
     ax.set_xscale("log")
     ax.xaxis.set_inverted(True)
     ax.spines[["top", "right"]].set_visible(False)
 
 # %%
-# On the rows kept away:
+# On the test samples:
 
-for own, label in [(model, "calibrate=False"), (calibrated, "calibrate=True")]:
-    loss, accuracy = log_loss(y_new, own.predict_proba(X_new)), own.score(X_new, y_new)
-    scale = own.posterior_scale_
-    print(f"{label:16} T = {own.temperature_:.4f}  scale {scale:.2f}  log-loss {loss:.3f}  accuracy {accuracy:.3f}")
+for fitted, label in [(model, "calibrate=False"), (calibrated, "calibrate=True")]:
+    loss, accuracy = log_loss(y_new, fitted.predict_proba(X_new)), fitted.score(X_new, y_new)
+    scale = fitted.posterior_scale_
+    print(f"{label:16} T = {fitted.temperature_:.4f}  factor {scale:.2f}  log-loss {loss:.3f}  accuracy {accuracy:.3f}")
 
 plt.show()

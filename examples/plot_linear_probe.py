@@ -1,18 +1,19 @@
 """
-==========================
-Linear probe in five lines
-==========================
+============
+Linear probe
+============
 
-A linear probe asks how much of the classes a fixed representation knows: one linear classifier on top of features that
-are not trained. Its only knob is the penalty, and here that is the temperature, swept once and chosen on held-out rows.
+A linear probe measures how well a fixed representation separates the classes. It is a linear classifier on features
+that are not trained. Its only hyperparameter is the penalty, here the temperature. One path is computed, and held-out
+samples choose the temperature.
 """
 
 # %%
 # On the CPU
 # ----------
 #
-# The features are the pixels of the digits. A fifth of the rows is held out to choose the temperature, and the final
-# fit uses all of them. Where rows come in groups, such as frames of one video, held-out rows must be of other groups:
+# The features are the pixels of the digits. A fifth of the samples is held out to choose the temperature; the final fit
+# uses all samples. If samples come in groups, such as the frames of a video, use a group-aware splitter:
 # ``AnnealedLogisticRegression(cv=GroupKFold(5)).fit(X, y, groups=video)``.
 
 import matplotlib.pyplot as plt
@@ -30,7 +31,7 @@ print(f"accuracy {probe.score(X_new, y_new):.3f} at temperature {probe.temperatu
 # On a GPU
 # --------
 #
-# The same lines fit features that a network left on the GPU; coefficients and predictions stay there too. With
+# The same code fits features that a network computed on the GPU. Coefficients and predictions stay on the device. Set
 # ``SCIPY_ARRAY_API=1`` in the environment::
 #
 #     sklearn.set_config(array_api_dispatch=True)
@@ -38,8 +39,9 @@ print(f"accuracy {probe.score(X_new, y_new):.3f} at temperature {probe.temperatu
 #     probe = AnnealedLogisticRegression(selection="holdout").fit(X, y)
 #     accuracy = (probe.predict(X_new) == y_new).float().mean()
 #
-# ``precision="tf32"`` or ``"bf16"`` is about five times as fast on features of ImageNet's size, and
-# ``AnnealedLogisticRegression(device="cuda")`` takes NumPy features there and back.
+# ``matmul_precision="tf32"`` or ``"bf16"`` is about five times as fast on features of ImageNet's size
+# (``docs/gpu.md``). ``AnnealedLogisticRegression(device="cuda")`` takes NumPy arrays, fits on the GPU and returns NumPy
+# arrays.
 
 AnnealingPathDisplay.from_estimator(probe)
 plt.show()

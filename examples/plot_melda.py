@@ -1,20 +1,21 @@
 """
-===================================
-A plane in which to see the classes
-===================================
+=======================================
+Supervised projection to two dimensions
+=======================================
 
-Linear discriminant analysis turns many columns into few, so that classes come apart. It inverts the scatter within
-classes, and that matrix says little where rows are few or columns collinear. :class:`~annealed.MELDA` takes the
-directions from a log-linear posterior instead, whose temperature is chosen by validation, and inverts nothing.
+Linear discriminant analysis (LDA) projects many features to a few that separate the classes. It inverts the
+within-class scatter matrix, which is poorly estimated with few samples or collinear features.
+:class:`~annealed.MELDA` takes the directions from a log-linear posterior instead. Validation chooses its temperature,
+and no matrix is inverted.
 
-This example reduces the 64 pixels of the handwritten digits 3, 8 and 9 to a plane.
+This example projects the 64 pixels of the handwritten digits 3, 8 and 9 to a plane.
 """
 
 # %%
-# About as many rows as columns
-# -----------------------------
+# About as many samples as features
+# ---------------------------------
 #
-# Sixty digits are kept for the fit, and all others to look at later. Some pixels, in the corners, are always white.
+# Sixty digits are used for the fit, all others for testing. Some pixels, in the corners, are constant.
 
 import sys
 
@@ -34,38 +35,39 @@ melda = MELDA().fit(X, y)
 lda = LinearDiscriminantAnalysis().fit(X, y)
 
 # %%
-# The plane of each, with new rows
-# --------------------------------
+# Training and test samples in both planes
+# ----------------------------------------
 #
-# Three classes make two dimensions. Above, the rows of the fit; below, the others, in the same planes. LDA draws the
-# rows it has seen together to three points, as it can with so many columns, and scatters the rest. MELDA's regions are
-# those of its posterior.
+# With three classes the projection has two dimensions. The upper plots show the training samples, the lower plots the
+# test samples in the same planes. LDA overfits: with so many features it can collapse the training samples of each
+# class almost to a point, and it scatters the test samples. The shaded regions are those of MELDA's posterior.
 
 figure, axes = plt.subplots(2, 2, figsize=(9, 8), layout="constrained")
 for column, (name, reduction) in enumerate([("MELDA", melda), ("LDA", lda)]):
-    for row, (rows, labels) in enumerate([(X, y), (X_new, y_new)]):
+    for row, (samples, labels) in enumerate([(X, y), (X_new, y_new)]):
         ax = axes[row, column]
-        ProjectionDisplay.from_estimator(reduction, rows, labels, ax=ax)
-        ax.set_title(f"{name}, {'rows of the fit' if row == 0 else 'new rows'}", loc="left", fontsize=10)
+        ProjectionDisplay.from_estimator(reduction, samples, labels, ax=ax)
+        ax.set_title(f"{name}, {'training samples' if row == 0 else 'test samples'}", loc="left", fontsize=10)
 
 if len(sys.argv) > 1:  # python examples/plot_melda.py docs/images/melda.png
     figure.savefig(sys.argv[1], dpi=110)
 
 # %%
-# What the plane is worth
-# -----------------------
+# Accuracy in the plane
+# ---------------------
 #
-# Both are classifiers too, and a nearest neighbour in the plane tells how much of the classes is left there.
+# Both estimators are classifiers as well. The accuracy of a nearest-neighbour classifier in the plane measures how much
+# class information the projection keeps.
 
 for name, reduction in [("MELDA", melda), ("LDA", lda)]:
     neighbour = KNeighborsClassifier(1).fit(reduction.transform(X), y)
     accuracy = neighbour.score(reduction.transform(X_new), y_new)
     print(
-        f"{name:5}  own prediction {reduction.score(X_new, y_new):.3f}  nearest neighbour in its plane {accuracy:.3f}"
+        f"{name:5}  as a classifier {reduction.score(X_new, y_new):.3f}  nearest neighbour in its plane {accuracy:.3f}"
     )
 
 # %%
-# Directions come in the order of the information that they carry about the class, in nats.
+# Directions are sorted by the information that they carry about the class, in nats.
 
 print(melda.explained_information_.round(2))
 

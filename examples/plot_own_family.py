@@ -1,14 +1,15 @@
 """
-====================
-A family of your own
-====================
+=============================
+Custom discriminant functions
+=============================
 
-Annealing does not mind what the discriminant functions are. A subclass of :class:`~annealed.objectives.ScoreFamily`
-says what the scores are and how they change with their parameters; :class:`~annealed.AnnealedClassifier` brings the
-temperatures, the folds, the choice, the path and scikit-learn's manners.
+Annealing works with any differentiable discriminant functions. A subclass of
+:class:`~annealed.objectives.ScoreFamily` defines the scores and their derivatives.
+:class:`~annealed.AnnealedClassifier` adds the temperatures, the folds, the choice of the temperature, the path and the
+scikit-learn interface.
 
-Here the classes are three interlocking rings. A line cannot tell them apart, and neither can a conic, because a ring
-has neighbours on its inner and on its outer side. A score that knows what a ring is can.
+Here the classes are three interlocking rings. Neither lines nor conics separate them, because each ring has neighbours
+inside and outside. Scores that measure the distance to a circle do.
 """
 
 # %%
@@ -27,7 +28,7 @@ RADIUS, NOISE = 1.3, 0.12
 
 
 def draw_rings(n_rows, seed):
-    """Rows scattered about three circles, and the circle each belongs to."""
+    """Samples scattered around three circles, and the index of the circle of each."""
     generator = np.random.default_rng(seed)
     y = generator.integers(3, size=n_rows)
     angle = generator.uniform(0, 2 * np.pi, n_rows)
@@ -42,9 +43,9 @@ X_new, y_new = draw_rings(3000, seed=1)
 # The family
 # ----------
 #
-# A class has a centre and a radius, and its score is minus the squared distance from the row to that circle. Three
-# methods are asked for: where the parameters start, the scores, and the pullback, which is the sum over rows of a
-# residual times the derivative of the score. Rows arrive standardized, so units need no thought.
+# Each class has a centre and a radius. Its score is minus the squared distance of the sample to that circle. Three
+# methods are required: the initial parameters, the scores, and the pullback, which is the sum over samples of a
+# residual times the derivative of the score. Features are standardized beforehand, so their units do not matter.
 
 
 class Rings(ScoreFamily):
@@ -65,17 +66,17 @@ class Rings(ScoreFamily):
         return np.column_stack([np.einsum("nc,ncd->cd", weight, outward), weight.sum(axis=0)])
 
     def _beyond(self, X, parameters):
-        """The direction from each centre to each row, and how far beyond the circle the row lies."""
+        """The direction from each centre to each sample, and the signed distance of the sample to the circle."""
         offset = X[:, None] - parameters[:, :2]
         distance = np.linalg.norm(offset, axis=2)
         return offset / np.maximum(distance, 1e-12)[..., None], distance - parameters[:, 2]
 
 
 # %%
-# Beside lines and conics
-# -----------------------
+# Comparison with lines and conics
+# --------------------------------
 #
-# The colour of a point is the class it would go to, paler where the posterior is less sure.
+# The background colour is the predicted class; it is paler if the posterior is less certain.
 
 models = {
     "AnnealedLogisticRegression": AnnealedLogisticRegression(),
@@ -102,8 +103,8 @@ for ax, (name, model) in zip(axes, models.items(), strict=True):
     ax.spines[:].set_visible(False)
 
 # %%
-# The rings cross, so some rows belong to two of them and no classifier can get them all right. What the family learnt
-# can be read: centre and radius of each circle, in standardized units, at the chosen temperature.
+# The rings cross, so no classifier can be right on all samples. The fitted parameters can be interpreted: the centre
+# and radius of each circle, in standardized units, at the chosen temperature.
 
 rings = models["Rings"]
 print(rings.path_.at(rings.temperature_)[0]["parameters"].round(2))

@@ -1,10 +1,11 @@
 """
-================================
-Prototypes that grow themselves
-================================
+==============================================
+Prototypes whose number is found from the data
+==============================================
 
-Two spirals, wound into each other. :class:`~annealed.PottsDA` starts with one prototype per class, adds some where rows
-are classified wrongly, heats up and cools down again, and stops when held-out rows no longer gain.
+The data are two intertwined spirals. :class:`~annealed.PottsDA` starts with one prototype per class. In each round it
+adds prototypes where samples are misclassified, raises the temperature and cools again. It stops when the held-out
+score no longer improves.
 """
 
 # %%
@@ -25,12 +26,13 @@ spirals = PottsDA(random_state=0).fit(X, y)
 print(f"{len(spirals.prototypes_)} prototypes, error {np.mean(spirals.predict(X_new) != y_new):.1%}")
 
 # %%
-# Strips, and the course of learning
-# ----------------------------------
+# Strips, and incremental learning
+# --------------------------------
 #
-# Four long strips take four prototypes and one metric, whose ellipses are as long and thin as the strips. (Refinement
-# is off: it would stretch them further, because distance along a strip does not tell the classes apart.) On the right,
-# how hard the memberships are while the spirals are learnt: every round of growth heats up and cools down again.
+# Four long strips need four prototypes and one Mahalanobis metric, shown by ellipses that are as long and thin as the
+# strips. (Refinement is off: it would stretch them further, because the position along a strip does not separate the
+# classes.) The plot on the right shows how hard the memberships are during the fit of the spirals. In every round the
+# temperature is raised and falls again.
 
 strips_X, strips_y = make_mixed_strips(random_state=0)
 strips = PottsDA(4, refine=False, random_state=0).fit(strips_X, strips_y)
@@ -47,7 +49,7 @@ for ax in axes[:2]:
 path = spirals.path_
 axes[2].plot(path.membership_saturation, color="#0072B2", label="memberships")
 axes[2].plot(path.label_saturation, color="#E69F00", label="labels")
-axes[2].set(xlabel="temperature, in the order of time", ylabel="mean sum of squares", ylim=(0, 1.05))
+axes[2].set(xlabel="temperatures in the order of the fit", ylabel="mean sum of squares", ylim=(0, 1.05))
 axes[2].set_title("incremental learning, spirals", fontsize=10)
 axes[2].legend(edgecolor="none", loc="lower right")
 number = axes[2].twinx()

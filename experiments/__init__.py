@@ -1,1 +1,1 @@
-"""The papers' tables and figures, one file each, beside the published numbers. Nothing of annealed imports this."""
+"""Tables and figures of the papers, one module each, with the published numbers. `annealed` never imports this."""

@@ -1,4 +1,4 @@
-"""`python dev.py reproduce NAME [options]`: the arguments, and what is there to reproduce."""
+"""`python dev.py reproduce NAME [options]`: parses the arguments and runs an experiment of the registry."""
 
 from __future__ import annotations
 
@@ -15,14 +15,19 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         prog="python dev.py reproduce", description="Reproduce a paper's table or figure.", epilog=known
     )
     parser.add_argument("name", choices=sorted(EXPERIMENTS), help="which experiment")
-    parser.add_argument("--corpora", nargs="+", help="only these corpora, by their names in the paper's table")
+    parser.add_argument("--corpora", nargs="+", help="only these corpora, named as in the paper's table")
     parser.add_argument(
-        "--resume", action="store_true", help="keep what an earlier run has measured (the suite always does)"
+        "--resume", action="store_true", help="keep the results of an earlier run (the suite always does)"
     )
-    parser.add_argument("--splits", type=int, help="how many random splits, where an experiment draws them")
-    parser.add_argument("--jobs", type=int, default=1, help="processes, each with one BLAS thread; -1 is one a core")
+    parser.add_argument("--splits", type=int, help="number of random splits, for experiments that draw them")
     parser.add_argument(
-        "--results", type=Path, default=Path(__file__).resolve().parent / "results", help="folder of tables and figures"
+        "--jobs", type=int, default=1, help="number of processes with one BLAS thread each; -1: one per core"
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=Path(__file__).resolve().parent / "results",
+        help="folder for tables and figures",
     )
     for module in EXPERIMENTS.values():
         if hasattr(module, "add_options"):
@@ -34,10 +39,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         parser.error(f"--splits must be at least 1. Got {options.splits}.")
     if options.jobs == 0:
         parser.error("--jobs must not be 0.")
-    heeded = EXPERIMENTS[options.name].OPTIONS
-    for option in sorted(set(vars(options)) - {"name", "results", *heeded}):
+    accepted = EXPERIMENTS[options.name].OPTIONS
+    for option in sorted(set(vars(options)) - {"name", "results", *accepted}):
         if getattr(options, option) != parser.get_default(option):
-            parser.error(f"{options.name} takes no --{option}. It takes {', '.join(f'--{own}' for own in heeded)}.")
+            parser.error(f"{options.name} takes no --{option}. It takes {', '.join(f'--{name}' for name in accepted)}.")
     return options
 
 

@@ -1,18 +1,18 @@
-"""What figures 1 and 2 of Wang, Zhang and Lochovsky show, measured on one split of a text collection.
+"""The panels of figures 1 and 2 of Wang, Zhang and Lochovsky, measured on one split of a text collection.
 
-    a  dADA's accuracy on the test rows against temperature, from three starts, cooling rate 0.9
+    a  dADA's accuracy on the test samples against temperature, from three starts, cooling rate 0.9
     b  the same from the class means with four cooling rates
-    c  seconds a temperature of the runs of (b)
-    d  pADA's accuracy against temperature for four penalties, with unpenalized logistic regression beside it
+    c  seconds per temperature of the runs of (b)
+    d  pADA's accuracy against temperature for four penalties, and that of unpenalized logistic regression
 
-dADA is the literal method: eq. 10 with the diagonal of the pooled covariance, the paper's optimizer, no more than 15 of
-its steps a temperature, no pull and no priors. pADA is solved at every temperature. Two panels of our own are evidence
-for what `docs/theory.md` derives:
+dADA is the literal method: eq. 10 with the diagonal of the pooled covariance, the paper's optimizer with at most 15
+steps per temperature, without pull to the class means and without priors. pADA is solved to convergence at every
+temperature. Two further panels test what `docs/theory.md` derives:
 
-    shift  pADA's posteriors of different penalties at the same product of penalty and temperature
-    steps  dADA's optimizer for as many steps, without any annealing: the temperature never falls
+    shift  pADA's posteriors for different penalties at the same product of penalty and temperature
+    steps  dADA's optimizer for the same number of steps at a fixed temperature
 
-A point is (split, panel, line, place, value): the place is a temperature, in `steps` a number of steps.
+A point is (split, panel, line, place, value). The place is a temperature, or the number of steps in `steps`.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ STARTS = ("means", "random", "zero")
 SLOWEST = 0.9
 RATES = (SLOWEST, 0.7, 0.4, 0.1)  # the paper's text names 0.9, 0.7 and 0.1
 INNER_STEPS = 15
-STANDS_STILL = 1 - 1e-6  # a cooling rate that does not cool
+STANDS_STILL = 1 - 1e-6  # cooling rate of a practically constant temperature
 
 
 @dataclass(frozen=True)
 class Range:
-    """Temperatures and penalties of a figure, so chosen that the weakest penalty's line passes its best.
+    """Temperatures and penalties of a figure, chosen such that the line of the weakest penalty passes its maximum.
 
-    penalties : each `per_penalty` temperatures of pADA weaker than the one before, so that curves lie on each other
-    standing : the temperature of panel `steps`
-    regression_steps : the most of logistic regression without a penalty
+    penalties : successive ones are `per_penalty` temperatures of pADA apart, so that their curves have common products
+    standing : the fixed temperature of panel `steps`
+    regression_steps : maximum number of steps of unpenalized logistic regression
 
-    dADA's begin so hot that posteriors are uniform and the start is forgotten, and fall by a factor of 1000: the paper
-    cools from 1 to 0.001 in a unit that it does not say.
+    dADA starts at a temperature at which posteriors are uniform and the start is forgotten, and cools by a factor of
+    1000. The paper cools from 1 to 0.001 in an unspecified unit.
     """
 
     distance_hot: float = 1e5
@@ -65,7 +65,7 @@ class Range:
 
     @property
     def product_temperatures(self) -> np.ndarray:
-        """Of pADA, hot to cold."""
+        """Temperatures of pADA, hot to cold."""
         step = np.log(self.penalties[0] / self.penalties[1]) / self.per_penalty
         n_steps = round(np.log(self.product_hot / self.product_cold) / step)
         return self.product_hot * np.exp(-step * np.arange(n_steps + 1))
@@ -87,7 +87,7 @@ def measure(
     split: int,
     parts: tuple[str, ...] | None = None,
 ) -> list[Point]:
-    """The points of one split, or of some of its `PARTS`, which can be measured apart."""
+    """The points of one split, or of some of its `PARTS`, which can be measured separately."""
     counts = split_counts(texts, n_columns, split)
     corpus = REPRESENTATIONS[representation](counts)
     points = (point for part in parts or PARTS for point in PARTS[part](counts, corpus, span, split))
@@ -98,7 +98,7 @@ def measure(
 
 
 def baselines(counts: Corpus, span: Range) -> Iterator[tuple]:
-    """LDA with the diagonal and with the whole covariance, and logistic regression, for each representation."""
+    """LDA with diagonal and with full covariance, and logistic regression, for each representation."""
     for name, represent in REPRESENTATIONS.items():
         corpus = represent(counts)
         yield "LDA, diagonal", name, 0.0, accuracy(PooledGaussian(priors="equal"), corpus)
@@ -109,13 +109,13 @@ def baselines(counts: Corpus, span: Range) -> Iterator[tuple]:
 
 
 def whole_lda(corpus: Corpus) -> LinearDiscriminantAnalysis:
-    """Nearest class mean (eq. 10) in the metric of the pooled covariance: no priors."""
+    """Nearest class mean (eq. 10) in the metric of the pooled covariance, without priors."""
     n_classes = corpus.size.n_classes
     return LinearDiscriminantAnalysis(solver="lsqr", priors=np.full(n_classes, 1 / n_classes))
 
 
 def logistic_regression(corpus: Corpus, most_steps: int) -> LogisticRegression:
-    """Eq. 16: no penalty, no intercept. The classes are nearly separable, so that it has no end: steps are bounded."""
+    """Eq. 16: no penalty, no intercept. The classes are nearly separable, so the number of steps is limited."""
     model = LogisticRegression(C=np.inf, fit_intercept=False, max_iter=most_steps)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -140,7 +140,7 @@ def literal(schedule, **options) -> AnnealedLDA:
 
 
 def cooling(corpus: Corpus, span: Range, split: int, init: str, rate: float) -> Iterator[tuple]:
-    """One line of panels a, b and c; `random` draws other rows in every split."""
+    """One line of panels a, b and c; `random` draws other samples in every split."""
     schedule = ExponentialSchedule(span.distance_hot, cooling_rate=rate, stop=span.distance_cold)
     model = literal(schedule, init=init, random_state=split).fit(corpus.X_train, corpus.y_train)
     if rate == SLOWEST:
@@ -152,7 +152,7 @@ def cooling(corpus: Corpus, span: Range, split: int, init: str, rate: float) -> 
 
 
 def standing(corpus: Corpus, span: Range) -> Iterator[tuple]:
-    """Panel `steps`: the optimizer alone, and its mean negative log-likelihood on the training rows."""
+    """Panel `steps`: accuracy and training loss of the optimizer at a fixed temperature."""
     n_stops = span.standing_steps // INNER_STEPS
     schedule = span.standing * STANDS_STILL ** np.arange(n_stops)
     path = literal(schedule).fit(corpus.X_train, corpus.y_train).path_
@@ -170,12 +170,12 @@ def curve(panel: str, line: str, model, corpus: Corpus) -> Iterator[tuple]:
 
 
 def path_accuracy(path, corpus: Corpus) -> list[float]:
-    """Of the test rows at every temperature."""
+    """Accuracy on the test samples at every temperature."""
     return [percent(scores.argmax(axis=1), corpus) for scores in path_scores(path, corpus.X_test)]
 
 
 def path_scores(path, X) -> Iterator[np.ndarray]:
-    """Logits of rows at every temperature."""
+    """Logits at every temperature."""
     for coef, intercept in zip(path.coef, path.intercept, strict=True):
         yield X @ coef.T + intercept
 
@@ -184,8 +184,8 @@ def path_scores(path, X) -> Iterator[np.ndarray]:
 
 
 def penalties(corpus: Corpus, span: Range) -> Iterator[tuple]:
-    """Panel d, the accuracy at the temperature that a validation part chooses, and panel `shift`."""
-    dense = corpus.mapped(sparse.csr_array.toarray)  # few columns for their rows: faster so, and the same minimum
+    """Panel d, the accuracy at the temperature that a validation set chooses, and panel `shift`."""
+    dense = corpus.mapped(sparse.csr_array.toarray)  # few features: dense is faster
     before = None
     for penalty in span.penalties:
         is_weakest = penalty == span.penalties[-1]
@@ -199,7 +199,7 @@ def penalties(corpus: Corpus, span: Range) -> Iterator[tuple]:
 
 
 def inner_product(penalty: float, span: Range, validates: bool) -> AnnealedLogisticRegression:
-    """Eq. 17 as printed: raw columns, no intercept; a fifth of the training rows may choose the temperature."""
+    """Eq. 17 as printed: raw features, no intercept. If `validates`, a fifth of the training samples chooses T."""
     settings = {"penalty_scaling": "none", "fit_intercept": False, "calibrate": False, "random_state": 0}
     selection = "holdout" if validates else "last"
     return AnnealedLogisticRegression(
@@ -208,12 +208,12 @@ def inner_product(penalty: float, span: Range, validates: bool) -> AnnealedLogis
 
 
 def shifted_difference(path, weaker, X, shift: int) -> float:
-    """Largest difference of any posterior of two penalties at the same penalty x temperature."""
-    strong, weak = ([gibbs.posterior(scores) for scores in path_scores(own, X)] for own in (path, weaker))
-    return max(float(np.abs(one - other).max()) for one, other in zip(strong[shift:], weak[:-shift], strict=True))
+    """Largest difference between the posteriors of two penalties at the same penalty x temperature."""
+    strong, weak = ([gibbs.posterior(scores) for scores in path_scores(which, X)] for which in (path, weaker))
+    return max(float(np.abs(first - second).max()) for first, second in zip(strong[shift:], weak[:-shift], strict=True))
 
 
-# --- all of it --------------------------------------------------------------------------------------
+# --- all parts --------------------------------------------------------------------------------------
 
 COOLINGS = [*((init, SLOWEST) for init in STARTS), *(("means", rate) for rate in RATES[1:])]
 PARTS: dict[str, Callable] = {

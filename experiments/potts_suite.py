@@ -1,8 +1,8 @@
-"""PottsDA beside its peers on the real tables of the suite with at most 100 columns.
+"""PottsDA and its peers on the tables of the suite with at most 100 features.
 
-Ten stratified splits of 70/30; every method sees the training rows alone, standardized (PottsDA takes them raw), and
-makes its choices there. Errors in percent and log-losses in nats, of the test rows, are averaged over the splits of
-a table and then over tables. A class that a split leaves without training rows is predicted with probability EPSILON.
+Ten stratified 70/30 splits. Every method is fitted and tuned on the training samples only, standardized for the peers
+and raw for PottsDA. Test errors in percent and log-losses in nats are averaged over the splits of a table, then over
+tables. A class without training samples in a split has the probability EPSILON.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ TITLE = "PottsDA and its peers on real tables, errors and log-losses"
 OPTIONS = ("corpora", "resume")
 MOST_COLUMNS = 100
 N_SPLITS = 10
-EPSILON = np.finfo(float).eps  # where scikit-learn's log_loss clips
+EPSILON = np.finfo(float).eps  # clipping of scikit-learn's log_loss
 OURS = "PottsDA"
 
 Score = tuple[float, float]  # error in percent, log-loss in nats
 
 
 class ClassMixtures(ClassifierMixin, BaseEstimator):
-    """A Gaussian mixture for each class, of one to five components by the Bayesian information criterion."""
+    """A Gaussian mixture per class, with one to five components chosen by the Bayesian information criterion."""
 
     def fit(self, X, y):
         self.classes_, counts = np.unique(y, return_counts=True)
@@ -64,7 +64,7 @@ class ClassMixtures(ClassifierMixin, BaseEstimator):
 
 
 class WithoutSingleRows(ClassifierMixin, BaseEstimator):
-    """A classifier that is not shown the classes of a single row, which it could not fit."""
+    """Fits a classifier without classes of a single sample, which it does not support."""
 
     def __init__(self, classifier):
         self.classifier = classifier
@@ -88,7 +88,7 @@ def standardized(make: Callable) -> Callable:
 
 
 def calibrated_machine(y):
-    """`SVC(probability=True)` in scikit-learn's present form."""
+    """`SVC(probability=True)` in the form that scikit-learn now recommends."""
     counts = np.bincount(y)
     return WithoutSingleRows(CalibratedClassifierCV(SVC(), ensemble=False, cv=min(5, counts[counts > 1].min())))
 
@@ -105,7 +105,7 @@ METHODS: dict[str, Callable] = {
 
 
 def run(options) -> None:
-    """Measure table by table, keep what was measured, print errors and log-losses."""
+    """Measure table by table, store the results, print errors and log-losses."""
     names = chosen_tables(options.corpora)
     scores: dict[tuple[str, str], Score] = {}
     for name in names:
@@ -130,13 +130,13 @@ def chosen_tables(wanted: list[str] | None) -> list[str]:
 
 
 def measure_or_read(method: str, name: str, options) -> Score:
-    """(error, log-loss) of a method on a table, kept in a file of their own so that a later run can resume."""
+    """(error, log-loss) of a method on a table, stored in a file so that a later run can resume."""
     kept = options.results / "potts_suite" / f"{method.replace(', ', '_')}-{name}.csv"
     if not (options.resume and kept.exists()):
         start = time.perf_counter()
         scores = [split_score(METHODS[method], name, split) for split in range(N_SPLITS)]
         write_scores(scores, kept)
-        print(f"{name}, {method}: {(time.perf_counter() - start) / N_SPLITS:.1f} s a split", flush=True)
+        print(f"{name}, {method}: {(time.perf_counter() - start) / N_SPLITS:.1f} s per split", flush=True)
     return tuple(np.mean(read_scores(kept), axis=0))
 
 
@@ -144,7 +144,7 @@ def split_score(make: Callable, name: str, split: int) -> Score:
     table = load_table(name)
     X, X_test, y, y_test = train_test_split(table.X, table.y, test_size=0.3, stratify=table.y, random_state=split)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # collinear columns, mixtures of few rows: the scores tell
+        warnings.simplefilter("ignore")  # collinear features, mixtures of few samples: visible in the scores
         model = make(y).fit(X, y)
     error = 100 * float(np.mean(model.predict(X_test) != y_test))
     return error, held_out_loss(model, X_test, y_test) if hasattr(model, "predict_proba") else np.nan
@@ -176,7 +176,7 @@ def line(title: str, cells) -> str:
 
 
 def write_scores(scores: list[Score], path: Path) -> None:
-    """The file is there when it is whole."""
+    """The file appears only when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".part")
     with unfinished.open("w", newline="") as file:

@@ -1,16 +1,17 @@
 """Tables 1 to 3 and the Wisconsin table of Wu's slides, "Natural Discriminant Analysis Using Interactive Potts Models".
 
-The slides do not give the generators of examples 1 to 3, nor how their networks were trained. Ours are reconstructions,
-tuned so that a support vector machine and RBF networks err about as printed; their numbers beside ours are a
-comparison in kind, not a check. The support vector machine is `SVC()`. An RBF network is the plainest of its time: rows
-drawn at random as centres (Broomhead and Lowe, 1988), the mean distance to the two nearest centres as a unit's width
-(Moody and Darken, 1989), least squares. Of the recipes that were tried it lies nearest to the print over all three
-tables; with centres by k-means, networks of many units err far less than printed. 800 rows train, 800 test, 20 seeds.
+The slides specify neither the generators of examples 1 to 3 nor the training of their networks. Ours are
+reconstructions, tuned such that a support vector machine and RBF networks have about the printed errors. So our numbers
+are comparable in kind with the printed ones, but do not verify them. The support vector machine is `SVC()`. The RBF
+network is the simplest of its time: random samples as centres (Broomhead and Lowe, 1988), the mean distance to the two
+nearest centres as the width of a unit (Moody and Darken, 1989), and least squares. Of the recipes that were tried it is
+closest to the printed errors over all three tables. With k-means centres, networks of many units have far lower errors
+than printed. There are 800 training samples, 800 test samples and 20 seeds.
 
-Wisconsin: the 683 complete rows, 20 stratified splits into 483 and 200. The published 1.0 % is that of one unknown
-split: two rows of 200 wrong. The standard deviation of such an error over splits is about one point for every method,
-so that among 20 splits some are as good. The RBF network's and the machine's published errors are of 216 other rows
-(the slides say 219, but 4.17 % and 4.63 % are 9 and 10 of 216).
+Wisconsin: the 683 complete samples, in 20 stratified splits into 483 and 200. The published 1.0 % is of one unknown
+split, two errors in 200. The standard deviation of such an error over splits is about one point for every method. The
+published errors of the RBF network and the support vector machine are of 216 other samples (the slides say 219, but
+4.17 % and 4.63 % are 9 and 10 of 216).
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ TITLE = "error rates of RBF networks, a support vector machine and PottsDA, the 
 OPTIONS = ("corpora",)
 PUBLISHED = Path(__file__).resolve().parent / "published" / "potts_tables.csv"
 N_SEEDS = 20
-N_TEST = 200  # of the Wisconsin rows
+N_TEST = 200  # test samples of Wisconsin
 AUTO = "PottsDA(auto)"
-GOOD = {"example-1": 0.2, "example-2": 0.2, "example-3": 1.0}  # percent; seeds that reach it are counted
+GOOD = {"example-1": 0.2, "example-2": 0.2, "example-3": 1.0}  # percent of error; seeds that reach it are counted
 
 Errors = dict[tuple[str, str], np.ndarray]  # (table, method) -> (n_seeds, 2), training and testing, in percent
 
@@ -52,7 +53,7 @@ class Split(NamedTuple):
 
 
 class RBFNetwork(ClassifierMixin, BaseEstimator):
-    """Gaussian units about rows drawn at random, joined by least squares."""
+    """Gaussian units centred at random training samples, with output weights by least squares."""
 
     def __init__(self, n_units, random_state=None):
         self.n_units = n_units
@@ -85,7 +86,7 @@ def example(make: Callable) -> Callable[[], Iterator[Split]]:
 
 
 def wisconsin() -> Iterator[Split]:
-    """Stratified splits of the complete rows."""
+    """Stratified splits of the complete samples."""
     lines = data_file("breast-cancer-wisconsin.data").read_text().splitlines()
     fields = [line.split(",") for line in lines if line.strip() and "?" not in line]
     table = np.array(fields, dtype=float)
@@ -116,7 +117,7 @@ def make_method(name: str, table: str, seed: int):
 
 
 def run(options) -> None:
-    """Measure the asked tables and print them beside the published numbers."""
+    """Measure the requested tables and print them with the published numbers."""
     published = read_published(PUBLISHED)
     errors: Errors = {}
     for table in chosen_tables(options.corpora):
@@ -140,7 +141,7 @@ def chosen_tables(names: list[str] | None) -> list[str]:
 
 
 def methods_of(table: str, published) -> list[str]:
-    return [*(method for own, method in published if own == table), AUTO]
+    return [*(method for name, method in published if name == table), AUTO]
 
 
 def measure(table: str, methods: list[str]) -> Errors:
@@ -160,20 +161,20 @@ def measure(table: str, methods: list[str]) -> Errors:
 
 def table_lines(errors: Errors, published) -> list[str]:
     lines = []
-    for table in dict.fromkeys(own for own, _ in errors):
+    for table in dict.fromkeys(name for name, _ in errors):
         lines += [f"{table:14}{'training':>15}{'(published)':>13}{'testing':>15}{'(published)':>13}"]
-        for (own, method), pairs in errors.items():
-            if own == table:
+        for (name, method), pairs in errors.items():
+            if name == table:
                 lines.append(method_line(method, pairs, published.get((table, method), (None, None)), GOOD.get(table)))
         lines.append("")
     return lines
 
 
 def method_line(method: str, pairs: np.ndarray, printed, good: float | None) -> str:
-    """Mean and spread of a method's errors beside the printed ones."""
+    """Mean and standard deviation of a method's errors, with the printed ones in brackets."""
     cells = [
-        f"{mean:8.2f} +- {spread:4.2f}{'' if beside is None else f'({beside:g})':>13}"
-        for mean, spread, beside in zip(pairs.mean(axis=0), pairs.std(axis=0), printed, strict=True)
+        f"{mean:8.2f} +- {spread:4.2f}{'' if published is None else f'({published:g})':>13}"
+        for mean, spread, published in zip(pairs.mean(axis=0), pairs.std(axis=0), printed, strict=True)
     ]
     line = f"{method:14}" + "".join(cells)
     if good is None or not method.startswith("PottsDA"):
@@ -185,7 +186,7 @@ def method_line(method: str, pairs: np.ndarray, printed, good: float | None) -> 
 
 
 def read_published(path: Path) -> dict[tuple[str, str], tuple[float | None, float | None]]:
-    """(training, testing) of every (table, method), None where the slides print nothing."""
+    """(training, testing) errors of every (table, method); None if the slides print no number."""
     with path.open(newline="") as file:
         return {
             (row["table"], row["method"]): tuple(

@@ -1,4 +1,4 @@
-"""Mean ranks on a line, with bars that join methods which a Nemenyi test does not tell apart (Demsar 2006)."""
+"""Plot of mean ranks with bars that join methods without a significant difference in a Nemenyi test (Demsar 2006)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import pandas as pd
 from scipy.stats import studentized_range
 
 OURS_COLOUR, PEER_COLOUR = "#D55E00", "#4D4D4D"
-MANY = 1e6  # degrees of freedom that stand for infinitely many
+MANY = 1e6  # degrees of freedom, in place of infinity
 
 
 def critical_difference(n_methods: int, n_tables: int, level: float = 0.05) -> float:
-    """Mean ranks that differ by less may be chance."""
+    """Smallest significant difference of two mean ranks in a Nemenyi test."""
     quantile = studentized_range.ppf(1 - level, n_methods, MANY) / np.sqrt(2)
     return float(quantile * np.sqrt(n_methods * (n_methods + 1) / (6 * n_tables)))
 
 
 def groups(ranks: np.ndarray, distance: float) -> list[tuple[int, int]]:
-    """The longest runs (first, last) of sorted ranks that lie within a distance, none inside another."""
+    """Maximal runs (first, last) of sorted ranks that lie within a distance."""
     found: list[tuple[int, int]] = []
     for first, rank in enumerate(ranks):
         last = int(np.searchsorted(ranks, rank + distance, side="right")) - 1
@@ -29,7 +29,7 @@ def groups(ranks: np.ndarray, distance: float) -> list[tuple[int, int]]:
 
 
 def draw_ranks(ranks: dict[str, pd.Series], n_tables: int, ours: list[str], path: Path) -> Path:
-    """One panel a measure: a name and a rank a line, best on top, ours in colour."""
+    """One panel per measure with one line per method, best on top, ours in colour."""
     from matplotlib.figure import Figure
 
     n_methods = len(next(iter(ranks.values())))
@@ -48,7 +48,7 @@ def draw_ranks(ranks: dict[str, pd.Series], n_tables: int, ours: list[str], path
             label.set_color(colour)
         ax.invert_yaxis()
         ax.set_xlabel(f"mean rank in {measure}, {n_tables} tables")
-        ax.set_title(f"bars join what differs by less than {distance:.2f}", loc="left", fontsize=8)
+        ax.set_title(f"bars join methods that differ by less than {distance:.2f}", loc="left", fontsize=8)
         ax.grid(axis="x", alpha=0.3)
         ax.spines[["top", "right"]].set_visible(False)
     path.parent.mkdir(parents=True, exist_ok=True)

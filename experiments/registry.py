@@ -1,5 +1,7 @@
-"""One file an experiment: `TITLE`, `OPTIONS`, the names of those it heeds, `run(options)`, which prints ours beside the
-published numbers, and perhaps `add_options(parser)` for options of its own.
+"""One module per experiment.
+
+It has a `TITLE`, `OPTIONS` (the names of the options that it accepts), `run(options)`, which prints our numbers with
+the published ones, and optionally `add_options(parser)` for further options.
 """
 
 from experiments import ada_newsgroups, ada_webkb, keel, melda_table2, potts_suite, potts_tables, suite

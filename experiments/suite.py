@@ -1,15 +1,15 @@
-"""The suite: every table of `<data>/suite`, ours and scikit-learn's classifiers, one row a fit.
+"""The suite: our classifiers and scikit-learn's on every table of `<data>/suite`, one result row per fit.
 
-A table with a canonical split is measured on it, any other on stratified 70/30 splits, three of a large table and up to
-ten of a small one, until ENOUGH_TEST_ROWS were judged. Tables of more than MOST_ROWS training rows are drawn down to a
-stratified sample of that many, the same for all methods, and the row says so (`n_available` beside `n_train`). A row is
-written as soon as it is measured; rows that are there are not run again.
+A table with a canonical split is measured on it. Others are measured on stratified 70/30 splits: three for large tables
+and up to ten for small ones, until ENOUGH_TEST_ROWS test samples were scored. Tables with more than MOST_ROWS training
+samples are reduced to a stratified subset of that size, the same for all methods; `n_available` and `n_train` record
+this. A result is written as soon as it is measured, and existing results are not measured again.
 
-    error        share of test rows whose largest probability is not their class's
-    log_loss     mean -log of the true class's probability, clipped at 1e-15
-    brier        mean squared distance of the probabilities from the label as a unit vector
+    error        share of test samples whose most probable class is not the true one
+    log_loss     mean of -log p of the true class, with p clipped at 1e-15
+    brier        mean squared distance between the probabilities and the one-hot label
     calibration  expected calibration error of the largest probability, 15 bins of equal width
-    fit_seconds, cpu_seconds     wall clock and processor time of `fit`, standardization included; one BLAS thread
+    fit_seconds, cpu_seconds     wall-clock and CPU time of `fit`, including standardization; one BLAS thread
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ COLUMNS = (
     *("error", "log_loss", "brier", "calibration", "fit_seconds", "cpu_seconds", "failure", "warnings"),
 )
 FEWEST_SPLITS, MOST_SPLITS = 3, 10
-ENOUGH_TEST_ROWS = 1000  # over all splits of a table: fewer leave its mean to luck
+ENOUGH_TEST_ROWS = 1000  # over all splits of a table; with fewer the mean is noisy
 TEST_SHARE = 0.3
 MOST_ROWS = 10_000
 SMALLEST_PROBABILITY = 1e-15
 BINS = 15
-BETWEEN_LINES = 5.0  # seconds between lines of progress
+BETWEEN_LINES = 5.0  # seconds between progress lines
 
 
 class Task(NamedTuple):
@@ -60,12 +60,14 @@ def add_options(parser) -> None:
     group = parser.add_argument_group("suite")
     group.add_argument("--tables", nargs="+", help="only these tables")
     group.add_argument("--methods", nargs="+", help=f"only these methods, of: {', '.join(METHODS)}")
-    group.add_argument("--again", action="store_true", help="run also what is measured already: the later row counts")
-    group.add_argument("--summary", action="store_true", help="only sum up the rows that are there")
+    group.add_argument(
+        "--again", action="store_true", help="repeat fits that are already measured; the later result counts"
+    )
+    group.add_argument("--summary", action="store_true", help="only summarize the existing results")
 
 
 def run(options) -> None:
-    """Measure what is not there yet, then sum up."""
+    """Measure what is missing, then summarize."""
     rows_file = options.results / FILE
     drop_torn_row(rows_file)
     if not options.summary:
@@ -93,7 +95,7 @@ def chosen(asked: list[str] | None, known: list[str], what: str) -> list[str]:
 
 
 def planned(tables: list[str], methods: list[str], n_splits: int | None, done: set[Task]) -> list[tuple[Task, float]]:
-    """What is left to run with its rough cost: the costliest table first and whole, its slowest method first."""
+    """Remaining tasks with rough costs: table by table, the most expensive first, and its slowest method first."""
     sizes = {name: table_size(name, n_splits) for name in tables}
     tasks = [
         (Task(table, split, method), size * METHODS[method].weight)
@@ -105,7 +107,7 @@ def planned(tables: list[str], methods: list[str], n_splits: int | None, done: s
 
 
 def table_size(name: str, n_splits: int | None) -> tuple[float, int]:
-    """Numbers in a table's training rows times its classes, and how many splits it has unless `n_splits` says."""
+    """Training entries of a table times its classes, in millions, and its number of splits (default if None)."""
     table = load_table(name, dtype=None)
     is_canonical = table.train is not None
     n_train = min(MOST_ROWS, len(table.train) if is_canonical else int((1 - TEST_SHARE) * len(table.y)))
@@ -116,33 +118,33 @@ def table_size(name: str, n_splits: int | None) -> tuple[float, int]:
 
 
 def measure_all(tasks: list[tuple[Task, float]], n_jobs: int, rows_file: Path) -> None:
-    """Run the tasks over processes and write each row as it comes."""
+    """Run the tasks in processes and write each result when it arrives."""
     if not tasks:
         return
     progress = Progress(tasks)
     parallel = Parallel(n_jobs, return_as="generator_unordered", pre_dispatch="all", batch_size=1)
     for row in parallel(delayed(measure)(task) for task, _ in tasks):
         append(rows_file, row)
-        progress.tell(row)
+        progress.update(row)
 
 
 class Progress:
-    """A line now and then: how many fits are done, the last one, and the time that is left by the rough costs."""
+    """Prints the number of finished fits, the last one, and the remaining time estimated from the rough costs."""
 
     def __init__(self, tasks: list[tuple[Task, float]]):
         self.costs = dict(tasks)
         self.total = sum(self.costs.values())
         self.n_done, self.cost_done = 0, 0.0
         self.began = time.perf_counter()
-        self.told = 0.0
+        self.printed_at = 0.0
 
-    def tell(self, row: dict) -> None:
+    def update(self, row: dict) -> None:
         self.n_done += 1
         self.cost_done += self.costs[Task(row["table"], row["split"], row["method"])]
         now = time.perf_counter()
-        if now - self.told < BETWEEN_LINES and self.n_done < len(self.costs):
+        if now - self.printed_at < BETWEEN_LINES and self.n_done < len(self.costs):
             return
-        self.told = now
+        self.printed_at = now
         left = (now - self.began) * (self.total - self.cost_done) / self.cost_done
         text = f"{self.n_done:5} of {len(self.costs)} fits, about {left / 60:.1f} minutes left"
         print(f"{text}; {row['table']} {row['method']} {row['fit_seconds']} s", flush=True)
@@ -152,7 +154,7 @@ class Progress:
 
 
 def measure(task: Task) -> dict:
-    """Fit and judge one method on one split; a failure is a row too."""
+    """Fit and score one method on one split; a failure is a result row too."""
     X_train, X_test, y_train, y_test, n_available = split_rows(task.table, task.split)
     row = {
         **task._asdict(),
@@ -168,8 +170,8 @@ def measure(task: Task) -> dict:
         try:
             model = METHODS[task.method].estimator(X_train).fit(X_train, y_train)
             took = time.perf_counter() - began[0], time.process_time() - began[1]
-            row |= judged(model.predict_proba(X_test), model.classes_, y_test)
-        except Exception as error:  # whatever a method raises is its result here
+            row |= scores_of(model.predict_proba(X_test), model.classes_, y_test)
+        except Exception as error:  # any exception of a method is recorded as its result
             took = time.perf_counter() - began[0], time.process_time() - began[1]
             row["failure"] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
     row["fit_seconds"], row["cpu_seconds"] = (f"{seconds:.4f}" for seconds in took)
@@ -183,7 +185,7 @@ def described(warning) -> str:
 
 @lru_cache(maxsize=4)
 def split_rows(name: str, split: int):
-    """(X_train, X_test, y_train, y_test, number of training rows before they were drawn down)."""
+    """(X_train, X_test, y_train, y_test, number of training samples before subsampling)."""
     table = load_table(name)
     train, test = table.train, table.test
     if train is None:
@@ -196,7 +198,7 @@ def split_rows(name: str, split: int):
 
 
 def rows_of(X, rows: np.ndarray):
-    """Some rows of a table; sparse ones with the narrow indices that scikit-learn's trees and kernels ask for."""
+    """Some rows of X; sparse ones with 32-bit indices, as required by scikit-learn's trees and kernels."""
     chosen_rows = X[rows]
     if sparse.issparse(chosen_rows):
         chosen_rows.indices, chosen_rows.indptr = (
@@ -205,8 +207,8 @@ def rows_of(X, rows: np.ndarray):
     return chosen_rows
 
 
-def judged(probabilities: np.ndarray, classes: np.ndarray, y: np.ndarray) -> dict[str, str]:
-    """The four numbers of the docstring at the top; a posterior that is no number is an error."""
+def scores_of(probabilities: np.ndarray, classes: np.ndarray, y: np.ndarray) -> dict[str, str]:
+    """The four scores of the module docstring; a posterior that is not finite is an error."""
     if not np.isfinite(probabilities).all():
         raise FloatingPointError("probabilities are not finite")
     everything = np.union1d(classes, y)
@@ -225,7 +227,7 @@ def judged(probabilities: np.ndarray, classes: np.ndarray, y: np.ndarray) -> dic
 
 
 def calibration_error(confidence: np.ndarray, is_right: np.ndarray) -> float:
-    """Mean over rows of |share right - mean confidence| of the bin they fall in."""
+    """Mean over samples of |accuracy - mean confidence| of their bin."""
     bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
     gaps = np.bincount(bins, weights=is_right - confidence, minlength=BINS)
     return float(np.abs(gaps).sum() / len(confidence))
@@ -235,7 +237,7 @@ def calibration_error(confidence: np.ndarray, is_right: np.ndarray) -> float:
 
 
 def measured_tasks(path: Path) -> set[Task]:
-    """The tasks of the rows in a file, none where it is absent."""
+    """The tasks of the results in a file; none if it is missing."""
     if not path.exists():
         return set()
     with path.open(newline="") as file:
@@ -243,7 +245,7 @@ def measured_tasks(path: Path) -> set[Task]:
 
 
 def drop_torn_row(path: Path) -> None:
-    """Drop a last row that a kill or a full disk has cut off: the next would be joined to it. Refuse other columns."""
+    """Drop an incomplete last row, left by a kill or a full disk. Raise an error if the file has other columns."""
     if not path.exists():
         return
     written = path.read_bytes()

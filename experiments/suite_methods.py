@@ -1,7 +1,7 @@
-"""The methods of the suite: ours as they come, and the peers as scikit-learn makes them.
+"""The methods of the suite: ours and scikit-learn's, with default settings except as noted.
 
-Ours get raw rows. A peer that minds the columns' units gets them standardized by the training rows (sparse ones are
-scaled, not centred); one that refuses sparse rows gets them dense. Nothing else is tuned.
+Ours get raw features. Peers that depend on the units of the features get standardized ones, by the training samples
+(sparse X is scaled but not centred). Peers that do not support sparse X get a dense copy. Nothing else is tuned.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from sklearn.svm import SVC
 
 import annealed
 
-# Columns beyond which a method that decomposes matrices of columns x columns is not tried: one matrix, or one a class.
+# Largest n_features for methods that decompose n_features x n_features matrices: one pooled matrix, or one per class.
 WIDEST_POOLED, WIDEST_OF_CLASSES = 5000, 1000
 
 
 class NotTried(RuntimeError):
-    """A fit that would not end, or not fit in memory, within reason: recorded as a failure, with its reason."""
+    """Raised for a fit that would need too much time or memory; recorded as a failure with its reason."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """How to make a classifier, and what it needs.
+    """A classifier and its requirements.
 
-    most_columns : beyond which it is not tried
-    weight : rough cost of a fit beside the others', for the order of the tasks and the estimate of time
+    most_columns : largest number of features for which it is run
+    weight : rough relative cost of a fit, for the order of the tasks and the estimated time
     """
 
     name: str
@@ -49,9 +49,9 @@ class Method:
     weight: float = 1.0
 
     def estimator(self, X):
-        """A classifier ready for rows like `X`, or `NotTried`."""
+        """An unfitted classifier for data like `X`; raises `NotTried` if X has too many features."""
         if X.shape[1] > self.most_columns:
-            raise NotTried(f"decomposes matrices of columns x columns, and there are more than {self.most_columns}")
+            raise NotTried(f"decomposes n_features x n_features matrices, and n_features exceeds {self.most_columns}")
         is_sparse = sparse.issparse(X)
         before = []
         if self.needs_dense and is_sparse:
@@ -73,7 +73,7 @@ def _logistic_cv():
 
 
 def _svc():
-    """Probabilities by one sigmoid a class on five folds' scores: `SVC(probability=True)` is deprecated."""
+    """Probabilities from one sigmoid per class on the scores of five folds; `SVC(probability=True)` is deprecated."""
     return CalibratedClassifierCV(SVC(), ensemble=False)
 
 
@@ -82,7 +82,7 @@ def _lda_shrunk():
 
 
 def _qda():
-    """Shrunk by Ledoit and Wolf's rule: with `reg_param` it refuses a class of fewer rows than columns."""
+    """Ledoit-Wolf shrinkage: with `reg_param`, QDA raises an error if a class has fewer samples than features."""
     return QuadraticDiscriminantAnalysis(solver="eigen", shrinkage="auto")
 
 

@@ -1,8 +1,8 @@
-"""What the rows of the suite say: ranks, wins and losses, the cases we lose, and the targets.
+"""Summary of the results of the suite: ranks, wins and losses, lost tables, and the targets.
 
-Only whole tables count: those that every method of the file has been run on, on every split. A table's number is the
-mean over its splits; a method that failed on one of them shares the last rank of that table, and loses it to any that
-did not. A win is a log-loss lower by more than MARGIN, relatively, a loss one higher by more than that.
+Only complete tables count, on which every method has been run on every split. The score of a table is the mean over its
+splits. A method that failed on a split shares the last rank of that table, and loses to methods that did not fail. A
+win is a relative difference in log-loss of more than MARGIN; smaller differences are ties.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ MARGIN = 0.02
 WORST_ALLOWED = 0.10
 TIME_SHARE = 0.1
 LDA_SHARE = 0.8
-NOTHING = 1e-9  # added to both sides of a ratio: log-losses can be zero to the last digit
-FRAIL = 0.1  # share of tables a method may fail on and still be shown with mean numbers
+NOTHING = 1e-9  # added to both sides of a ratio, because log-losses can be exactly zero
+FRAIL = 0.1  # largest share of failed tables for which mean scores of a method are shown
 MAIN, RIVAL = "AnnealedLogisticRegression", "LRCV"
 TEXT, FIGURE = "suite_summary.md", "suite_ranks.png"
 
 
 def report(rows_file: Path, folder: Path) -> None:
-    """Print the summary of a file of rows, and store it with the figure of ranks."""
+    """Print and store the summary of a result file, and draw the figure of ranks."""
     rows = read_rows(rows_file)
     tables = Tables(rows)
     if not tables.names:
@@ -54,7 +54,7 @@ def section(title: str, lines: list[str]) -> list[str]:
 
 
 def read_rows(path: Path) -> pd.DataFrame:
-    """One row a (table, split, method), the last one written."""
+    """The last row written for each (table, split, method)."""
     rows = pd.read_csv(path, keep_default_na=False, na_values={name: [""] for name in MEASURES})
     return rows.drop_duplicates(["table", "split", "method"], keep="last")
 
@@ -64,7 +64,7 @@ def ours(methods: list[str]) -> list[str]:
 
 
 class Tables:
-    """Means over the splits of the whole tables, as frames of a line a table and a column a method."""
+    """Means over the splits of the complete tables, as frames with one row per table and one column per method."""
 
     def __init__(self, rows: pd.DataFrame):
         self.methods = [name for name in METHODS if name in set(rows["method"])]
@@ -78,15 +78,15 @@ class Tables:
         return self._means[measure].reindex(columns=self.methods)
 
     def spread(self, measure: str, table: str, method: str) -> float:
-        """Standard deviation over the splits; not a number where there is one."""
+        """Standard deviation over the splits; NaN for a single split."""
         return self._spreads[measure].loc[table, method]
 
     def ranks(self, measure: str, methods: list[str] | None = None) -> pd.DataFrame:
-        """One is best; equal numbers share a rank, failures the last. A sum's last digits depend on its order."""
+        """Rank 1 is best; ties share a rank, failures share the last. float32 makes means equal up to rounding tie."""
         return self.means(measure)[methods or self.methods].fillna(np.inf).astype(np.float32).rank(axis=1)
 
     def ratio(self, method: str, other: str, measure: str = "log_loss") -> pd.Series:
-        """Of a method's number to another's, table by table; 0 where the other failed, infinite where it did."""
+        """Ratio of two methods' scores per table; 0 if the other one failed, infinite if `method` failed."""
         mine, theirs = (self.means(measure)[name].fillna(np.inf) + NOTHING for name in (method, other))
         is_both = np.isinf(mine) & np.isinf(theirs)
         return (mine / theirs.where(~is_both, 1.0)).where(~is_both, 1.0)
@@ -103,7 +103,7 @@ def _strict_mean(values: pd.Series) -> float:
 
 
 def duel(ratio: pd.Series) -> tuple[int, int, int]:
-    """(wins, ties, losses) of log-loss ratios, a margin apart."""
+    """(wins, ties, losses) of log-loss ratios beyond the margin."""
     wins, losses = int((ratio < 1 - MARGIN).sum()), int((ratio > 1 + MARGIN).sum())
     return wins, len(ratio) - wins - losses, losses
 
@@ -118,7 +118,7 @@ def duel_lines(tables: Tables) -> list[str]:
 
 
 def mean_lines(tables: Tables) -> list[str]:
-    """A line a method: ranks, seconds, failures; and mean numbers over the tables that no sturdy method failed on."""
+    """A line per method with ranks, seconds, failures, and mean scores over tables without failed sturdy methods."""
     failed = tables.means("log_loss").isna()
     sturdy = [name for name in tables.methods if failed[name].mean() <= FRAIL]
     common = tables.means("log_loss").index[~failed[sturdy].any(axis=1)]
@@ -138,29 +138,29 @@ def mean_lines(tables: Tables) -> list[str]:
     return [
         *lines,
         "",
-        f"Ranks of {len(tables.names)} tables; two that differ by less than {distance:.2f} are not told apart "
-        f"(Nemenyi, 5 %). Numbers are means over the {len(common)} tables on which none of the methods with numbers "
-        "failed; seconds are sums over tables.",
+        f"Mean ranks over {len(tables.names)} tables; differences below {distance:.2f} are not significant (Nemenyi "
+        f"test, 5 %). Scores are means over the {len(common)} tables on which none of the methods with scores failed; "
+        "seconds are sums over tables.",
     ]
 
 
 def loss_lines(tables: Tables) -> list[str]:
-    """The tables on which our main method loses beyond the margin to a linear peer, with a guess why."""
+    """Tables on which our main method loses to a linear peer by more than the margin, with a likely reason."""
     peers = [name for name in tables.methods if METHODS[name].is_linear and not METHODS[name].is_ours]
     lines = []
     for other in peers if MAIN in tables.methods else []:
         ratio = tables.ratio(MAIN, other).sort_values(ascending=False)
         for table, value in ratio[ratio > 1 + MARGIN].items():
             losses = [tables.means("log_loss").loc[table, name] for name in (MAIN, other)]
-            beside = f"{losses[0]:.4f} against {losses[1]:.4f}"
+            both = f"{losses[0]:.4f} against {losses[1]:.4f}"
             lines.append(
-                f"- {table}, {other}: {100 * (value - 1):+.0f} %, {beside}: {guess(tables, table, MAIN, other)}."
+                f"- {table}, {other}: {100 * (value - 1):+.0f} %, {both}: {guess(tables, table, MAIN, other)}."
             )
     return lines or ["none"]
 
 
 def guess(tables: Tables, table: str, method: str, other: str) -> str:
-    """Why a method may have lost, by what the rows tell of it."""
+    """A likely reason why a method lost, from the results."""
     log_loss, error = (tables.means(measure).loc[table] for measure in ("log_loss", "error"))
     spread, traits = tables.spread("log_loss", table, other), tables.traits(table)
     if np.isnan(log_loss[method]):
@@ -168,22 +168,22 @@ def guess(tables: Tables, table: str, method: str, other: str) -> str:
     if log_loss[method] - log_loss[other] < spread:
         return f"within the spread of the splits, {spread:.3f}"
     if error[method] <= error[other]:
-        return "its error is not higher: the scale of the posterior, not the boundary"
+        return "its error is not higher: calibration, not the decision boundary"
     if traits["n_features"] > traits["n_train"]:
-        return "more columns than rows: the metric of the penalty"
+        return "more features than samples: the penalty scaling"
     if {"LDA", "LDA shrunk"} & {other}:
-        return "classes close to Gaussian: a generative rule needs fewer rows"
-    return "not understood"
+        return "classes close to Gaussian: a generative classifier needs fewer samples"
+    return "unexplained"
 
 
 # --- targets ----------------------------------------------------------------------------------------
 
 
 def target_lines(tables: Tables) -> list[str]:
-    """Each target of the suite: yes or no, and the number."""
+    """Each target of the suite: whether it is met, with the number."""
     needed = {MAIN, RIVAL, "AnnealedLDA", "LDA", "LDA shrunk"}
     if not needed <= set(tables.methods):
-        return [f"not judged: {', '.join(sorted(needed - set(tables.methods)))} has not been run"]
+        return [f"not evaluated: {', '.join(sorted(needed - set(tables.methods)))} has not been run"]
     return [f"- {'yes' if is_met else 'NO'}: {text}" for is_met, text in targets(tables)]
 
 
@@ -206,19 +206,19 @@ def targets(tables: Tables) -> list[tuple[bool, str]]:
         ),
         (
             share <= TIME_SHARE,
-            f"its time is {share:.3f} of {RIVAL}'s in all (median of a table {of_table.median():.3f}; "
+            f"its total time is {share:.3f} of {RIVAL}'s (median over tables {of_table.median():.3f}; "
             f"a tenth or less on {int((of_table <= TIME_SHARE).sum())} of {len(of_table)})",
         ),
         (
             beats >= LDA_SHARE * len(tables.names),
-            f"AnnealedLDA beats both LDAs in log-loss on {beats} of {len(tables.names)} tables",
+            f"AnnealedLDA has a lower log-loss than both LDAs on {beats} of {len(tables.names)} tables",
         ),
-        (troubled == 0, f"fits of ours that failed or warned: {troubled}"),
+        (troubled == 0, f"our fits that failed or warned: {troubled}"),
     ]
 
 
 def best_rank(tables: Tables, measure: str, name: str) -> tuple[bool, str]:
-    """Whether our main method has the best mean rank of the linear ones, perhaps beside another."""
+    """Whether our main method has the best mean rank of the linear methods, possibly tied, with all these ranks."""
     linear = [method for method in tables.methods if METHODS[method].is_linear]
     ranks = tables.ranks(measure, linear).mean().sort_values(kind="stable")
     text = ", ".join(f"{method} {rank:.2f}" for method, rank in ranks.items())
@@ -230,7 +230,7 @@ def of_ours(rows: pd.DataFrame) -> pd.Series:
 
 
 def trouble_lines(rows: pd.DataFrame) -> list[str]:
-    """Every kind of failure, and the warnings of ours; on which tables."""
+    """Every kind of failure, and the warnings of our methods, with their tables."""
     failures, warned = rows[rows["failure"] != ""], rows[(rows["warnings"] != "") & of_ours(rows)]
     lines = [
         f"- {method} {what}: {text} ({', '.join(sorted(set(group['table'])))})"

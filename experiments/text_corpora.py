@@ -1,12 +1,12 @@
-"""The text collections of Wang, Zhang and Lochovsky, prepared as their section 4 says.
+"""The text collections of Wang, Zhang and Lochovsky, prepared as in their section 4.
 
-    words      runs of two or more letters, in lower case; pages without mark-up and the server's header, articles
-               without their header, which holds the subject line
-    columns    words that occur at least six times in the training texts, the best of them by information gain
-    rows       a random 80 % to train and 20 % to test; texts without any of the columns are dropped
+    words      sequences of two or more letters, in lower case; pages without mark-up and server header, articles
+               without their header, which contains the subject line
+    features   the words with the highest information gain among those that occur at least six times in training texts
+    samples    a random 80 % for training and 20 % for testing; texts without any of the features are dropped
 
-WebKB then has 9253 words to choose from, the paper has 7161 (6938 words occur in six texts). The paper does not say
-how a text's words become numbers: `REPRESENTATIONS` are the candidates, `ada_figure.py` names the one taken.
+WebKB then has 9253 candidate words; the paper has 7161 (6938 words occur in at least six texts). The paper does not
+state how word counts become features: `REPRESENTATIONS` are the candidates, `ada_figure.py` names the one used.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TRAINING_SHARE = 0.8
 
 @dataclass(frozen=True, eq=False)
 class Collection:
-    """Word counts of texts, (n_texts, n_words), and the codes of their classes."""
+    """Word counts (n_texts, n_words) and integer class labels."""
 
     name: str
     counts: sparse.csr_array
@@ -41,7 +41,7 @@ class Collection:
 
 
 def load_webkb() -> Collection:
-    """The pages of four classes; an `OSError` says which file is absent."""
+    """The pages of four classes; raises an `OSError` that names a missing file."""
     with gzip.open(data_file("webkb4.jsonl.gz"), "rt") as file:
         pages = [json.loads(line) for line in file]
     labels = np.unique([page["label"] for page in pages], return_inverse=True)[1]
@@ -49,7 +49,7 @@ def load_webkb() -> Collection:
 
 
 def load_newsgroups() -> Collection:
-    """The articles of twenty groups, both parts of the split by date together."""
+    """The articles of twenty groups, both parts of the split by date combined."""
     home = data_file("20news-bydate_py3.pkz").parent
     articles = fetch_20newsgroups(data_home=home, subset="all", download_if_missing=False)
     return collection("Newsgroups", [after_header(text) for text in articles.data], articles.target)
@@ -61,12 +61,12 @@ def collection(name: str, texts: list[str], labels: np.ndarray) -> Collection:
 
 
 def page_text(page: str) -> str:
-    """What a reader of the page sees."""
+    """Visible text of an HTML page."""
     return html.unescape(re.sub(r"<[^>]*>", " ", after_header(page)))
 
 
 def after_header(text: str) -> str:
-    """All after the first empty line; all of it where there is none."""
+    """The text after the first empty line, or all of it if there is none."""
     _, is_found, body = text.partition("\n\n")
     return body if is_found else text
 
@@ -75,7 +75,7 @@ def after_header(text: str) -> str:
 
 
 def information_gain(counts: sparse.csr_array, labels: np.ndarray) -> np.ndarray:
-    """Of each word: how many nats the class loses of its entropy when one knows whether the word occurs."""
+    """Information gain of each word in nats: mutual information of the class and the occurrence of the word."""
     targets = np.eye(labels.max() + 1)[labels]
     present = (counts > 0).astype(np.float64).T @ targets  # (n_words, n_classes): texts with the word
     absent = targets.sum(axis=0) - present
@@ -83,13 +83,13 @@ def information_gain(counts: sparse.csr_array, labels: np.ndarray) -> np.ndarray
 
 
 def entropy(counts: np.ndarray) -> np.ndarray:
-    """Of counts over the last axis, times their sum."""
+    """Entropy of counts over the last axis, times their sum."""
     totals = counts.sum(axis=-1)
     return xlogy(totals, totals) - xlogy(counts, counts).sum(axis=-1)
 
 
 def split_counts(texts: Collection, n_columns: int, seed: int) -> Corpus:
-    """One random split, its columns chosen by the training rows."""
+    """One random split; features are selected on the training texts."""
     order = np.random.default_rng(seed).permutation(len(texts.labels))
     train, test = np.split(order, [round(TRAINING_SHARE * len(order))])
     frequent = np.flatnonzero(texts.counts[train].sum(axis=0) >= FEWEST_OCCURRENCES)
@@ -117,7 +117,7 @@ def as_binary(corpus: Corpus) -> Corpus:
 
 
 def as_tf_idf(corpus: Corpus) -> Corpus:
-    """Counts times log(texts / texts with the word), rows of length one."""
+    """Counts times log(texts / texts with the word), normalized to unit length per text."""
     inverse = np.log(len(corpus.y_train) / (corpus.X_train > 0).sum(axis=0))
 
     def weighted(counts):

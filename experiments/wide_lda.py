@@ -1,4 +1,4 @@
-"""Linear discriminant analysis of rows with many columns: scikit-learn's, after an exact change to few of them."""
+"""scikit-learn's linear discriminant analysis with many features, after an exact reduction to few of them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from experiments.corpora import Corpus
 
-MANY_COLUMNS = 1000  # from here on scikit-learn's LDA, an SVD of all rows, would take minutes
-SMALLEST_SPREAD = 1e-10  # of the largest squared singular value; below it a direction of the span is rounding
+MANY_COLUMNS = 1000  # n_features above which scikit-learn's LDA, an SVD of X, would take minutes
+SMALLEST_SPREAD = 1e-10  # relative to the largest squared singular value; smaller ones are rounding errors
 
 
 def after_lda(corpus: Corpus) -> Corpus:
-    """Rows after LDA; where columns outnumber rows it is computed in the span of the rows, as in the paper."""
+    """The corpus projected by LDA, computed in the row space if features outnumber samples, as in the paper."""
     rows, size = corpus, corpus.size
     if size.n_features > size.n_train:
         rows = in_row_span(corpus)
@@ -24,17 +24,17 @@ def after_lda(corpus: Corpus) -> Corpus:
 
 
 def in_row_span(corpus: Corpus) -> Corpus:
-    """Rows in an orthonormal basis of the training rows' span: at most as many columns as training rows."""
+    """Coordinates in an orthonormal basis of the row space of X_train, at most n_train features."""
     squared, vectors = linalg.eigh(dense(corpus.X_train @ corpus.X_train.T))
     kept = squared > SMALLEST_SPREAD * squared[-1]
-    basis = vectors[:, kept] / np.sqrt(squared[kept])  # as combinations of rows
+    basis = vectors[:, kept] / np.sqrt(squared[kept])  # as linear combinations of samples
     return corpus.mapped(lambda X: dense(X @ corpus.X_train.T) @ basis)
 
 
 def in_mean_span(corpus: Corpus) -> Corpus:
-    """Rows along W^-1 (mean of a class - mean of the first): K - 1 columns that hold all directions of LDA.
+    """Projections onto W^-1 (mean of a class - mean of the first), K - 1 features that span all directions of LDA.
 
-    One Cholesky factor of the scatter within classes, W, instead of a singular value decomposition of all rows.
+    This takes a Cholesky factorization of the within-class scatter W instead of an SVD of X.
     """
     labels = np.unique(corpus.y_train, return_inverse=True)[1]
     means = np.stack([corpus.X_train[labels == label].mean(axis=0) for label in range(labels.max() + 1)])
@@ -44,5 +44,5 @@ def in_mean_span(corpus: Corpus) -> Corpus:
 
 
 def dense(X) -> np.ndarray:
-    """What scikit-learn's LDA asks for."""
+    """A dense copy if X is sparse, as scikit-learn's LDA requires."""
     return X.toarray() if sparse.issparse(X) else X

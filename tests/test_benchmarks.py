@@ -1,4 +1,4 @@
-"""The benchmarks' own machinery on tiny problems: loaders, certificates, turns, rows, the page. Nothing is timed."""
+"""The code of the benchmarks on tiny problems: loaders, certificates, interleaving, results, the page."""
 
 from pathlib import Path
 from threading import Thread
@@ -42,14 +42,14 @@ def sparse_table():
 # --- problems ---------------------------------------------------------------------------------------
 
 
-def test_every_file_of_problems_is_listed_and_says_what_it_is():
+def test_every_module_of_problems_is_listed_and_has_a_title():
     files = {path.stem for path in (FOLDER / "problems").glob("*.py")} - {"__init__"}
     assert files == set(PROBLEMS)
     assert all(module.TITLE and callable(module.tables) for module in PROBLEMS.values())
     assert set(QUICK) == {"small_tables", "small_text", "genes"}
 
 
-def test_made_problems_have_the_asked_size():
+def test_made_problems_have_the_requested_size():
     (dense,) = dense_ill_conditioned.tables(n_rows=80, n_features=5, n_classes=3)
     assert dense.shape == (80, 5, 3)
     assert [made.shape for made in scaling.tables(sizes=(40, 60), n_features=3, n_classes=2)] == [
@@ -71,7 +71,7 @@ def test_tables_on_disk_are_read(tmp_path, monkeypatch):
         np.savez(suite / f"{name}.npz", **parts, y=made.y, classes=classes)
     monkeypatch.setenv("ANNEALED_DATA", str(tmp_path))
 
-    read = {own.name: own for name in ("genes", "mnist", "small_text") for own in PROBLEMS[name].tables()}
+    read = {found.name: found for name in ("genes", "mnist", "small_text") for found in PROBLEMS[name].tables()}
     assert read["gene_made"].shape == (60, 4, 3)
     assert read["mnist"].shape == (50, 4, 3)
     assert read["mnist"].X.dtype == np.float64
@@ -104,7 +104,7 @@ def test_a_part_of_the_rows_is_a_rehearsal():
 @pytest.mark.parametrize("penalty_scaling", ["standardize", "none"])
 @pytest.mark.parametrize("made", [made_table(3), made_table(2), sparse_table()], ids=["three", "two", "sparse"])
 def test_certificate_agrees_with_a_known_optimum(made, penalty_scaling):
-    """Of scikit-learn, solved tightly: the certificate vanishes there, and bounds the excess of every other point."""
+    """At scikit-learn's optimum at a tight tolerance it vanishes; elsewhere it bounds the excess."""
     temperature = 0.05
     X = made.columns_in(penalty_scaling)
     peer = LogisticRegression(C=made.C_at(temperature), tol=1e-12, max_iter=10_000, solver="newton-cg").fit(X, made.y)
@@ -153,23 +153,23 @@ def test_certificate_agrees_along_principal_directions(penalty_scaling, power, n
     assert ours.value == pytest.approx(best.value, rel=1e-8)
 
 
-def test_a_bound_as_large_as_the_value_shows_nothing():
+def test_a_bound_as_large_as_the_value_is_infinite():
     assert Gap(value=1.0, bound=2.0).relative == np.inf
     assert np.isclose(Gap(value=1.1, bound=0.1).relative, 0.1)
 
 
-def test_yardstick_finds_our_path_solved_and_a_lazy_peer_above_it():
+def test_yardstick_finds_our_path_converged_and_a_loose_peer_above_it():
     made = made_table()
     yardstick = Yardstick(made)
     model = AnnealedLogisticRegression().fit(made.X, made.y)
-    judged = yardstick.judge_path(model.path_)
-    assert judged["suboptimality"] <= 1e-6
+    evaluated = yardstick.evaluate_path(model.path_)
+    assert evaluated["suboptimality"] <= 1e-6
     anchor = Anchor.of(model)
     assert abs(yardstick.excess_at(model.path_, anchor)) <= 1e-6
-    lazy = LogisticRegression(C=made.C_at(anchor.chosen), tol=0.1).fit(made.standardized, made.y)
-    raw = in_raw_columns(made, anchor.penalty_scaling, *one_row_per_class(lazy.coef_, lazy.intercept_))
-    judged = yardstick.judge(*raw, anchor.chosen)
-    assert 1e-6 < judged["reference_suboptimality"] <= judged["suboptimality"]
+    loose = LogisticRegression(C=made.C_at(anchor.chosen), tol=0.1).fit(made.standardized, made.y)
+    raw = in_raw_columns(made, anchor.penalty_scaling, *one_row_per_class(loose.coef_, loose.intercept_))
+    evaluated = yardstick.evaluate(*raw, anchor.chosen)
+    assert 1e-6 < evaluated["reference_suboptimality"] <= evaluated["suboptimality"]
     assert yardstick.reference(anchor.chosen).relative <= 1e-7
 
 
@@ -181,8 +181,8 @@ def test_penalty_and_temperature_are_inverse():
 # --- measuring --------------------------------------------------------------------------------------
 
 
-def test_a_turn_waits_until_the_threads_of_the_last_are_idle():
-    """A thread of theirs goes on for a while, as those of BLAS do."""
+def test_a_run_waits_until_the_threads_of_the_previous_one_are_idle():
+    """A thread keeps spinning for a while, as BLAS threads do."""
     ends = perf_counter() + 0.3
 
     def spin():
@@ -203,7 +203,7 @@ def test_methods_take_turns_and_slow_ones_are_not_repeated():
     assert order == [(0, "quick"), (0, "slow"), (1, "quick"), (2, "quick")]
 
 
-def test_an_estimate_brings_its_own_seconds():
+def test_an_estimate_replaces_the_measured_seconds():
     estimate = Estimate(Timing(100.0, 200.0), "estimated")
     assert timed(lambda: estimate)[1] == estimate.timing
 
@@ -238,7 +238,7 @@ def skipped(peer, made, peers="usual", penalty_scaling="standardize"):
     return [method.name for method in methods if isinstance(method, Skipped)]
 
 
-def test_what_does_not_run_says_so():
+def test_methods_that_do_not_run_are_skipped():
     assert skipped(lda, sparse_table()) == [lda.NAME]
     assert skipped(lda, made_table()) == []
     assert skipped(logistic_regression, sparse_table(), penalty_scaling="none") == [
@@ -258,11 +258,11 @@ def test_glmnet_runs_on_small_tables_where_it_is_installed(is_installed, monkeyp
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_glmnets_path_is_judged_at_its_worst_point(n_classes):
-    """Our own minima in its shapes: two classes have one row there."""
+def test_glmnets_path_is_evaluated_at_its_worst_point(n_classes):
+    """Uses our minima in glmnet's shapes: one coefficient vector for two classes."""
     made, temperatures = made_table(n_classes), np.array([0.1, 0.01])
-    own = AnnealedLogisticRegression(schedule=temperatures, selection="last", tol=1e-6).fit(made.X, made.y).path_
-    coef, intercept = own.coef.transpose(1, 2, 0), own.intercept.T
+    solved = AnnealedLogisticRegression(schedule=temperatures, selection="last", tol=1e-6).fit(made.X, made.y).path_
+    coef, intercept = solved.coef.transpose(1, 2, 0), solved.intercept.T
     if n_classes == 2:
         coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
     path = SimpleNamespace(coef_path_=coef, intercept_path_=intercept, n_lambda_=2)
@@ -280,11 +280,11 @@ def test_glmnets_path_is_judged_at_its_worst_point(n_classes):
 @pytest.mark.parametrize("made", [made_table(2), made_table(3), sparse_table()], ids=["two", "three", "sparse"])
 @pytest.mark.parametrize("penalty_scaling", ["standardize", "none"])
 def test_glmnet_minimizes_the_same(made, penalty_scaling):
-    pytest.importorskip("glmnet", reason="python-glmnet has wheels for Linux on x86 alone")
+    pytest.importorskip("glmnet", reason="python-glmnet has wheels for Linux on x86 only")
     temperatures = np.array([1.0, 0.1]) * (1 if penalty_scaling == "standardize" else np.max(made.scaler.scale_) ** 2)
     path = coordinate_descent.six_paths(made, temperatures, penalty_scaling)
-    judged = coordinate_descent.described(path, temperatures, penalty_scaling, Yardstick(made))
-    assert judged == {"suboptimality": pytest.approx(0, abs=1e-3), "note": ""}
+    evaluated = coordinate_descent.described(path, temperatures, penalty_scaling, Yardstick(made))
+    assert evaluated == {"suboptimality": pytest.approx(0, abs=1e-3), "note": ""}
 
 
 def test_grid_is_estimated_from_a_part_of_it():
@@ -383,7 +383,7 @@ def test_the_page_has_a_place_for_what_is_measured():
 
 @pytest.mark.parametrize("option", ["--repeats", "--threads", "--rows"])
 @pytest.mark.parametrize("number", ["0", "-2"])
-def test_numbers_of_nothing_are_refused(option, number, capsys):
+def test_numbers_below_one_are_errors(option, number, capsys):
     with pytest.raises(SystemExit):
         parse([option, number])
     assert f"{option} must be at least 1. Got {number}." in capsys.readouterr().err
@@ -396,7 +396,7 @@ def test_results_cannot_go_into_a_file(tmp_path, capsys):
     assert "--results must be a folder. Got the file" in capsys.readouterr().err
 
 
-# --- on a GPU; here the same on a CPU ---------------------------------------------------------------
+# --- GPU benchmarks, run on a CPU -------------------------------------------------------------------
 
 
 def test_a_sweep_leaves_a_penalty_by_the_first_pass_that_meets_its_goal():
@@ -411,7 +411,7 @@ def test_a_sweep_leaves_a_penalty_by_the_first_pass_that_meets_its_goal():
     goals = [0.9, 0.6, 0.0]
     _, values = sweep(probe, list(seen), goals, 0.0, most=20)
     for goal, value, passes in zip(goals, values, seen.values(), strict=True):
-        *before, last = (own.item() for own in passes)
-        assert value == last and all(own > goal for own in before)
+        *before, last = (seen_value.item() for seen_value in passes)
+        assert value == last and all(seen_value > goal for seen_value in before)
         assert value <= goal or len(passes) == 20
     assert values[0] <= 0.9 and len(seen[0.001]) == 20

@@ -1,4 +1,4 @@
-"""dev.py without its installations: the table of verbs, the stamp, and what goes through."""
+"""dev.py without installing anything: verbs, the stamp file, and passed-through arguments."""
 
 import importlib.util
 import json
@@ -16,7 +16,7 @@ DEV = Path(__file__).resolve().parents[1] / "dev.py"
 
 @pytest.fixture
 def dev(tmp_path, monkeypatch):
-    """A fresh dev.py that keeps its environment in an empty folder and installs nothing."""
+    """A fresh dev.py whose environment is an empty folder and which installs nothing."""
     specification = importlib.util.spec_from_file_location("dev", DEV)
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
@@ -47,12 +47,12 @@ def test_installs_once_and_keeps_earlier_extras(dev):
     assert dev.installed == [f"{dev.ROOT}[test]", f"{dev.ROOT}[check,test]"]
 
 
-def test_extras_asked_for_by_name_are_installed_beside_those_of_the_tests(dev):
+def test_named_extras_are_installed_with_those_of_the_tests(dev):
     assert dev.main(["install", "gpu"]) == 0
     assert dev.installed == [f"{dev.ROOT}[gpu,test]"]
 
 
-def test_an_extra_that_there_is_not_is_said(dev, capsys):
+def test_unknown_extras_are_errors(dev, capsys):
     assert dev.main(["install", "gpus"]) == 2
     assert "there is no extra gpus. Choose among: plot, frames, cli" in capsys.readouterr().err
     assert dev.installed == []
@@ -113,7 +113,7 @@ def test_check_runs_all_three_and_fails_by_any(dev, monkeypatch, codes, code):
 
 ENDS_IN_ITS_OWN_WAY = """
 import pathlib, signal, time
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is born deaf to it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore SIGINT by default
 try:
     pathlib.Path("began").touch()
     time.sleep(30)
@@ -134,7 +134,7 @@ sys.exit(dev.main(["made-up"]))
 """
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C reaches a group of processes in another way there")
+@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C reaches process groups in another way on Windows")
 def test_ctrl_c_waits_for_a_command_that_ends_in_its_own_way(tmp_path):
     command = [sys.executable, "-c", INTERRUPTED_VERB, str(DEV), ENDS_IN_ITS_OWN_WAY]
     process = subprocess.Popen(command, cwd=tmp_path, start_new_session=True, stderr=subprocess.PIPE, text=True)

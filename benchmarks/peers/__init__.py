@@ -1,4 +1,4 @@
-"""One file a peer: `methods(table, anchor, yardstick, options)` yields what runs there, or why it does not."""
+"""One module per peer: `methods(table, anchor, yardstick, options)` yields a `Method`, or `Skipped` with a reason."""
 
 from benchmarks.peers import coordinate_descent, lda, logistic_regression, logistic_regression_cv
 

@@ -1,10 +1,10 @@
-"""glmnet's own path, by coordinate descent (the package python-glmnet, which has wheels for Linux on x86).
+"""The path of glmnet by coordinate descent (package python-glmnet, which has wheels for Linux on x86).
 
-Fifty penalties over the range of our path, on all rows and on five folds: six paths and nothing else. Its class scores
-folds by itself, row by row of Python, which takes longer than the paths of a small table: that is left out.
+Fifty penalties over the range of our path, on all samples and on five folds, that is six paths. Scoring is left out:
+python-glmnet scores folds in a Python loop over samples, which takes longer than the paths of a small table.
 
-Its penalty is lambda / 2 |coef|^2, of standardized columns or of raw ones, as ours: lambda is l2_strength T, half of it
-for two classes, which have one row of coefficients (docs/theory.md).
+Like ours, its penalty is lambda / 2 |coef|^2 of standardized or raw features, with lambda = l2_strength T, or half of
+it for two classes, which have a single coefficient vector (docs/theory.md).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def methods(table: Table, anchor: Anchor, yardstick: Yardstick, options):
     if find_spec("glmnet") is None:
         yield Skipped(NAME, "python-glmnet is not installed: it has wheels for Linux on x86, Python 3.11 to 3.13")
     elif table.is_large:
-        yield Skipped(NAME, "would take too long: one path of 20,000 rows of the dense problem takes 200 s")
+        yield Skipped(NAME, "takes too long: one path on 20,000 samples of the dense problem takes 200 s")
     else:
         temperatures = np.geomspace(anchor.hot, anchor.cold, N_PENALTIES)
         yield Method(
@@ -41,7 +41,7 @@ def methods(table: Table, anchor: Anchor, yardstick: Yardstick, options):
 
 
 def six_paths(table: Table, temperatures, penalty_scaling: str):
-    """That of all rows, after those of the folds."""
+    """Fit the paths of the folds, then return that of all samples."""
     X, y = table.X, table.y
     for rows, _ in StratifiedKFold(N_FOLDS).split(X, y):
         one_path(X[rows], y[rows], temperatures, penalty_scaling)
@@ -56,10 +56,10 @@ def one_path(X, y, temperatures, penalty_scaling: str):
 
 
 def described(path, temperatures, penalty_scaling: str, yardstick: Yardstick) -> dict:
-    """The worst of its points, as far as it went."""
+    """Worst certified bound over the penalties that were reached."""
     n_reached = path.n_lambda_
     points = zip(path.coef_path_.transpose(2, 0, 1), path.intercept_path_.T, temperatures, strict=False)
     likelihood = yardstick.likelihood(penalty_scaling)
-    bounds = [likelihood.gap(*one_row_per_class(*own), temperature).relative for *own, temperature in points]
+    bounds = [likelihood.gap(*one_row_per_class(*point), temperature).relative for *point, temperature in points]
     note = "" if n_reached == len(temperatures) else f"{n_reached} of {len(temperatures)} penalties"
     return {"suboptimality": max(bounds), "note": note}

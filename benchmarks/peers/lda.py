@@ -1,4 +1,4 @@
-"""scikit-learn's LinearDiscriminantAnalysis: no path, no tuning, another objective; its time is for orientation."""
+"""scikit-learn's LinearDiscriminantAnalysis: another objective, without path or tuning; timed for orientation."""
 
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
@@ -9,6 +9,6 @@ NAME = "LinearDiscriminantAnalysis"
 
 def methods(table, anchor, yardstick, options):
     if table.is_sparse:
-        yield Skipped(NAME, "takes no sparse X")
+        yield Skipped(NAME, "does not support sparse X")
     else:
         yield Method(NAME, lambda: LinearDiscriminantAnalysis().fit(table.X, table.y), patience=60.0)

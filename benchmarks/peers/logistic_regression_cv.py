@@ -1,7 +1,7 @@
-"""scikit-learn's LogisticRegressionCV over the range of our path: fifty C, five folds, default tolerance.
+"""scikit-learn's LogisticRegressionCV over the range of our path: fifty values of C, five folds, default tolerance.
 
-It takes very long on the large problems. There it is estimated: on one fold every tenth C is timed, started as it does
-itself from the solution at the C before, and the mean is multiplied by the fits of the grid and the final one.
+On large problems its time is estimated: every tenth C of one fold is timed, with a warm start from the previous C as
+in LogisticRegressionCV, and the mean is multiplied by the number of fits of the grid, plus the final fit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PATIENCE = 20.0
 
 def methods(table: Table, anchor: Anchor, yardstick: Yardstick, options):
     if table.is_large and options.peers != "all":
-        yield Skipped(WHOLE_GRID, "takes very long here; --peers all runs it")
+        yield Skipped(WHOLE_GRID, "takes very long on this problem; --peers all times it")
         return
     is_estimated = options.grid == "estimated" or (options.grid == "auto" and table.is_large)
     Cs = np.geomspace(table.C_at(anchor.hot), table.C_at(anchor.cold), N_C)
@@ -34,21 +34,21 @@ def methods(table: Table, anchor: Anchor, yardstick: Yardstick, options):
     else:
         solve, describe = (
             lambda: whole(X, table.y, Cs),
-            lambda model: judged(model, table, anchor.penalty_scaling, yardstick),
+            lambda model: described(model, table, anchor.penalty_scaling, yardstick),
         )
     yield Method(WHOLE_GRID, solve, describe, is_rehearsed=False, patience=PATIENCE)
 
 
 def whole(X, y, Cs):
-    """Scored by log-loss, as our path is."""
+    """The whole grid, scored by log-loss like our path."""
     return LogisticRegressionCV(Cs=Cs, cv=N_FOLDS, scoring="neg_log_loss").fit(X, y)
 
 
-def judged(model, table: Table, penalty_scaling: str, yardstick: Yardstick) -> dict:
-    """Its final fit, at the C it chose itself."""
+def described(model, table: Table, penalty_scaling: str, yardstick: Yardstick) -> dict:
+    """Suboptimality of its final fit, at the C that it chose itself."""
     temperature = table.temperature_at(float(np.ravel(model.C_)[0]))
     raw = in_raw_columns(table, penalty_scaling, *one_row_per_class(model.coef_, model.intercept_))
-    return yardstick.judge(*raw, temperature, penalty_scaling)
+    return yardstick.evaluate(*raw, temperature, penalty_scaling)
 
 
 def estimated(X, y, Cs, every=EVERY) -> Estimate:
@@ -60,7 +60,7 @@ def estimated(X, y, Cs, every=EVERY) -> Estimate:
         quietly(lambda C=Cs[index - 1]: model.set_params(C=C).fit(X, y))
         _, timing, _ = timed(lambda C=Cs[index]: model.set_params(C=C).fit(X, y))
         timings.append(timing)
-    # The final fit has all rows, where a fold has four fifths of them.
+    # A fold has four fifths of the samples, the final fit has all of them.
     n_fits = N_FOLDS * len(Cs) + N_FOLDS / (N_FOLDS - 1)
     total = Timing(
         n_fits * float(np.mean([timing.wall_seconds for timing in timings])),

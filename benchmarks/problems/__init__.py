@@ -1,4 +1,4 @@
-"""One file a problem: `TITLE`, `IS_QUICK`, `tables()`, and `methods()` where the usual ones do not apply."""
+"""One module per problem: `TITLE`, `IS_QUICK`, `tables()`, and `methods()` if it does not run the usual methods."""
 
 from benchmarks.problems import (
     dense_ill_conditioned,

@@ -1,4 +1,4 @@
-"""Many rows of few, strongly correlated columns: ten Gaussian classes, raw columns."""
+"""Many samples of few, strongly correlated features: ten Gaussian classes, raw features."""
 
 from annealed.datasets import make_gaussian_classes
 from benchmarks.contract import Table

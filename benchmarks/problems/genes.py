@@ -1,9 +1,9 @@
-"""Gene expression: tens of rows, thousands of columns. Every gene_* table of the suite."""
+"""Gene expression, with tens of samples and thousands of features: every gene_* table of the suite."""
 
 from annealed.datasets import load_table, table_names
 from benchmarks.contract import Table
 
-TITLE = "gene expression, columns far outnumber rows"
+TITLE = "gene expression, features far outnumber samples"
 IS_QUICK = True
 
 

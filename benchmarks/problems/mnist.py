@@ -1,4 +1,4 @@
-"""Handwritten digits: the canonical training part, pixels 0 to 255 as they are."""
+"""Handwritten digits: the canonical training part, with raw pixels from 0 to 255."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""20 Newsgroups, tf-idf of the whole vocabulary, sparse: the canonical training part."""
+"""20 Newsgroups: sparse tf-idf features of the whole vocabulary, canonical training part."""
 
 from sklearn.datasets import fetch_20newsgroups
 from sklearn.feature_extraction.text import TfidfVectorizer

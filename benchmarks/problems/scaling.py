@@ -1,10 +1,10 @@
-"""How the cost of a path grows: in rows at fixed columns; in temperatures, four times; in folds, ten against five."""
+"""Growth of the cost of a path with samples, with temperatures (four times as many) and with folds (ten, not five)."""
 
 from annealed.datasets import make_gaussian_classes
 from benchmarks import ours
 from benchmarks.contract import Table
 
-TITLE = "scaling of ours"
+TITLE = "scaling of our path"
 IS_QUICK = False
 BASE = "50 temperatures, 5 folds"
 FINER = "200 temperatures, 5 folds"
@@ -18,7 +18,7 @@ def tables(sizes=(10_000, 20_000, 40_000, 80_000), n_features=50, n_classes=5):
 
 
 def methods(table, yardstick):
-    """Ours alone: a fixed ladder on every size, and the finer one and the folds beside it."""
+    """Our path only: a fixed list of temperatures at every size, a finer list, and more folds."""
     hot = ours.hottest(table)
     ladder, finer = ours.ladder(hot, 50), ours.ladder(hot, 50, finer=4)
     return [

@@ -1,4 +1,4 @@
-"""Small tables, where overhead would show."""
+"""Small tables, dominated by overhead."""
 
 from sklearn.datasets import load_digits, load_iris, load_wine
 

@@ -1,4 +1,4 @@
-"""Small sparse text: two pairs of newsgroups, word counts."""
+"""Small sparse text: word counts of two pairs of newsgroups."""
 
 from annealed.datasets import load_table
 from benchmarks.contract import Table

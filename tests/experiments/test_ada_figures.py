@@ -1,4 +1,4 @@
-"""Figures 1 and 2 of Wang, Zhang and Lochovsky on made-up texts, and the numbers as printed."""
+"""Figures 1 and 2 of Wang, Zhang and Lochovsky on made-up texts, and the published numbers."""
 
 import dataclasses
 
@@ -23,7 +23,7 @@ SHORT = Range(
 
 
 def made_up_texts(n_texts=150, n_words=30, n_classes=3):
-    """Counts of words, some of them more frequent in their own class."""
+    """Word counts; half of the words are more frequent in one class."""
     generator = np.random.default_rng(0)
     labels = np.arange(n_texts) % n_classes
     rates = np.where(np.arange(n_words) % n_classes == labels[:, None], 1.0, 0.3)
@@ -33,7 +33,7 @@ def made_up_texts(n_texts=150, n_words=30, n_classes=3):
 
 @pytest.fixture(scope="module")
 def points():
-    """Of two splits."""
+    """The points of two splits."""
     texts = made_up_texts()
     return pd.concat(
         pd.DataFrame(measure(texts, 20, "counts", SHORT, split)).astype({"line": str}) for split in range(2)
@@ -71,14 +71,14 @@ def test_information_gain_is_the_entropy_that_a_word_takes_away():
 
 def test_a_split_drops_texts_without_words_and_rare_words():
     counts = np.zeros((20, 3))
-    counts[:, 0] = np.arange(20) % 2  # every other text has none of the columns
+    counts[:, 0] = np.arange(20) % 2  # every other text has none of the features
     counts[0, 1] = 5.0  # a word that occurs five times
     corpus = text_corpora.split_counts(Collection("made up", sparse.csr_array(counts), np.arange(20) % 2), 3, 0)
     assert corpus.X_train.shape[1] == 1
     assert corpus.X_train.sum(axis=1).min() > 0 and corpus.X_test.sum(axis=1).min() > 0
 
 
-def test_the_header_and_the_marks_are_left_out():
+def test_header_and_markup_are_removed():
     assert text_corpora.page_text("Server: x\n\n<b>bold</b> &amp; free").split() == ["bold", "&", "free"]
     assert text_corpora.after_header("no header") == "no header"
 
@@ -102,10 +102,10 @@ def test_every_panel_is_there(points):
 def test_penalties_are_one_curve_shifted(points):
     posterior, accuracy = ada_figure.largest_shift(points)
     assert posterior < 5e-3
-    assert accuracy < 5.0  # a row or two of thirty
+    assert accuracy < 5.0  # one or two samples of thirty
 
 
-def test_training_loss_only_falls_while_the_temperature_stands(points):
+def test_training_loss_decreases_at_a_fixed_temperature(points):
     losses = ada_figure.per_split(points, "steps", "training loss").to_numpy()
     assert (np.diff(losses, axis=1) <= 1e-9).all()
 
@@ -121,13 +121,13 @@ def test_the_run_prints_draws_and_resumes(tmp_path, capsys):
     options = parse(["ada-webkb", "--results", str(tmp_path), "--splits", "2", "--resume"])
     ada_figure.run(figure, options)
     text = capsys.readouterr().out
-    assert "| LDA |" in text and "74.3" in text and "laid on each other" in text and "Early stopping" in text
+    assert "| LDA |" in text and "74.3" in text and "penalty x temperature" in text and "Early stopping" in text
     assert (tmp_path / "ada_webkb.png").exists()
     ada_figure.run(figure, options)
     assert "took" not in capsys.readouterr().out
 
 
-def test_absent_texts_are_said(tmp_path, monkeypatch, capsys):
+def test_missing_texts_are_reported(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ANNEALED_DATA", str(tmp_path))
     ada_webkb.run(parse(["ada-webkb", "--results", str(tmp_path)]))
     assert "skipped" in capsys.readouterr().out

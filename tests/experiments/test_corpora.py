@@ -1,4 +1,4 @@
-"""The corpora of table 1: their sizes and columns, read from the data folder where it is there."""
+"""The corpora of table 1: their sizes and features, read from the data folder if it exists."""
 
 import numpy as np
 import pytest

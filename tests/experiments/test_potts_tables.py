@@ -1,4 +1,4 @@
-"""The tables of Wu's slides and of the suite: the numbers as printed, the peers, and how they are compared."""
+"""The tables of Wu's slides and of the suite: the published numbers, the peers, and the comparison."""
 
 from argparse import Namespace
 
@@ -80,11 +80,11 @@ def test_a_suite_from_measurement_to_text(monkeypatch, tmp_path, capsys):
     first = capsys.readouterr().out
     assert "strips" in first and "wide" not in first and "log-loss, nats" in first
     potts_suite.run(options)
-    assert "s a split" not in capsys.readouterr().out  # read, not measured again
+    assert "s per split" not in capsys.readouterr().out  # read, not measured again
 
 
 def test_scores_that_could_not_be_finished_are_not_there(tmp_path):
-    """Else `--resume` would take their part for the whole."""
+    """Otherwise `--resume` would read an incomplete file."""
 
     def interrupted():
         yield 1.0, 0.5
@@ -95,7 +95,7 @@ def test_scores_that_could_not_be_finished_are_not_there(tmp_path):
     assert not (tmp_path / "scores.csv").exists()
 
 
-def test_a_class_without_training_rows_costs_what_the_clip_says():
+def test_a_class_without_training_samples_has_the_clipped_probability():
     class Sure:
         classes_ = np.array([0, 1])
 
@@ -107,7 +107,7 @@ def test_a_class_without_training_rows_costs_what_the_clip_says():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_mixtures_cope_with_a_single_row():
+def test_mixtures_support_a_class_of_one_sample():
     X, y = np.vstack([np.random.default_rng(0).normal(size=(20, 2)), [[9.0, 9.0]]]), np.r_[np.zeros(20, int), 1]
     posterior = potts_suite.ClassMixtures().fit(X, y).predict_proba(X)
     np.testing.assert_allclose(posterior.sum(axis=1), 1)

@@ -1,4 +1,4 @@
-"""The suite on made-up tables: rows are measured once, resumed, judged by slow oracles, and summed up from the file."""
+"""The suite on made-up tables: measured once, resumed, scores compared with slow oracles, summarized from the file."""
 
 import csv
 
@@ -22,7 +22,7 @@ QUICK = ["AnnealedLogisticRegression", "LDA", "NB"]
 
 @pytest.fixture
 def data_folder(tmp_path, monkeypatch):
-    """Two tables: one of Gaussian classes without a split, one sparse with a canonical split."""
+    """Two tables: Gaussian classes without a split, and a sparse one with a canonical split."""
     folder = tmp_path / "data" / "suite"
     folder.mkdir(parents=True)
     dense = make_gaussian_classes(120, 4, 3, random_state=0)
@@ -74,7 +74,7 @@ def test_a_row_that_was_cut_off_is_measured_again(data_folder, n_lost):
     ]
 
 
-def test_rows_of_other_columns_and_no_rows_are_said(data_folder):
+def test_files_with_other_columns_and_missing_files_are_errors(data_folder):
     with pytest.raises(SystemExit, match="run the suite without --summary"):
         main(["suite", "--results", str(data_folder), "--summary"])
     (data_folder / FILE).write_text("table,method\niris,LDA\n")
@@ -85,8 +85,8 @@ def test_rows_of_other_columns_and_no_rows_are_said(data_folder):
 
 def test_rerunning_gives_the_same_numbers(data_folder):
     numbers = ("error", "log_loss", "brier", "calibration")
-    one, other = (suite.measure(Task("dense", 1, "AnnealedLogisticRegression")) for _ in range(2))
-    assert [one[name] for name in numbers] == [other[name] for name in numbers]
+    first, second = (suite.measure(Task("dense", 1, "AnnealedLogisticRegression")) for _ in range(2))
+    assert [first[name] for name in numbers] == [second[name] for name in numbers]
 
 
 def test_the_canonical_split_is_kept(data_folder):
@@ -123,7 +123,7 @@ def test_costly_tables_come_first_and_whole(data_folder):
     ]
 
 
-def test_an_absent_folder_is_said(tmp_path, monkeypatch, capsys):
+def test_a_missing_folder_is_reported(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ANNEALED_DATA", str(tmp_path))
     main(["suite", "--results", str(tmp_path)])
     assert "skipped" in capsys.readouterr().out
@@ -134,23 +134,23 @@ def test_unknown_methods_are_refused():
         suite.chosen(["oracle"], list(METHODS), "method")
 
 
-# --- judging ----------------------------------------------------------------------------------------
+# --- scores -----------------------------------------------------------------------------------------
 
 
 def test_numbers_are_scikit_learns():
     generator = np.random.default_rng(0)
     posterior = generator.dirichlet(np.ones(3), size=50)
     y = generator.integers(3, size=50)
-    judged = suite.judged(posterior, np.arange(3), y)
-    assert float(judged["log_loss"]) == pytest.approx(log_loss(y, posterior), rel=1e-4)
-    assert float(judged["brier"]) == pytest.approx(brier_score_loss(y, posterior, scale_by_half=False), rel=1e-4)
-    assert float(judged["error"]) == np.mean(posterior.argmax(axis=1) != y)
+    scores = suite.scores_of(posterior, np.arange(3), y)
+    assert float(scores["log_loss"]) == pytest.approx(log_loss(y, posterior), rel=1e-4)
+    assert float(scores["brier"]) == pytest.approx(brier_score_loss(y, posterior, scale_by_half=False), rel=1e-4)
+    assert float(scores["error"]) == np.mean(posterior.argmax(axis=1) != y)
 
 
 def test_a_class_that_was_never_seen_has_no_probability():
-    judged = suite.judged(np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([0, 2]), np.array([0, 1]))
-    assert float(judged["error"]) == 0.5
-    assert float(judged["log_loss"]) == pytest.approx(-np.log(suite.SMALLEST_PROBABILITY) / 2, rel=1e-4)
+    scores = suite.scores_of(np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([0, 2]), np.array([0, 1]))
+    assert float(scores["error"]) == 0.5
+    assert float(scores["log_loss"]) == pytest.approx(-np.log(suite.SMALLEST_PROBABILITY) / 2, rel=1e-4)
 
 
 def test_calibration_error_by_hand():
@@ -160,14 +160,14 @@ def test_calibration_error_by_hand():
 
 def test_not_a_number_is_a_failure():
     with pytest.raises(FloatingPointError):
-        suite.judged(np.array([[np.nan, 1.0]]), np.arange(2), np.array([0]))
+        suite.scores_of(np.array([[np.nan, 1.0]]), np.arange(2), np.array([0]))
 
 
 # --- the summary ------------------------------------------------------------------------------------
 
 
 def made_up(log_losses, failures=()):
-    """Rows of {table: {method: log-loss}}; every error is a tenth of the log-loss, every fit takes a second."""
+    """Results from {table: {method: log-loss}}; errors are a tenth of the log-loss, every fit takes a second."""
     lines = []
     for table, losses in log_losses.items():
         for method, loss in losses.items():
@@ -211,7 +211,7 @@ def test_means_of_the_same_numbers_share_a_rank_whatever_their_order():
     assert ranks.loc["one"].tolist() == [1.5, 1.5]
 
 
-def test_a_table_that_is_not_whole_does_not_count():
+def test_incomplete_tables_do_not_count():
     rows = made_up({"one": ALL_BETTER, "two": {"LDA": 0.1}})
     assert suite_summary.Tables(rows).names == ["one"]
 
