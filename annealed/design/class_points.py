@@ -48,7 +48,10 @@ def _of_fit(seen: RowsOfFit, members, is_centered):
 
 
 def _interpolating(rows, wanted, unseen):
-    """Minimum-norm coefficients that map `rows` to `wanted`; None unless `unseen` is the rows' only dependence."""
+    """Minimum-norm coefficients that map `rows` to `wanted`, if `unseen` is the rows' only linear dependence.
+
+    None if their Gram matrix has no Cholesky factor.
+    """
     gram = rows @ rows.T
     mean = np.trace(gram) / len(gram)
     gram += mean * (unseen @ unseen.T)

@@ -292,8 +292,8 @@ class RowSpan:
 def row_span(design: Design, scale) -> RowSpan:
     """Span of the centred samples divided by `scale`, from their n_rows x n_rows Gram matrix.
 
-    The basis consists of the principal axes under the final fit's weights. Samples without weight there, which have none
-    in any other fit either, get the coordinates of the centre, zero.
+    The basis consists of the principal axes under the final fit's weights. Samples without weight there, and hence in
+    every other fit, get the coordinates of the centre, zero.
     """
     root = _roots_of_weights(to_host(design.weight[:, 0]))
     eigenvalues, vectors = linalg.eigh(design.row_gram(1 / scale) * np.outer(root, root))
