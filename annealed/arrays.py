@@ -1,7 +1,7 @@
-"""Arrays of any namespace (NumPy, torch, CuPy, array-api-strict) on their own device.
+"""Arrays of any library (NumPy, torch, CuPy, array-api-strict), on their own device.
 
-NumPy arrays are met first and go the way they always went; everything else is written in the array-API standard, so
-that one text serves every library. No library is imported here that the user has not brought.
+NumPy arrays are handled by NumPy itself; everything else is written in the array-API standard, so that one
+implementation serves every library. No library is imported here unless the user has already imported it.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from sklearn import get_config
 from annealed.optional import require
 
 PRECISIONS = ("tf32", "bf16")
-LINE_BYTES = 128  # of memory that a GPU reads and writes together
-SHARE_OF_MEMORY = 0.7  # of what is free, beyond which rows are streamed
+LINE_BYTES = 128  # bytes that a GPU reads and writes in one memory transaction
+SHARE_OF_MEMORY = 0.7  # of the free device memory: a larger X is streamed
 
 
 def is_foreign(array) -> bool:
-    """Whether an array is of another library than NumPy."""
+    """Whether an array belongs to another library than NumPy."""
     return not is_numpy_array(array) and not sparse.issparse(array) and is_array_api_obj(array)
 
 
 def _is_of(values, dtype) -> bool:
-    """Whether an array is a foreign one of this type, told in no time."""
+    """Whether an array is a foreign one with this dtype, by a very fast test."""
     return getattr(values, "dtype", None) is dtype and not isinstance(values, (np.ndarray, np.generic))
 
 
 def is_dispatched(X) -> bool:
-    """Whether scikit-learn's rules let X stay what it is: a foreign array with `array_api_dispatch` on."""
+    """Whether scikit-learn lets X stay in its library: a foreign array with `array_api_dispatch` enabled."""
     return bool(get_config()["array_api_dispatch"]) and is_foreign(X)
 
 
@@ -47,7 +47,7 @@ def namespace_of(array):
 
 
 def to_host(array) -> np.ndarray:
-    """A copy in NumPy: for what is small."""
+    """A NumPy copy of a small array."""
     if not is_foreign(array):
         return np.asarray(array)
     if hasattr(array, "detach"):
@@ -59,19 +59,19 @@ def to_host(array) -> np.ndarray:
 
 
 def detached(array):
-    """Apart from the graph of gradients that torch would else go on recording."""
+    """The array without the autograd graph that torch would otherwise record."""
     return array.detach() if hasattr(array, "detach") else array
 
 
 def take_rows(array, rows):
-    """Some rows, by their numbers in NumPy or on the array's device."""
+    """Rows of an array, selected by NumPy indices or by indices on the array's device."""
     if not is_foreign(array):
         return array[rows]
     place = Place.of(array)
     xp, rows = place.xp, place.whole(rows)
     if not xp.isdtype(array.dtype, "unsigned integer"):
         return xp.take(array, rows, axis=0)
-    signed = xp.astype(array, xp.int64)  # torch takes no entries of most unsigned ones
+    signed = xp.astype(array, xp.int64)  # torch cannot index most unsigned dtypes
     return xp.astype(xp.take(signed, rows, axis=0), array.dtype)
 
 
@@ -85,7 +85,7 @@ def is_mapped(array) -> bool:
 
 
 def as_slice(numbers):
-    """An array of numbers, as a slice where they are consecutive."""
+    """An array of indices, as a slice if they are consecutive."""
     first, last = int(numbers[0]), int(numbers[-1])
     is_run = last - first == len(numbers) - 1 and (numbers[1:] - numbers[:-1] == 1).all()
     return slice(first, last + 1) if is_run else numbers
@@ -98,12 +98,12 @@ def copied(array):
 
 
 def stacked(arrays):
-    """Arrays of one shape, with a leading axis."""
+    """Arrays of equal shape, stacked along a new leading axis."""
     return namespace_of(arrays[0]).stack(arrays)
 
 
 def combined(weights, arrays):
-    """Sum of weights times arrays of one shape, of the arrays' type."""
+    """Weighted sum of arrays of equal shape, in their dtype."""
     total = float(weights[0]) * arrays[0]
     for weight, array in zip(weights[1:], arrays[1:], strict=True):
         if weight:
@@ -112,16 +112,17 @@ def combined(weights, arrays):
 
 
 def padded(width, n_bytes):
-    """A number of columns, each of so many bytes, up to a whole number of lines of a GPU's memory."""
+    """`width` columns of `n_bytes` each, rounded up to whole memory transactions of a GPU."""
     of_line = LINE_BYTES // n_bytes
     return -(-width // of_line) * of_line
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where arrays live: a namespace, a device of it, and the types of its rows and of parameters.
+    """Where arrays live: a library, one of its devices, and the dtypes of samples and of parameters.
 
-    row_dtype : of X; wide_dtype : of parameters and of sums, float64 where the device has it
+    row_dtype : dtype of X
+    wide_dtype : dtype of parameters and of sums, float64 if the device has it
     """
 
     xp: Any
@@ -147,13 +148,13 @@ class Place:
 
     @property
     def float_dtypes(self):
-        """Types of X that are taken as they are."""
+        """Dtypes of X that are used without conversion."""
         floats = self.xp.__array_namespace_info__().dtypes(kind="real floating", device=self.device)
         return [floats[name] for name in ("float64", "float32") if name in floats]
 
     @cached_property
     def rounding(self) -> float:
-        """Of one number of a row."""
+        """Relative rounding error of an entry of X."""
         return float(self.xp.finfo(self.row_dtype).eps)
 
     @cached_property
@@ -161,7 +162,7 @@ class Place:
         return self.xp.finfo(self.row_dtype).bits // 8
 
     def wide(self, values):
-        """Small numbers as parameters are, on the device; foreign arrays are only widened."""
+        """Parameters and other small arrays on the device, in `wide_dtype`; foreign arrays are only converted."""
         if _is_of(values, self.wide_dtype):
             return values
         if is_foreign(values):
@@ -169,7 +170,7 @@ class Place:
         return self.xp.asarray(np.array(values), dtype=self.wide_dtype, device=self.device)
 
     def row(self, values):
-        """As `wide`, of the type of X."""
+        """Like `wide`, in the dtype of X."""
         if _is_of(values, self.row_dtype):
             return values
         if is_foreign(values):
@@ -177,7 +178,7 @@ class Place:
         return self.xp.asarray(np.array(values), dtype=self.row_dtype, device=self.device)
 
     def whole(self, values):
-        """Whole numbers, such as rows' numbers, on the device."""
+        """Integers, such as sample indices, on the device."""
         if is_foreign(values):
             return values
         return self.xp.asarray(np.array(values, dtype=np.int64), device=self.device)
@@ -186,14 +187,14 @@ class Place:
         return self.xp.zeros(shape, dtype=self.wide_dtype, device=self.device)
 
     def aligned(self, shape, dtype):
-        """An array of torch with whatever was there, whose rows begin where the device likes to begin."""
+        """An uninitialized torch array whose rows start at aligned addresses."""
         n_rows, width = shape[0], prod(shape[1:])
-        made = self.xp.empty((n_rows, padded(width, dtype.itemsize)), dtype=dtype, device=self.device)
-        made = made if made.shape[1] == width else made[:, :width]
-        return made if len(shape) == 2 else made.unflatten(1, shape[1:])
+        array = self.xp.empty((n_rows, padded(width, dtype.itemsize)), dtype=dtype, device=self.device)
+        array = array if array.shape[1] == width else array[:, :width]
+        return array if len(shape) == 2 else array.unflatten(1, shape[1:])
 
     def host(self, *arrays) -> list[np.ndarray]:
-        """Small float arrays in NumPy, in one transfer."""
+        """Small float arrays as NumPy arrays, in one transfer."""
         flat = [self.xp.reshape(self.wide(array), (-1,)) for array in arrays]
         numbers = np.asarray(to_host(self.xp.concat(flat)), dtype=np.float64)
         ends = np.cumsum([array.shape[0] for array in flat])
@@ -202,9 +203,9 @@ class Place:
 
     @contextmanager
     def products_in(self, precision: str | None):
-        """A context in which float32 products of torch are in full precision, or in TF32 where rounded ones will do.
+        """A context in which torch computes float32 products in full precision, or in TF32 if `precision` is set.
 
-        Those of bfloat16 are bfloat16's own; what else is multiplied beside them need not be finer than TF32.
+        With bfloat16, products of bfloat16 arrays are unaffected, and all other products may be in TF32.
         """
         if not self.is_torch:
             yield
@@ -218,14 +219,14 @@ class Place:
 
 
 def on_named_device(X, device):
-    """NumPy rows as a torch tensor on `device`; rows that its memory has no room for stay where they are.
+    """Move NumPy samples to a torch tensor on `device`, unless they do not fit into its memory.
 
-    Returns (rows, place): the only call that imports torch.
+    Returns (X, place). This is the only function that imports torch.
     """
     torch = require("torch", extra="gpu")
     try:
         sample = torch.empty((0,), dtype=getattr(torch, X.dtype.name), device=device)
-    except (AssertionError, RuntimeError, NotImplementedError) as error:  # torch's words for a device it does not have
+    except (AssertionError, RuntimeError, NotImplementedError) as error:  # raised for unavailable devices
         raise ValueError(f"device={device!r} cannot be used by torch here: {str(error).splitlines()[0]}") from error
     device = sample.device
     place = Place.of(sample)
@@ -235,6 +236,6 @@ def on_named_device(X, device):
         free = min(free, allowed)
         if X.nbytes > SHARE_OF_MEMORY * free:
             return X, place
-    with warnings.catch_warnings():  # no fit writes to its rows, so that frames and memory maps need no copy
+    with warnings.catch_warnings():  # no fit writes to X: read-only arrays need no copy
         warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
         return torch.asarray(X, device=device), place

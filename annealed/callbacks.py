@@ -1,8 +1,8 @@
-"""scikit-learn's callbacks during a fit, one task a temperature, and a small stand-in where scikit-learn has none yet.
+"""scikit-learn's callbacks during a fit, with one task per temperature, and a substitute for older versions.
 
-scikit-learn 1.9 calls every callback of ``estimator.set_callbacks(...)`` at the beginning and the end of each task; one
-that returns True at the end of a task stops the cooling there. Before 1.9 the classes below do the same for a single
-estimator, without scikit-learn's own callbacks and without propagation from a Pipeline or a search.
+scikit-learn 1.9 calls every callback of ``estimator.set_callbacks(...)`` at the beginning and the end of each task; a
+callback that returns True at the end of a task stops the cooling there. With older versions, the classes below do the
+same for a single estimator, without scikit-learn's own callbacks and without propagation from a Pipeline or a search.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["CallbackSupportMixin", "FitWatch", "StopOnInterrupt", "hand_over", "
 
 
 def hand_over(estimator, inner):
-    """Let the callbacks of an estimator, its own and propagated ones, follow the fit of the one that works for it."""
+    """Pass the callbacks of an estimator, set or propagated, to the inner estimator that it fits."""
     for name in ("_skl_callbacks", "_parent_callback_ctx"):
         if hasattr(estimator, name):
             setattr(inner, name, getattr(estimator, name))
@@ -26,7 +26,7 @@ def hand_over(estimator, inner):
 
 
 def take_back(inner):
-    """Forget what `hand_over` gave: a fitted model keeps no callback."""
+    """Remove what `hand_over` set: a fitted model keeps no callback."""
     for name in ("_skl_callbacks", "_parent_callback_ctx"):
         inner.__dict__.pop(name, None)
 
@@ -34,7 +34,9 @@ def take_back(inner):
 class StopOnInterrupt:
     """A callback for ``set_callbacks``: Ctrl-C ends the cooling at the next temperature and keeps the path so far.
 
-    A second Ctrl-C interrupts as usual. Outside the main thread, where signals cannot be caught, it does nothing.
+    A second Ctrl-C interrupts as usual. Outside the main thread, where signals cannot be caught, the callback does
+    nothing.
+
 
     Attributes
     ----------
@@ -57,7 +59,7 @@ class StopOnInterrupt:
         self._usual: Any = None
 
     def setup(self, estimator, context):
-        if self._listening is not None:  # a fit around this one, or in the main thread, which this one must not disturb
+        if self._listening is not None:  # an enclosing fit, or one in the main thread, is already listening
             return
         self.is_interrupted = False
         if current_thread() is main_thread():
@@ -66,7 +68,7 @@ class StopOnInterrupt:
     def teardown(self, estimator, context):
         if context is not self._listening:
             return
-        if self._usual is not None:  # None is a handler that was set outside Python
+        if self._usual is not None:  # None means a handler that was not installed from Python
             signal.signal(signal.SIGINT, self._usual)
         self._listening = self._usual = None
 
@@ -83,11 +85,11 @@ class StopOnInterrupt:
 
 @dataclass
 class FitWatch:
-    """Tells callbacks of every temperature, and the walk when one of them wants to stop.
+    """Reports every temperature to the callbacks, and whether one of them has stopped the path.
 
     context : scikit-learn's task of the whole fit
-    data : X, y and metadata, for the hooks that ask for them
-    fitted_so_far : attributes of the estimator as if the walk ended with these nodes
+    data : X, y and metadata, for the hooks that request them
+    fitted_so_far : returns the attributes of the estimator as if the path ended with the given nodes
     """
 
     estimator: Any
@@ -98,12 +100,12 @@ class FitWatch:
     _task: Any = None
 
     def begin(self, temperature=None):
-        """A temperature, or, without one, a round of a search."""
+        """Begin a temperature or, without one, a round of a search."""
         self._task = self.context.subcontext(task_name="round" if temperature is None else "temperature")
         self._task.call_on_fit_task_begin(estimator=self.estimator, **self.data)
 
     def end(self, nodes=None):
-        """The end of it, with what `fitted_so_far` reads; None where no estimator can be made of it yet."""
+        """End it, with the nodes that `fitted_so_far` needs; None if no estimator can be made from them yet."""
         self.is_stopped = self._task.call_on_fit_task_end(
             estimator=self.estimator,
             **self.data,
@@ -116,7 +118,7 @@ class FitWatch:
 
 
 class _Context:
-    """One task of a fit: calls the hooks with the keyword arguments that each names."""
+    """One task of a fit: calls the hooks with the keyword arguments that each of them has."""
 
     def __init__(self, callbacks, task_name, parent=None):
         self._callbacks, self.task_name, self.parent = callbacks, task_name, parent
@@ -140,8 +142,8 @@ class _Context:
 
 
 def _wanted(hook, known):
-    """The keyword-only arguments of a hook, made only when one asks for them."""
-    names = [name for name, own in signature(hook).parameters.items() if own.kind is Parameter.KEYWORD_ONLY]
+    """Values of the keyword-only arguments of a hook, computed only if the hook has them."""
+    names = [name for name, parameter in signature(hook).parameters.items() if parameter.kind is Parameter.KEYWORD_ONLY]
     values = {name: known.get(name) for name in names}
     return {name: value() if callable(value) else value for name, value in values.items()}
 
@@ -149,15 +151,15 @@ def _wanted(hook, known):
 def _with_attributes(estimator, attributes):
     if attributes is None:
         return None
-    other = estimator.__new__(type(estimator))
-    other.__dict__.update(estimator.__dict__)
-    other.__dict__.update(attributes() if callable(attributes) else attributes)
-    return other
+    fitted = estimator.__new__(type(estimator))
+    fitted.__dict__.update(estimator.__dict__)
+    fitted.__dict__.update(attributes() if callable(attributes) else attributes)
+    return fitted
 
 
 class _CallbackSupport:
     def set_callbacks(self, *callbacks):
-        """Set the callbacks that follow `fit`; none at all removes them."""
+        """Set the callbacks that follow `fit`; without arguments, remove them."""
         self.__dict__.pop("_skl_callbacks", None)
         if callbacks:
             self._skl_callbacks = list(callbacks)
@@ -171,7 +173,7 @@ class _CallbackSupport:
 
 
 def _with_callbacks(method):
-    """Tear the callbacks down after `method`, however it ends."""
+    """Call `teardown` of the callbacks after `method`, even if it raises."""
 
     @wraps(method)
     def managed(estimator, *args, **kwargs):

@@ -1,4 +1,4 @@
-"""Polynomials in log temperature: where a smooth path lies next, and what lies between its points."""
+"""Polynomial interpolation and extrapolation in log temperature, as weights of known points."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from math import log, prod
 
 import numpy as np
 
-N_POINTS = 6  # around a place; more gain nothing at the spacing of a path
-WIDEST_STEP = 1.0  # of log temperature: beyond it a polynomial may swing, a straight line cannot
-CLOSEST = 0.01  # likewise: of points closer together one is taken, as their difference is mostly error
+N_POINTS = 6  # interpolation points; more gain nothing at the spacing of a path
+WIDEST_STEP = 1.0  # in log temperature: across a larger gap a polynomial may oscillate, a straight line cannot
+CLOSEST = 0.01  # in log temperature: of points closer together only one is used, as their difference is mostly error
 
 
 def lagrange(places, target) -> np.ndarray:
-    """Weights of values at `places` in the polynomial through them, at `target`."""
-    known = [float(place) for place in places]  # a handful: numbers one by one take less time than arrays
+    """Weights of the values at `places` in their interpolating polynomial, evaluated at `target`."""
+    positions = [float(place) for place in places]  # for a handful of numbers, lists are faster than arrays
 
     def weight(number):
-        own, others = known[number], known[:number] + known[number + 1 :]
-        return prod([(target - other) / (own - other) for other in others])
+        position, others = positions[number], positions[:number] + positions[number + 1 :]
+        return prod([(target - each) / (position - each) for each in others])
 
-    return np.array([weight(number) for number in range(len(known))])
+    return np.array([weight(number) for number in range(len(positions))])
 
 
 def hermite(places, target) -> tuple[np.ndarray, np.ndarray]:
-    """Weights of values and of slopes at one or two `places`, in the polynomial that has them all, at `target`."""
+    """Weights of values and of slopes at one or two `places` in the Hermite polynomial, evaluated at `target`."""
     if len(places) == 1:
         return np.ones(1), np.array([target - places[0]])
     length = places[1] - places[0]
@@ -36,7 +36,10 @@ def hermite(places, target) -> tuple[np.ndarray, np.ndarray]:
 
 
 def nearest_parabola(places, target) -> np.ndarray:
-    """Weights of values at `places` in the parabola nearest to them, at `target`; later places count for more."""
+    """Weights of the values at `places` in a weighted least-squares parabola, evaluated at the nearby `target`.
+
+    Places nearer to the target weigh more.
+    """
     offset = np.asarray(places) - target
     trust = 1 / np.maximum(np.abs(offset), np.finfo(float).tiny)
     powers = offset[:, None] ** np.arange(3)
@@ -44,22 +47,24 @@ def nearest_parabola(places, target) -> np.ndarray:
 
 
 def between(temperatures, temperature) -> tuple[np.ndarray, slice]:
-    """Weights and window of the nearest temperatures (falling), or of the two around where they lie far apart."""
-    places, target = [-log(own) for own in temperatures], -log(temperature)
-    window = _window(places, target, N_POINTS)
-    if any(colder - hotter > WIDEST_STEP for hotter, colder in pairwise(places[window])):
-        window = _window(places, target, 2)
-    near, weights = places[window], np.zeros(len(places[window]))
+    """Weights and window of the N_POINTS temperatures nearest to `temperature`, or of its two neighbours if these are
+    far apart. `temperatures` must be descending.
+    """
+    positions, target = [-log(known) for known in temperatures], -log(temperature)
+    window = _window(positions, target, N_POINTS)
+    if any(colder - hotter > WIDEST_STEP for hotter, colder in pairwise(positions[window])):
+        window = _window(positions, target, 2)
+    near, weights = positions[window], np.zeros(len(positions[window]))
     taken = _apart(near, target)
     weights[taken] = lagrange([near[number] for number in taken], target)
     return weights, window
 
 
 def _apart(places, target) -> list[int]:
-    """Numbers of places, rising, that lie apart from one another; the nearest to the target first."""
+    """Indices of places, ascending, that are not too close to one another; those nearest to the target come first."""
     taken: list[int] = []
-    for number in sorted(range(len(places)), key=lambda own: abs(places[own] - target)):
-        if all(abs(places[number] - places[other]) >= CLOSEST for other in taken):
+    for number in sorted(range(len(places)), key=lambda index: abs(places[index] - target)):
+        if all(abs(places[number] - places[index]) >= CLOSEST for index in taken):
             taken.append(number)
     return sorted(taken)
 

@@ -1,11 +1,11 @@
-"""Libraries that the core does without: imported where they are used, with one text when they are missing."""
+"""Optional dependencies: imported where they are used, with a uniform error message if they are missing."""
 
 from importlib import import_module
 from types import ModuleType
 
 
 def require(module: str, *, extra: str) -> ModuleType:
-    """Import an optional library, or say how to get it.
+    """Import an optional library, or raise an error that explains how to install it.
 
     Parameters
     ----------
@@ -22,7 +22,8 @@ def require(module: str, *, extra: str) -> ModuleType:
     Raises
     ------
     ImportError
-        When the module cannot be imported; the text holds the pip line that helps.
+        If the module cannot be imported; the message contains the pip command that installs it.
+
 
     Examples
     --------

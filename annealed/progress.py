@@ -1,4 +1,4 @@
-"""A progress bar for the terminal: the model and fold at work, the temperature, its validation score, the time left."""
+"""A progress bar for the terminal: current model and fold, temperature, validation score, and remaining time."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import numpy as np
 from annealed.optional import require
 from annealed.prototypes import PrototypePath
 
-SHORTEST_COOLING = 4.0  # of log temperature, before the adaptive schedule may stop
-PAST_BEST = 1.8  # of log temperature, which it cools on past the best
+SHORTEST_COOLING = 4.0  # in log temperature, before the adaptive schedule may stop
+PAST_BEST = 1.8  # in log temperature, by which it continues past the best
 
 
 class CoolingBar:
-    """Follows fits as a scikit-learn callback, and a comparison from fit to fit.
+    """Follows fits as a scikit-learn callback, and a comparison from one fit to the next.
 
     Parameters
     ----------
     console : rich Console
     n_fits : int
-        How many fits the job consists of.
+        Number of fits of the job.
     """
 
     def __init__(self, console, n_fits=1):
@@ -30,7 +30,7 @@ class CoolingBar:
             progress.TextColumn("[dim]{task.fields[state]}"),
             console=console,
             transient=True,
-            disable=not console.is_terminal,  # a log file needs no bar
+            disable=not console.is_terminal,  # no bar in a log file
         )
         self._task = self._bar.add_task("", total=float(n_fits), state="")
         self._n_done = 0
@@ -42,7 +42,7 @@ class CoolingBar:
     def __exit__(self, *error):
         self._bar.stop()
 
-    # -- from fit to fit -----------------------------------------------------------------------------------
+    # -- from one fit to the next -----------------------------------------------------------------------------------
 
     def begin(self, name, fold=None):
         label = name if fold is None else f"{name}, fold {fold + 1}"
@@ -85,7 +85,7 @@ class CoolingBar:
 
 
 def cooled_share(temperatures, best_index) -> float:
-    """How much of the cooling is done: the adaptive schedule goes on for a while past the best temperature so far."""
+    """Estimated share of the cooling that is done: the adaptive schedule continues past the best temperature so far."""
     cooled = np.log(temperatures[0] / np.asarray(temperatures))
     expected = max(SHORTEST_COOLING, cooled[best_index] + PAST_BEST)
     return float(min(cooled[-1] / expected, 0.99))

@@ -1,4 +1,4 @@
-"""scikit-learn lets arrays of other libraries in only where SciPy does, which is asked when SciPy is first imported."""
+"""Fixtures. scikit-learn accepts foreign arrays only if SciPy does, which is decided when SciPy is first imported."""
 
 import os
 
@@ -21,6 +21,6 @@ def move_torch(request):
 
 @pytest.fixture
 def dispatch():
-    """For files of which all tests are about arrays of other libraries."""
+    """For files whose tests are all about arrays of other libraries."""
     with config_context(array_api_dispatch=True):
         yield

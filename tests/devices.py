@@ -1,4 +1,4 @@
-"""Where tests take arrays: torch and array-api-strict, and a GPU for those marked so."""
+"""Array libraries used by the tests: torch and array-api-strict, and a GPU for tests marked `gpu`."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ TORCH = ["torch", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 def mover(name):
-    """A function that takes NumPy arrays to a namespace, and away from the host where that can be."""
+    """A function that moves NumPy arrays to a library, and off the host if possible."""
     if name == "strict":
         strict = pytest.importorskip("array_api_strict")
         return lambda array: strict.asarray(np.array(array), device=strict.Device("device1"))
@@ -21,5 +21,5 @@ def mover(name):
 
 
 def table(n_samples=150):
-    made = gaussian(n_samples=n_samples)
-    return np.asarray(made.X), np.asarray(made.y)
+    drawn = gaussian(n_samples=n_samples)
+    return np.asarray(drawn.X), np.asarray(drawn.y)

@@ -1,7 +1,7 @@
-"""Slow and obvious versions of what the package computes: loops, finite differences, textbook formulas.
+"""Slow and simple versions of what the package computes: loops, finite differences, textbook formulas.
 
-Nothing here imports the package. Scores are g_j(x), before dividing by temperature; `weight` (n_rows,) adds up to
-one; a penalty is given by its matrix M, as `l2_strength / 2 sum_j lambda_j' M lambda_j`.
+Nothing here imports the package. Scores are g_j(x), before division by the temperature; `weight` (n_rows,) sums to one;
+a penalty is given by its matrix M, as `l2_strength / 2 sum_j lambda_j' M lambda_j`.
 """
 
 from decimal import Decimal, localcontext
@@ -26,7 +26,7 @@ def exact_posterior(scores, temperature):
 
 
 def posterior(scores, temperature):
-    """Equation (7), row by row: exp(g_j / T - log_partition)."""
+    """Equation (7), sample by sample: exp(g_j / T - log_partition)."""
     rows = []
     for row in np.asarray(scores, dtype=float).tolist():
         partition = log_partition(row, temperature)
@@ -35,22 +35,22 @@ def posterior(scores, temperature):
 
 
 def log_partition(row, temperature):
-    """Logarithm of sum_j exp(g_j / T) of one row, around its largest score."""
+    """Logarithm of sum_j exp(g_j / T) of one sample, relative to its largest score."""
     largest = max(row)
     return largest / temperature + log(sum(exp((score - largest) / temperature) for score in row))
 
 
 def free_energy(scores, labels, temperature, weight=None):
-    """Q of equation (9); the mean over rows, or the weighted sum where weights are given."""
+    """Q of equation (9): the mean over samples, or the weighted sum if weights are given."""
     weight = np.full(len(labels), 1 / len(labels)) if weight is None else weight
     total = 0.0
-    for row, label, own in zip(scores, labels, weight, strict=True):
-        total += own * (temperature * log_partition(row, temperature) - row[label])
+    for row, label, sample_weight in zip(scores, labels, weight, strict=True):
+        total += sample_weight * (temperature * log_partition(row, temperature) - row[label])
     return total
 
 
 def zero_temperature_energy(scores, labels):
-    """L of equation (3), the limit of (9): how far the true class's score lies below the largest."""
+    """L of equation (3), the limit of (9): by how much the score of the true class is below the largest score."""
     return np.mean([max(row) - row[label] for row, label in zip(scores, labels, strict=True)])
 
 
@@ -61,8 +61,8 @@ def mean_negative_log_likelihood(scores, labels, temperature):
 def mean_entropy(scores, temperature, weight=None):
     weight = np.full(len(scores), 1 / len(scores)) if weight is None else weight
     total = 0.0
-    for row, own in zip(posterior(scores, temperature), weight, strict=True):
-        total -= own * sum(p * log(p) for p in row if p > 0)
+    for row, sample_weight in zip(posterior(scores, temperature), weight, strict=True):
+        total -= sample_weight * sum(p * log(p) for p in row if p > 0)
     return total
 
 
@@ -70,8 +70,8 @@ def linear_scores(X, lambda_, intercept):
     """Equation (13), with an intercept, in loops."""
     scores = np.zeros((len(X), len(lambda_)))
     for i, row in enumerate(X):
-        for j, own in enumerate(lambda_):
-            scores[i, j] = sum(a * b for a, b in zip(own, row, strict=True)) + intercept[j]
+        for j, lambda_j in enumerate(lambda_):
+            scores[i, j] = sum(a * b for a, b in zip(lambda_j, row, strict=True)) + intercept[j]
     return scores
 
 
@@ -87,19 +87,19 @@ def distance_scores(X, means, covariance):
 def penalized_free_energy(X, labels, lambda_, intercept, temperature, l2_strength, matrix, weight=None):
     """Q_new of equation (17)."""
     scores = linear_scores(X, lambda_, intercept)
-    penalty = sum(own @ matrix @ own for own in lambda_)
+    penalty = sum(lambda_j @ matrix @ lambda_j for lambda_j in lambda_)
     return free_energy(scores, labels, temperature, weight) + l2_strength / 2 * penalty
 
 
 def penalized_gradient(X, labels, lambda_, intercept, temperature, l2_strength, matrix, weight=None):
     """Equation (18), corrected: (dQ_new / dlambda, dQ_new / dintercept) in the units of X, in loops."""
     weight = np.full(len(labels), 1 / len(labels)) if weight is None else weight
-    by_lambda = np.array([l2_strength * matrix @ own for own in lambda_])
+    by_lambda = np.array([l2_strength * matrix @ lambda_j for lambda_j in lambda_])
     by_intercept = np.zeros(len(lambda_))
     p = posterior(linear_scores(X, lambda_, intercept), temperature)
-    for row, own_p, label, own in zip(X, p, labels, weight, strict=True):
+    for row, sample_posterior, label, sample_weight in zip(X, p, labels, weight, strict=True):
         for j in range(len(lambda_)):
-            residual = own * (own_p[j] - (j == label))
+            residual = sample_weight * (sample_posterior[j] - (j == label))
             by_lambda[j] += residual * row
             by_intercept[j] += residual
     return by_lambda, by_intercept
@@ -108,7 +108,7 @@ def penalized_gradient(X, labels, lambda_, intercept, temperature, l2_strength, 
 def slope(function, point, step=1e-5):
     """Gradient by central differences, one parameter at a time, improved by Richardson's extrapolation.
 
-    `function` may return an array: then the last axis of the answer runs over the parameters.
+    `function` may return an array; the last axis of the result then runs over the parameters.
     """
     point = np.asarray(point, dtype=float)
     columns = []
@@ -129,15 +129,17 @@ def _difference(function, point, index, step):
 
 
 def moments(X, weight=None):
-    """Mean and covariance (divided by n) of weighted rows."""
+    """Mean and covariance (divided by n) of weighted samples."""
     weight = np.full(len(X), 1 / len(X)) if weight is None else weight / np.sum(weight)
-    mean = sum(own * row for own, row in zip(weight, X, strict=True))
-    covariance = sum(own * np.outer(row - mean, row - mean) for own, row in zip(weight, X, strict=True))
+    mean = sum(sample_weight * row for sample_weight, row in zip(weight, X, strict=True))
+    covariance = sum(
+        sample_weight * np.outer(row - mean, row - mean) for sample_weight, row in zip(weight, X, strict=True)
+    )
     return mean, covariance
 
 
 def penalty_matrix(X, penalty_scaling, weight=None):
-    """M of the penalty `lambda' M lambda`: what each `penalty_scaling` of the package means."""
+    """M of the penalty `lambda' M lambda`, for each `penalty_scaling` of the package."""
     _, covariance = moments(X, weight)
     if penalty_scaling == "half-whiten":  # between the diagonal and the covariance: the root of the correlation matrix
         spread = np.sqrt(np.diag(covariance))
@@ -151,26 +153,26 @@ def penalty_matrix(X, penalty_scaling, weight=None):
 
 
 def gradient_norm(by_lambda, by_intercept, center, matrix):
-    """Norm of (18) in the penalty's own units, around `center`: free of the units of X."""
+    """Norm of (18) in the units of the penalty, around `center`: independent of the units of X."""
     around = by_lambda - np.outer(by_intercept, center)
     spread = np.sqrt(np.diag(matrix))
     scaled = around / spread
     correlation = matrix / np.outer(spread, spread)
-    square = sum(own @ np.linalg.solve(correlation, own) for own in scaled)
+    square = sum(scaled_j @ np.linalg.solve(correlation, scaled_j) for scaled_j in scaled)
     return np.sqrt(square + by_intercept @ by_intercept)
 
 
 def class_means(X, labels, weight=None):
     weight = np.ones(len(X)) if weight is None else weight
-    rows = [labels == label for label in range(labels.max() + 1)]
-    return np.stack([np.average(X[own], axis=0, weights=weight[own]) for own in rows])
+    members_of_classes = [labels == label for label in range(labels.max() + 1)]
+    return np.stack([np.average(X[members], axis=0, weights=weight[members]) for members in members_of_classes])
 
 
 def pooled_covariance(X, labels, weight=None):
     """Within-class covariance, divided by n."""
     weight = np.full(len(X), 1 / len(X)) if weight is None else weight / np.sum(weight)
     residual = X - class_means(X, labels, weight)[labels]
-    return sum(own * np.outer(row, row) for own, row in zip(weight, residual, strict=True))
+    return sum(sample_weight * np.outer(row, row) for sample_weight, row in zip(weight, residual, strict=True))
 
 
 def lda_posterior(X, labels, X_new, class_prior):
@@ -184,7 +186,7 @@ def lda_posterior(X, labels, X_new, class_prior):
 
 
 class Optimum(NamedTuple):
-    """Logits `X @ coef.T + intercept`, centred over classes, and the value there."""
+    """Logits `X @ coef.T + intercept`, centred over classes, and the value at the optimum."""
 
     coef: np.ndarray
     intercept: np.ndarray
@@ -237,18 +239,19 @@ def _multinomial(flat, design, labels, weight, penalty, n_classes):
 
 
 def generalized_iterative_scaling(X, y, n_iterations):
-    """Darroch and Ratcliff's algorithm for the log-linear model (3), no penalty: an `Optimum`, up to its slow approach.
+    """Darroch and Ratcliff's algorithm for the log-linear model (3) without penalty: an approximate `Optimum`.
 
-    Columns are brought to 0..1 / D and a slack completes every row to one, so that the features delta(k, k') phi_i(x)
-    are non-negative and add up to C = 1. Then every weight grows by log(observed / expected) / C, over and over. No
-    column may be constant; the intercepts come from the slack, as the features of a row add up to a constant.
+    Columns are rescaled to [0, 1 / D] and a slack column completes every row to one, so that the features
+    delta(k, k') phi_i(x) are non-negative and add up to C = 1. Every iteration increases each weight by
+    log(observed / expected) / C; convergence is slow. No column may be constant. The intercepts follow from the slack,
+    because the features of a row have a constant sum.
     """
     n_features = X.shape[1]
     lowest, spread = X.min(axis=0), X.max(axis=0) - X.min(axis=0)
     features = (X - lowest) / spread / n_features
     features = np.column_stack([features, 1 - features.sum(axis=1)])
     observed = np.array([features[y == label].sum(axis=0) for label in range(y.max() + 1)])
-    assert (observed > 0).all(), "a feature is never seen with a class: its weight would run to minus infinity"
+    assert (observed > 0).all(), "a feature never occurs with a class: its weight would diverge to minus infinity"
     weights = np.zeros_like(observed)
     for _ in range(n_iterations):
         p = np.exp(features @ weights.T)

@@ -1,10 +1,10 @@
-"""Small problems with a constructed answer. Every one repeats to the bit: the seeds are fixed.
+"""Small problems with a known solution, reproducible to the bit, because all seeds are fixed.
 
     table = gaussian()
-    softmax(table.X @ table.coef.T + table.intercept)      # the posterior the rows were drawn from
+    softmax(table.X @ table.coef.T + table.intercept)      # the posterior from which the labels were drawn
 
-Labels are codes 0 to n_classes - 1. `stack_of` binds rows to a stack of fits as an estimator would: the first fit
-has every row, each other fit leaves some out.
+Labels are codes 0 to n_classes - 1. `stack_of` makes a stack of fits as an estimator would: the first fit has every
+sample, each of the others leaves some out.
 """
 
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from annealed.solvers import LBFGS
 
 @dataclass(frozen=True)
 class Table:
-    """Rows, labels, and the true logits `X @ coef.T + intercept` where the maker knows them."""
+    """Samples, labels, and the true logits `X @ coef.T + intercept` if they are known."""
 
     name: str
     X: object
@@ -56,13 +56,13 @@ def two_classes(n_samples=90, n_features=3, seed=1):
 
 
 def heavy_tailed(n_samples=300, n_features=4, seed=1):
-    """Rows with outliers as large as there are rows: along the path coefficients turn sharply."""
+    """Samples with very large outliers: coefficients change abruptly along the path."""
     X = np.random.default_rng(seed).standard_cauchy((n_samples, n_features))
     return Table("heavy_tailed", X, (X[:, 0] + X[:, 1] > 0).astype(int))
 
 
 def categories():
-    """Three sets of indicators, each adding up to one: as many directions of the columns are empty."""
+    """Three one-hot encoded features: each adds up to one, so there are three empty directions."""
     generator = np.random.RandomState(0)
     X = np.column_stack([np.eye(size)[generator.randint(size, size=300)] for size in (5, 4, 3)])
     y = (X @ generator.standard_normal((12, 3)) + generator.gumbel(size=(300, 3))).argmax(axis=1)
@@ -70,7 +70,7 @@ def categories():
 
 
 def badly_scaled():
-    """The rows of `gaussian` in other units: columns times 1e-8 to 1e8, far from the origin. Same true logits."""
+    """The samples of `gaussian` in other units: features times 1e-8 to 1e8, far from the origin. Same true logits."""
     plain = gaussian()
     units = np.logspace(-8, 8, plain.X.shape[1])
     shift = np.array([100.0, -3.0, 0.0, 50.0])
@@ -80,7 +80,7 @@ def badly_scaled():
 
 
 def separable():
-    """Three tight clouds at the corners of a triangle: the true logits classify every row with a margin."""
+    """Three tight clouds at the corners of a triangle: the true logits classify every sample with a margin."""
     corners = np.array([[0.0, 4.0], [-4.0, -2.0], [4.0, -2.0]])
     y = np.arange(36) % 3
     X = corners[y] + np.random.default_rng(2).uniform(-1, 1, size=(36, 2))
@@ -88,14 +88,14 @@ def separable():
 
 
 def rare_class():
-    """Gaussian classes, the last of which keeps three rows only."""
+    """Gaussian classes, the last of which has only three samples."""
     plain = gaussian(seed=3)
     keep = np.concatenate([np.flatnonzero(plain.y < 2), np.flatnonzero(plain.y == 2)[:3]])
     return Table("rare_class", plain.X[keep], plain.y[keep], plain.coef)
 
 
 def wide():
-    """More columns than rows, with columns of unequal spread."""
+    """More features than samples, with features of unequal spread."""
     generator = np.random.default_rng(4)
     y = np.arange(24) % 3
     X = generator.normal(size=(24, 60)) * np.linspace(0.2, 3.0, 60)
@@ -114,14 +114,14 @@ def text(kind=sparse.csr_matrix, n_samples=60, n_words=25, seed=5):
 
 
 def sparse_rows(n_rows, n_columns, density):
-    """Numbers from 0 to 1, most of them left out."""
+    """Numbers from 0 to 1 in a sparse matrix of the given density."""
     generator = np.random.default_rng(0)
     filled = generator.random((n_rows, n_columns)) < density
     return sparse.csr_array(np.where(filled, generator.random((n_rows, n_columns)), 0))
 
 
 def shared_noise(n_rows=90, seed=0, n_columns=300):
-    """Two classes a little apart in hundreds of columns, which share twenty directions of large variance."""
+    """Two slightly separated classes in hundreds of features, which share twenty directions of large variance."""
     generator = np.random.default_rng(seed)
     y = np.arange(n_rows) % 2
     directions = np.random.default_rng(1).normal(size=(21, n_columns))
@@ -134,7 +134,7 @@ def wide_text(kind=sparse.csr_matrix):
 
 
 def make_everything_wide(monkeypatch):
-    """Lower the limit of what counts as wide, so that tables of a few columns are solved in combinations of rows."""
+    """Lower the limit of what counts as wide, so that small tables are solved in combinations of samples."""
     for module in (
         "design.coordinates",
         "objectives.linear",
@@ -147,7 +147,7 @@ def make_everything_wide(monkeypatch):
 
 
 def standardized(table):
-    """The same rows with column mean 0 and standard deviation 1."""
+    """The same samples with feature means 0 and standard deviations 1."""
     return replace(table, X=(table.X - table.X.mean(axis=0)) / table.X.std(axis=0), coef=None, intercept=None)
 
 
@@ -159,32 +159,32 @@ def dense(X):
 
 
 def fold_masks(n_rows, n_folds=2):
-    """Weight (n_rows, 1 + n_folds): ones, then each fold without every n_folds-th row."""
+    """Weight (n_rows, 1 + n_folds): ones, then each fold without every n_folds-th sample."""
     folds = np.arange(n_rows) % n_folds
     return np.column_stack([np.ones(n_rows), *(folds != fold for fold in range(n_folds))]).astype(float)
 
 
 def stack_of(table, weight=None, n_classes=None):
-    """A design of the table's rows; `weight` (n_rows, n_fits) counts rows and defaults to one fit of them all."""
+    """A design of the table's samples; `weight` (n_rows, n_fits) counts samples, by default one fit of all of them."""
     weight = np.ones((len(table.y), 1)) if weight is None else np.asarray(weight, dtype=float)
     total = weight.sum(axis=0)
     return make_design(table.X, table.y, weight / total, total, n_classes or table.n_classes)
 
 
 def uneven_weights(n_rows, n_fits=3):
-    """Positive weights that differ from row to row and from fit to fit."""
+    """Positive weights that differ between samples and between fits."""
     return np.random.default_rng(7).uniform(0.2, 2.0, size=(n_rows, n_fits))
 
 
-# --- families of one's own --------------------------------------------------------------------------
+# --- user-defined families -------------------------------------------------------------------------
 
 
 class Radial(ScoreFamily):
     """The example of `annealed.objectives.family`: minus the squared distance to a centre per class."""
 
     def start(self, X, labels, weight, n_classes, random_state):
-        rows = [labels == label for label in range(n_classes)]
-        return np.stack([np.average(X[own], axis=0, weights=weight[own]) for own in rows])
+        members_of_classes = [labels == label for label in range(n_classes)]
+        return np.stack([np.average(X[members], axis=0, weights=weight[members]) for members in members_of_classes])
 
     def scores(self, X, parameters):
         return -((X[:, None] - parameters) ** 2).sum(axis=2)
@@ -194,11 +194,11 @@ class Radial(ScoreFamily):
 
 
 class Loudness(ScoreFamily):
-    """`exp(loudness_j) * (direction_j @ x)`: not linear in its parameters, and at home on sparse rows too."""
+    """`exp(loudness_j) * (direction_j @ x)`: not linear in its parameters, and applicable to sparse X."""
 
     def start(self, X, labels, weight, n_classes, random_state):
-        rows = [labels == label for label in range(n_classes)]
-        means = [X[own].T @ weight[own] / weight[own].sum() for own in rows]
+        members_of_classes = [labels == label for label in range(n_classes)]
+        means = [X[members].T @ weight[members] / weight[members].sum() for members in members_of_classes]
         return np.column_stack([np.stack(means), np.zeros(n_classes)])
 
     def scores(self, X, parameters):
@@ -211,7 +211,7 @@ class Loudness(ScoreFamily):
 
 
 def solve(problem, temperature, solver=None, tol=1e-10, max_iter=5000):
-    """The solution of a stack at one temperature, from its start; fails where a fit did not converge."""
+    """The solution of a stack at one temperature, from its start; fails if a fit did not converge."""
     solver = solver or LBFGS()
     memory = solver.new_memory(problem)
     start = problem.start(temperature)
@@ -221,6 +221,6 @@ def solve(problem, temperature, solver=None, tol=1e-10, max_iter=5000):
 
 
 def near_start(problem, temperature, size=0.3):
-    """Parameters of all fits, a little away from where they begin."""
+    """Parameters of all fits, at random points near their start."""
     start = problem.start(temperature)
     return start + size * np.random.default_rng(0).normal(size=start.shape)

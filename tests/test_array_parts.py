@@ -1,4 +1,4 @@
-"""The parts of a fit on a device, each beside what NumPy says: objectives, solver, kernels, rounded rows, sweeps."""
+"""The parts of a fit on a device compared with NumPy: objectives, solver, kernels, rounded rows, prototype sweeps."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("dispatch")
 
 
 def problems(family, move, n_fits=3):
-    """The same stack of fits in NumPy's terms and on a device."""
+    """The same stack of fits in NumPy and on a device."""
     X, y = table()
     weight = np.ones((len(y), n_fits))
     for fit in range(1, n_fits):
@@ -35,50 +35,55 @@ def problems(family, move, n_fits=3):
 
 
 @pytest.mark.parametrize("family", [InnerProduct(), InnerProduct(fit_intercept=False), Distance()], ids=repr)
-def test_objective_is_that_of_numpy(family, move):
+def test_objective_equals_that_of_numpy(family, move):
     plain, moved = problems(family, move)
-    theirs, ours = plain.coordinates, moved.host.coordinates  # axes have no sign of their own: go by the features
+    # The signs of axes are arbitrary: compare coefficients of the features.
+    plain_coordinates, moved_coordinates = plain.coordinates, moved.host.coordinates
     of_features = np.random.RandomState(1).standard_normal((3, 3, 4))
     intercept = np.zeros((3, 3, plain.n_parameters // 3 - 4))
-    parameters = np.concatenate([of_features @ theirs.inverse, intercept], 2)
-    found = moved.objective(
-        moved.place.wide(np.concatenate([of_features @ ours.inverse, intercept], axis=2)), 0.7, slice(0, 3)
+    parameters = np.concatenate([of_features @ plain_coordinates.inverse, intercept], 2)
+    evaluation = moved.objective(
+        moved.place.wide(np.concatenate([of_features @ moved_coordinates.inverse, intercept], axis=2)), 0.7, slice(0, 3)
     )
     value, gradient, loss_gradient = plain.objective(parameters.reshape(3, -1), 0.7)
-    np.testing.assert_allclose(to_host(found.value), value, rtol=1e-10)
-    for own, known in ((found.gradient, gradient), (found.loss_gradient, loss_gradient)):
-        own, known = to_host(own), known.reshape(3, 3, -1)
-        np.testing.assert_allclose(ours.to_points(own[..., :4]), theirs.to_points(known[..., :4]), atol=1e-10)
-        np.testing.assert_allclose(own[..., 4:], known[..., 4:], atol=1e-10)
+    np.testing.assert_allclose(to_host(evaluation.value), value, rtol=1e-10)
+    for actual, expected in ((evaluation.gradient, gradient), (evaluation.loss_gradient, loss_gradient)):
+        actual, expected = to_host(actual), expected.reshape(3, 3, -1)
+        np.testing.assert_allclose(
+            moved_coordinates.to_points(actual[..., :4]), plain_coordinates.to_points(expected[..., :4]), atol=1e-10
+        )
+        np.testing.assert_allclose(actual[..., 4:], expected[..., 4:], atol=1e-10)
     np.testing.assert_allclose(moved.hot_temperature(), plain.hot_temperature(), rtol=1e-9)
 
 
 @pytest.mark.parametrize("few_columns", [64, 0])
 @pytest.mark.parametrize("family", [InnerProduct(), Distance()], ids=repr)
-def test_solver_finds_the_minimum_of_numpy(family, few_columns, move, monkeypatch):
-    """All fits together, as where columns are few, and the folds after the final fit."""
+def test_solver_finds_the_same_minimum_as_numpy(family, few_columns, move, monkeypatch):
+    """All fits together, as with few columns, and the folds after the final fit."""
     monkeypatch.setattr(annealed.solvers.array_lbfgs, "FEW_COLUMNS", few_columns)
     plain, moved = problems(family, move)
     for temperature in (3.0, 0.3, 0.03):
         options = {"tol": 1e-7, "max_iter": 2000}
-        ours, theirs = ArrayLBFGS(), LBFGS()
-        found = ours.minimize(moved, moved.start(temperature), temperature, memory=ours.new_memory(moved), **options)
-        known = theirs.minimize(
-            plain, plain.start(temperature), temperature, memory=theirs.new_memory(plain), **options
+        array_solver, host_solver = ArrayLBFGS(), LBFGS()
+        solution = array_solver.minimize(
+            moved, moved.start(temperature), temperature, memory=array_solver.new_memory(moved), **options
         )
-        assert found.converged.all()
-        np.testing.assert_allclose(found.value, known.value, rtol=1e-6)
+        reference = host_solver.minimize(
+            plain, plain.start(temperature), temperature, memory=host_solver.new_memory(plain), **options
+        )
+        assert solution.converged.all()
+        np.testing.assert_allclose(solution.value, reference.value, rtol=1e-6)
         if isinstance(family, InnerProduct):
-            variance = to_host(moved.class_variance)  # as last seen there
-            expected = plain.evidence_held_back(known.parameters[0], temperature, variance)
-            held_back = moved.evidence_held_back(found.parameters[0, ...], temperature)
+            variance = to_host(moved.class_variance)  # as of the last evaluation
+            expected = plain.evidence_held_back(reference.parameters[0], temperature, variance)
+            held_back = moved.evidence_held_back(solution.parameters[0, ...], temperature)
             np.testing.assert_allclose(held_back, expected, rtol=1e-3, atol=1e-3)
-        polished = ours.polish(moved, found.parameters, temperature, **options)
-        assert polished.converged[0] and polished.value[0] <= known.value[0] * (1 + 1e-7)
+        polished = array_solver.polish(moved, solution.parameters, temperature, **options)
+        assert polished.converged[0] and polished.value[0] <= reference.value[0] * (1 + 1e-7)
 
 
-def test_a_polish_without_a_certificate_does_not_climb(move, monkeypatch):
-    """Directions too long by far lead up a slope; that the gradient there is within a large tolerance says nothing."""
+def test_polishing_without_a_certificate_does_not_increase_the_value(move, monkeypatch):
+    """Far too long directions lead uphill, although the gradient there is within a large tolerance."""
     _, moved = problems(Distance(), move, n_fits=1)
     solver, precondition = ArrayLBFGS(), moved.precondition
     start = moved.start(1.0)
@@ -89,26 +94,29 @@ def test_a_polish_without_a_certificate_does_not_climb(move, monkeypatch):
     assert polished.value[0] <= before
 
 
-def test_temperatures_are_looked_at_together(move):
+def test_temperatures_are_evaluated_together(move):
     _, moved = problems(InnerProduct(), move, n_fits=1)
     solver = ArrayLBFGS()
     options = {"tol": 1e-6, "max_iter": 500, "memory": solver.new_memory(moved)}
     temperatures = np.array([1.0, 0.5, 0.25])
-    alone = [solver.minimize(moved, moved.start(own), own, **options) for own in temperatures.tolist()]
-    points = stacked([own.parameters[0, ...] for own in alone])
+    alone = [
+        solver.minimize(moved, moved.start(temperature), temperature, **options)
+        for temperature in temperatures.tolist()
+    ]
+    points = stacked([solution.parameters[0, ...] for solution in alone])
     together = solver.fill(moved, points, temperatures, **options)
     assert (together.n_iter == 0).all()
-    np.testing.assert_allclose(together.value, [own.value[0] for own in alone], rtol=1e-12)
+    np.testing.assert_allclose(together.value, [solution.value[0] for solution in alone], rtol=1e-12)
 
 
-def test_certain_rows_keep_their_digits(move):
+def test_losses_of_certain_samples_keep_their_digits(move):
     logits = np.array([[[40.0, 0.0, 0.0]], [[0.0, 90.0, 0.0]], [[0.1, 0.2, 0.3]]], dtype=np.float32)
-    known = [2 * np.exp(-40.0), 90.0, np.log(np.exp([0.1, 0.2, 0.3]).sum()) - 0.3]
+    expected = [2 * np.exp(-40.0), 90.0, np.log(np.exp([0.1, 0.2, 0.3]).sum()) - 0.3]
     place, level = Place.of(move(logits)), move(np.zeros((1, 3), dtype=np.float32))
     for row, label in enumerate([0, 0, 2]):
-        own = move(logits[row : row + 1])
-        sums, residual = loss_and_residual(place, own, level, move(np.array([label])))
-        np.testing.assert_allclose(to_host(sums)[0, 3], known[row], rtol=1e-5)
+        logits_of_row = move(logits[row : row + 1])
+        sums, residual = loss_and_residual(place, logits_of_row, level, move(np.array([label])))
+        np.testing.assert_allclose(to_host(sums)[0, 3], expected[row], rtol=1e-5)
         np.testing.assert_allclose(to_host(residual)[0, 0].sum(), 0, atol=1e-6)
         if row == 0:
             np.testing.assert_allclose(to_host(residual)[0, 0, 0], -2 * np.exp(-40.0), rtol=1e-5)
@@ -118,8 +126,8 @@ def test_certain_rows_keep_their_digits(move):
 @pytest.mark.parametrize("is_weighted", [False, True])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("shape", [(2500, 1, 3), (1300, 4, 10), (70, 2, 1500)])
-def test_loss_and_residual_are_those_of_numpy(shape, dtype, is_weighted, move):
-    """On a GPU this is the fused kernel: several lines to a program, and the last not full."""
+def test_loss_and_residual_equal_those_of_numpy(shape, dtype, is_weighted, move):
+    """On a GPU this is the fused kernel, with several rows per program and an incomplete last program."""
     generator = np.random.RandomState(0)
     logits = (5 * generator.standard_normal(shape)).astype(dtype)
     level = generator.standard_normal(shape[1:]).astype(dtype)
@@ -130,19 +138,19 @@ def test_loss_and_residual_are_those_of_numpy(shape, dtype, is_weighted, move):
     residual = residual * weight[:, :, None]
     place = Place.of(move(logits))
     given = move(weight.T.copy()).T if is_weighted else None
-    sums, found = loss_and_residual(place, move(logits), move(level), move(labels), given, learn=True)
-    known = [residual.sum(axis=0), (loss * weight).sum(axis=0)[:, None], (size - size**2).sum(axis=0)]
+    sums, actual = loss_and_residual(place, move(logits), move(level), move(labels), given, learn=True)
+    expected = [residual.sum(axis=0), (loss * weight).sum(axis=0)[:, None], (size - size**2).sum(axis=0)]
     precision = 1e-13 if dtype is np.float64 else 5e-6
-    np.testing.assert_allclose(to_host(found), residual, atol=precision)
+    np.testing.assert_allclose(to_host(actual), residual, atol=precision)
     np.testing.assert_allclose(
-        to_host(sums), np.concatenate(known, axis=1), rtol=precision, atol=precision * size.sum()
+        to_host(sums), np.concatenate(expected, axis=1), rtol=precision, atol=precision * size.sum()
     )
 
 
 @pytest.mark.parametrize("is_weighted", [False, True])
 @pytest.mark.parametrize("shape", [(2500, 1, 3), (1300, 4, 10), (70, 2, 40)])
-def test_logits_may_lie_by_class(shape, is_weighted, move_torch):
-    """On a GPU a kernel of its own takes them, where classes are few."""
+def test_logits_may_be_stored_by_class(shape, is_weighted, move_torch):
+    """On a GPU, a separate kernel handles them if classes are few."""
     generator = np.random.RandomState(0)
     logits, level = 50 * generator.standard_normal(shape), move_torch(generator.standard_normal(shape[1:]))
     labels = move_torch(generator.randint(shape[2], size=shape[0]))
@@ -150,14 +158,14 @@ def test_logits_may_lie_by_class(shape, is_weighted, move_torch):
     by_class = move_torch(logits.transpose(1, 2, 0).copy()).permute(2, 0, 1)
     place = Place.of(level)
     for learn in (False, True):
-        known, values = loss_and_residual(place, move_torch(logits), level, labels, weight, learn=learn)
-        found, others = loss_and_residual(place, by_class.clone(), level, labels, weight, learn=learn)
-        np.testing.assert_allclose(to_host(others), to_host(values), rtol=1e-13, atol=1e-300)
-        np.testing.assert_allclose(to_host(found), to_host(known), rtol=1e-12, atol=1e-12)
+        expected, values = loss_and_residual(place, move_torch(logits), level, labels, weight, learn=learn)
+        actual, values_by_class = loss_and_residual(place, by_class.clone(), level, labels, weight, learn=learn)
+        np.testing.assert_allclose(to_host(values_by_class), to_host(values), rtol=1e-13, atol=1e-300)
+        np.testing.assert_allclose(to_host(actual), to_host(expected), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_narrow_residuals_are_the_rounded_ones(dtype, move_torch):
+def test_narrow_residuals_are_rounded_residuals(dtype, move_torch):
     torch = pytest.importorskip("torch")
     generator = np.random.RandomState(0)
     logits, labels = generator.standard_normal((300, 2, 40)).astype(np.float32), generator.randint(40, size=300)
@@ -166,41 +174,41 @@ def test_narrow_residuals_are_the_rounded_ones(dtype, move_torch):
     arguments = (level, move_torch(labels), None)
     sums, plain = loss_and_residual(place, move_torch(logits), *arguments)
     options = {"dtype": getattr(torch, dtype), "gain": gain}
-    other, narrow = loss_and_residual(place, move_torch(logits), *arguments, **options)
+    narrow_sums, narrow = loss_and_residual(place, move_torch(logits), *arguments, **options)
     rounding = float(torch.finfo(narrow.dtype).eps)
     np.testing.assert_allclose(to_host(narrow.double()), to_host((plain * gain[:, None]).double()), rtol=rounding)
-    np.testing.assert_allclose(to_host(other), to_host(sums), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(to_host(narrow_sums), to_host(sums), rtol=1e-4, atol=1e-5)
 
 
-def test_narrow_logits_are_those_of_their_numbers(move_torch):
+def test_narrow_logits_give_the_results_of_their_widened_values(move_torch):
     torch = pytest.importorskip("torch")
     generator = np.random.RandomState(0)
     logits = move_torch((5 * generator.standard_normal((300, 2, 40))).astype(np.float32)).bfloat16()
     labels, level = move_torch(generator.randint(40, size=300)), generator.standard_normal((2, 40)).astype(np.float32)
     place = Place.of(move_torch(level))
-    known, wide = loss_and_residual(place, logits.float(), move_torch(level), labels)
-    found, narrow = loss_and_residual(place, logits, move_torch(level), labels, dtype=torch.bfloat16)
+    expected, wide = loss_and_residual(place, logits.float(), move_torch(level), labels)
+    actual, narrow = loss_and_residual(place, logits, move_torch(level), labels, dtype=torch.bfloat16)
     assert narrow.dtype == torch.bfloat16
-    np.testing.assert_allclose(to_host(found), to_host(known), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(to_host(actual), to_host(expected), rtol=1e-6, atol=1e-6)
     rounding = float(torch.finfo(narrow.dtype).eps)
     np.testing.assert_allclose(to_host(narrow.float()), to_host(wide), rtol=rounding, atol=1e-38)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("shape", [(1300, 10), (70, 1500)])
-def test_moments_at_a_scale_are_those_of_the_posterior(shape, dtype, move):
+def test_moments_at_a_scale_equal_those_of_the_posterior(shape, dtype, move):
     generator = np.random.RandomState(0)
     deviation = (3 * generator.standard_normal(shape)).astype(dtype)
     scale = 0.7310585786300049
     wide = deviation.astype(np.float64)
     posterior = gibbs.posterior(scale * wide)
     mean = (posterior * wide).sum(axis=1)
-    known = (np.log(np.exp(scale * wide).sum(axis=1)), mean, (posterior * wide**2).sum(axis=1) - mean**2)
+    expected = (np.log(np.exp(scale * wide).sum(axis=1)), mean, (posterior * wide**2).sum(axis=1) - mean**2)
     place = Place.of(move(deviation))
-    found = to_host(scaled_moments(place, scale, move(deviation)))
-    for ours, theirs in zip(found, known, strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-11 if dtype is np.float64 else 1e-4)
-    np.testing.assert_allclose(to_host(scaled_losses(place, scale, move(deviation))), known[0], rtol=1e-5)
+    actual = to_host(scaled_moments(place, scale, move(deviation)))
+    for part, expected_part in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(part, expected_part, atol=1e-11 if dtype is np.float64 else 1e-4)
+    np.testing.assert_allclose(to_host(scaled_losses(place, scale, move(deviation))), expected[0], rtol=1e-5)
 
 
 @pytest.mark.gpu
@@ -208,7 +216,7 @@ def test_the_kernel_of_a_gpu_is_used():
     pytest.importorskip("triton")
     logits = mover("cuda")(np.zeros((4, 1, 3), dtype=np.float32))
     assert fused_kernel(logits) is not None
-    assert fused_kernel(logits[:, :, ::2]) is None  # lines that do not lie one after the other
+    assert fused_kernel(logits[:, :, ::2]) is None  # rows are not contiguous
     by_class = mover("cuda")(np.zeros((2, 10, 40))).permute(2, 0, 1)
     assert fused_kernel(by_class, lies_by_class=True) is not None
     assert fused_kernel(by_class) is None and fused_kernel(logits, lies_by_class=True) is None
@@ -216,7 +224,7 @@ def test_the_kernel_of_a_gpu_is_used():
 
 @pytest.mark.parametrize("rank", [4, 3])
 def test_rounded_rows_with_split_coefficients(rank, move_torch):
-    """Nothing but the rows is rounded: scores are those of the rounded rows, to single precision."""
+    """Only the rows are rounded: scores equal those of the rounded rows, to float32 precision."""
     X, y = table()
     X = X.astype(np.float32)
     place = Place.of(move_torch(X))
@@ -229,15 +237,15 @@ def test_rounded_rows_with_split_coefficients(rank, move_torch):
     rounded = to_host(turned.design.X.float())[:, :rank].astype(np.float64)
     np.testing.assert_allclose(rounded, X @ basis, atol=0.01 * np.abs(rounded).max())
     plain, split = (
-        np.concatenate([to_host(rows.logits(block, tables)) for block in turned.design.map_blocks(lambda own: own)])
+        np.concatenate([to_host(rows.logits(block, tables)) for block in turned.design.map_blocks(lambda block: block)])
         for rows in (turned, turned.split())
         for tables in [rows.tables(place.wide(coef), place.wide(level))]
     )
-    known = rounded @ coef.T + level
-    assert 1e-4 < np.abs(plain - known).max() < 0.1
-    np.testing.assert_allclose(split, known, atol=1e-4)
-    (pulled,) = turned.design.map_blocks(lambda block: turned.pulled(block, place.row(known).bfloat16()))
-    np.testing.assert_allclose(to_host(pulled), known.T @ rounded, atol=5e-3 * np.abs(known.T @ rounded).max())
+    expected = rounded @ coef.T + level
+    assert 1e-4 < np.abs(plain - expected).max() < 0.1
+    np.testing.assert_allclose(split, expected, atol=1e-4)
+    (pulled,) = turned.design.map_blocks(lambda block: turned.pulled(block, place.row(expected).bfloat16()))
+    np.testing.assert_allclose(to_host(pulled), expected.T @ rounded, atol=5e-3 * np.abs(expected.T @ rounded).max())
     center, coef = X.mean(axis=0), coef @ basis.T
     halved = HalfRows(design.centered(center)).split()
     tables = halved.tables(place.wide(coef), place.wide(level))
@@ -248,7 +256,7 @@ def test_rounded_rows_with_split_coefficients(rank, move_torch):
 
 
 def test_rows_in_half_precision_are_rounded_as_in_tf32(move_torch):
-    """Whatever the size of the columns, of the coefficients and of the weights."""
+    """Whatever the scale of the features, of the coefficients and of the weights."""
     X, y = table()
     X = (X * [1e-9, 1.0, 1e5, 0.0]).astype(np.float32)
     place = Place.of(move_torch(X))
@@ -265,15 +273,15 @@ def test_rows_in_half_precision_are_rounded_as_in_tf32(move_torch):
     gain = rows.gain(np.array([1e-6]))
     narrow = place.row(residual * gain).to(rows.residual_dtype)
     (pulled,) = rows.design.map_blocks(lambda block: rows.pulled(block, narrow))
-    found = to_host(rows.settled(place.wide(pulled) / gain[0], place.wide(residual.sum(axis=0))))
+    actual = to_host(rows.settled(place.wide(pulled) / gain[0], place.wide(residual.sum(axis=0))))
     sizes = np.abs(residual).T @ np.abs(X)
-    np.testing.assert_array_less(np.abs(found - residual.T @ (X - center)), 1e-3 * sizes + 1e-300)
+    np.testing.assert_array_less(np.abs(actual - residual.T @ (X - center)), 1e-3 * sizes + 1e-300)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("n_prototypes", [5, 70, 3000])
-def test_sums_of_a_sweep_are_those_of_numpy(n_prototypes, dtype, move):
-    """On a GPU single precision takes the kernel, and 3000 prototypes are too many for it."""
+def test_sums_of_a_sweep_equal_those_of_numpy(n_prototypes, dtype, move):
+    """On a GPU, float32 uses the kernel, unless prototypes are too many for it, such as 3000."""
     X, y = table()
     X = (X * [1e-3, 1.0, 50.0, 0.0]).astype(dtype)
     generator = np.random.RandomState(0)
@@ -284,11 +292,13 @@ def test_sums_of_a_sweep_are_those_of_numpy(n_prototypes, dtype, move):
     for weight in (np.ones(len(y)), generator.uniform(0.5, 2, len(y))):
         plain = LabelledRows(X.astype(np.float64), y, weight, 3)
         moved = ArrayLabelledRows(move(X), y, move(weight), 3)
-        found = moved.sums(state, 1.3, 8.0)
-        for ours, theirs, again in zip(found, plain.sums(state, 1.3, 8.0), moved.sums(state, 1.3, 8.0), strict=True):
-            atol = precision * np.abs(theirs).max(axis=0, initial=0.0) if np.ndim(theirs) else 0.0
-            np.testing.assert_array_less(np.abs(ours - theirs), precision * np.abs(theirs) + atol + 1e-12)
-            np.testing.assert_array_equal(ours, again)
+        actual = moved.sums(state, 1.3, 8.0)
+        for part, expected, repeated in zip(
+            actual, plain.sums(state, 1.3, 8.0), moved.sums(state, 1.3, 8.0), strict=True
+        ):
+            atol = precision * np.abs(expected).max(axis=0, initial=0.0) if np.ndim(expected) else 0.0
+            np.testing.assert_array_less(np.abs(part - expected), precision * np.abs(expected) + atol + 1e-12)
+            np.testing.assert_array_equal(part, repeated)
         scale = np.sqrt(np.diag(plain.second_moment)) + 1e-9
         crossed = moved.second_moment / scale / scale[:, None]
         np.testing.assert_allclose(crossed, plain.second_moment / scale / scale[:, None], atol=1e-9)
@@ -307,7 +317,7 @@ def test_the_kernel_of_a_sweep_is_used():
     assert double._fused_kernel is None
 
 
-def test_many_rows_are_swept_on_the_device(move, monkeypatch):
+def test_many_samples_are_swept_on_the_device(move, monkeypatch):
     X, y = table(1200)
     for module in (annealed.prototype_search, annealed.estimators.potts_da):
         monkeypatch.setattr(module, "FIT_ROWS", 500)
@@ -325,8 +335,8 @@ def test_many_rows_are_swept_on_the_device(move, monkeypatch):
 
 
 @pytest.mark.parametrize("n_weighty", [800, 100])
-def test_of_many_rows_those_without_weight_are_left_out(n_weighty, move, monkeypatch):
-    """So few may be left that the host takes them."""
+def test_samples_without_weight_are_left_out_if_there_are_many(n_weighty, move, monkeypatch):
+    """So few samples may remain that they are handled on the host."""
     X, y = table(1200)
     for module in (annealed.prototype_search, annealed.estimators.potts_da):
         monkeypatch.setattr(module, "FIT_ROWS", 500)
@@ -334,26 +344,26 @@ def test_of_many_rows_those_without_weight_are_left_out(n_weighty, move, monkeyp
     weight = np.zeros(len(y))
     weight[np.random.RandomState(0).permutation(len(y))[:n_weighty]] = 1
     weight[y == 2] = 0
-    own = weight > 0
+    has_weight = weight > 0
     options = {"n_init": 2, "shrinkage": "oas", "refine": False}
     masked = PottsDA({0: 2, 1: 2, 2: 2}, **options).fit(move(X), move(y), move(weight))
-    parted = PottsDA({0: 2, 1: 2}, **options).fit(move(X[own]), move(y[own]))
+    parted = PottsDA({0: 2, 1: 2}, **options).fit(move(X[has_weight]), move(y[has_weight]))
     assert masked.prototype_labels_.shape == (4, 3)
     assert masked.free_energy_ == pytest.approx(parted.free_energy_, rel=1e-9)
     np.testing.assert_allclose(to_host(masked.prototypes_), to_host(parted.prototypes_), rtol=1e-9)
 
 
-def test_rows_of_another_precision_are_predicted(move):
+def test_samples_of_another_precision_are_predicted(move):
     X, y = table()
     model = PottsDA(n_prototypes=4, n_init=1, shrinkage="oas").fit(move(X), move(y))
-    wide, narrow = (model.predict_proba(move(own)) for own in (X, X.astype(np.float32)))
+    wide, narrow = (model.predict_proba(move(samples)) for samples in (X, X.astype(np.float32)))
     assert narrow.dtype == move(X.astype(np.float32)).dtype
     np.testing.assert_allclose(to_host(narrow), to_host(wide), atol=1e-5)
 
 
-def test_callbacks_see_prototypes_where_the_rows_are(move):
+def test_callbacks_receive_prototypes_on_the_device_of_the_samples(move):
     X, y = table()
-    seen = []
+    predictions = []
 
     class Reader:
         def setup(self, estimator, context): ...
@@ -361,16 +371,18 @@ def test_callbacks_see_prototypes_where_the_rows_are(move):
         def on_fit_task_begin(self, estimator, context): ...
         def on_fit_task_end(self, estimator, context, *, X, fitted_estimator):
             if context.task_name == "temperature":
-                seen.append((fitted_estimator.predict(X), fitted_estimator.classes_))
+                predictions.append((fitted_estimator.predict(X), fitted_estimator.classes_))
 
     model = PottsDA(n_prototypes=4, n_init=1, shrinkage="oas").set_callbacks(Reader()).fit(move(X), move(y))
-    assert len(seen) == len(model.path_) and all(type(own) is type(move(y)) for pair in seen for own in pair)
-    assert np.mean(to_host(seen[-1][0]) == y) > 0.6
+    assert len(predictions) == len(model.path_) and all(
+        type(array) is type(move(y)) for pair in predictions for array in pair
+    )
+    assert np.mean(to_host(predictions[-1][0]) == y) > 0.6
 
 
 def test_arrays_are_combined_and_taken(move):
     values = np.arange(12.0).reshape(3, 2, 2)
-    moved = [move(own) for own in values]
+    moved = [move(array) for array in values]
     np.testing.assert_allclose(to_host(combined([0.5, -1.0, 2.0], moved)), np.tensordot([0.5, -1, 2], values, axes=1))
     np.testing.assert_array_equal(to_host(take_rows(move(values), np.array([2, 0]))), values[[2, 0]])
     assert is_foreign(moved[0]) and not is_foreign(values)

@@ -1,4 +1,4 @@
-"""Callbacks see every temperature and may end the cooling; the same on scikit-learn with and without its own."""
+"""Callbacks are called for every temperature and may end the cooling, with scikit-learn's support and without."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ X, y = load_iris(return_X_y=True)
 
 
 class Recorder:
-    """Keeps what it is told, and wants to stop after `n_temperatures`."""
+    """Records its calls, and stops after `n_temperatures`."""
 
     def __init__(self, n_temperatures=None):
         self.n_temperatures = n_temperatures
@@ -50,7 +50,7 @@ class Recorder:
 @pytest.mark.parametrize(
     "estimator", [AnnealedLogisticRegression(), AnnealedLDA(), MELDA(penalty_scaling="standardize")], ids=repr
 )
-def test_every_temperature_is_told_of(estimator):
+def test_callbacks_are_called_for_every_temperature(estimator):
     recorder = Recorder()
     model = estimator.set_callbacks(recorder).fit(X, y)
     path = (model.classifier_ if isinstance(model, MELDA) else model).path_
@@ -71,7 +71,7 @@ def test_a_callback_stops_the_cooling_and_the_path_so_far_is_kept(estimator):
     assert model.predict(X).shape == y.shape
 
 
-def test_a_stopped_fit_asks_for_no_other_metric(monkeypatch):
+def test_a_stopped_fit_tries_no_other_scaling(monkeypatch):
     monkeypatch.setattr(AnnealingMixin, "_prefers_alternative", lambda self, walk: pytest.fail("it was stopped"))
     for penalty_scaling in ("auto", "cv"):
         model = (
@@ -82,7 +82,7 @@ def test_a_stopped_fit_asks_for_no_other_metric(monkeypatch):
         assert model.penalty_scaling_ == "standardize"
 
 
-def test_callbacks_change_nothing_else():
+def test_callbacks_do_not_change_the_path():
     plain, watched = (
         AnnealedLogisticRegression().fit(X, y),
         AnnealedLogisticRegression().set_callbacks(Recorder()).fit(X, y),
@@ -91,7 +91,7 @@ def test_callbacks_change_nothing_else():
     assert not hasattr(watched, "_callback_fit_ctx")
 
 
-def test_a_fitted_model_lets_its_inner_one_forget_the_callbacks():
+def test_the_inner_model_of_a_fitted_one_keeps_no_callbacks():
     model = MELDA(penalty_scaling="standardize").set_callbacks(Recorder()).fit(X, y)
     assert not hasattr(model.classifier_, "_skl_callbacks")
 
@@ -109,7 +109,7 @@ class PressCtrlC(Recorder):
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_ctrl_c_keeps_the_path_walked_so_far():
+def test_ctrl_c_keeps_the_path_computed_so_far():
     before = signal.getsignal(signal.SIGINT)
     guard = StopOnInterrupt()
     model = AnnealedLogisticRegression().set_callbacks(PressCtrlC(), guard).fit(X, y)
@@ -118,7 +118,7 @@ def test_ctrl_c_keeps_the_path_walked_so_far():
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_ctrl_c_stops_the_fit_in_which_it_was_pressed_alone():
+def test_ctrl_c_stops_only_the_fit_in_which_it_was_pressed():
     guard = StopOnInterrupt()
     AnnealedLogisticRegression().set_callbacks(PressCtrlC(), guard).fit(X, y)
     model = AnnealedLogisticRegression().set_callbacks(guard).fit(X, y)
@@ -127,7 +127,7 @@ def test_ctrl_c_stops_the_fit_in_which_it_was_pressed_alone():
 
 
 class FitsMeanwhile(Recorder):
-    """After the first temperature, a whole fit with the same guard: here, or in a thread."""
+    """After the first temperature, runs a whole fit with the same guard: here, or in a thread."""
 
     def __init__(self, guard, in_thread):
         super().__init__()
@@ -138,16 +138,16 @@ class FitsMeanwhile(Recorder):
         if self.events.count("end") > 1:
             return
         os.kill(os.getpid(), signal.SIGINT)
-        other = AnnealedLogisticRegression(schedule=[1.0, 0.1], selection="last").set_callbacks(self.guard)
+        model = AnnealedLogisticRegression(schedule=[1.0, 0.1], selection="last").set_callbacks(self.guard)
         if self.in_thread:
             with ThreadPoolExecutor(1) as threads:
-                threads.submit(other.fit, X, y).result()
+                threads.submit(model.fit, X, y).result()
         else:
-            other.fit(X, y)
+            model.fit(X, y)
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
-def test_a_fit_meanwhile_does_not_take_the_guard_away(in_thread):
+def test_a_simultaneous_fit_does_not_remove_the_guard(in_thread):
     before, guard = signal.getsignal(signal.SIGINT), StopOnInterrupt()
     model = AnnealedLogisticRegression().set_callbacks(FitsMeanwhile(guard, in_thread), guard).fit(X, y)
     assert guard.is_interrupted and len(model.path_) == 1
@@ -167,7 +167,7 @@ def test_scikit_learns_own_callbacks():
 # --- prototypes: rounds of the search, then the temperatures of the last fit ------------------------------
 
 
-def test_every_round_and_temperature_of_prototypes_is_told_of():
+def test_callbacks_are_called_for_every_round_and_temperature_of_prototypes():
     recorder = Recorder()
     model = PottsDA(n_init=1).set_callbacks(recorder).fit(X, y)
     assert recorder.temperatures == model.path_.temperatures.tolist()
@@ -178,7 +178,7 @@ def test_every_round_and_temperature_of_prototypes_is_told_of():
     np.testing.assert_array_equal(recorder.fitted.path_.free_energy, model.path_.free_energy)
 
 
-def test_callbacks_change_nothing_of_the_prototypes():
+def test_callbacks_do_not_change_the_prototypes():
     plain, watched = PottsDA(n_init=2).fit(X, y), PottsDA(n_init=2).set_callbacks(Recorder()).fit(X, y)
     np.testing.assert_array_equal(plain.prototypes_, watched.prototypes_)
     np.testing.assert_array_equal(plain.predict_proba(X), watched.predict_proba(X))
@@ -200,7 +200,7 @@ class StopTheSearch(Recorder):
         return context.task_name == "round"
 
 
-def test_a_stopped_search_fits_the_best_it_has_seen():
+def test_a_stopped_search_fits_the_best_setting_so_far():
     recorder = StopTheSearch()
     model = PottsDA().set_callbacks(recorder).fit(X, y)
     assert recorder.events.count("end round") == 1 == len(model.path_.validation_loss)
@@ -229,19 +229,19 @@ def test_scikit_learns_own_callbacks_follow_prototypes():
     assert len(monitor.get_logs().data) == len(model[-1].path_) + 1
 
 
-def test_the_stand_in_does_the_same():
-    """Hidden from the import, scikit-learn's callbacks are not missed."""
+def test_the_substitute_for_scikit_learns_support_behaves_the_same():
+    """Some tests of this file, in a process in which scikit-learn's callbacks cannot be imported."""
     code = (
         "import sys, sklearn, sklearn.pipeline, sklearn.linear_model\n"
         "sys.modules['sklearn.callback'] = None; sklearn.__dict__.pop('callback', None)\n"
         f"sys.path.insert(0, {os.path.dirname(__file__)!r})\n"
         "import annealed.callbacks as ours, test_callbacks as tests\n"
         "assert tests.AnnealedLogisticRegression.set_callbacks is ours._CallbackSupport.set_callbacks\n"
-        "tests.test_every_temperature_is_told_of(tests.AnnealedLogisticRegression())\n"
+        "tests.test_callbacks_are_called_for_every_temperature(tests.AnnealedLogisticRegression())\n"
         "tests.test_a_callback_stops_the_cooling_and_the_path_so_far_is_kept(tests.AnnealedLogisticRegression())\n"
         "tests.test_teardown_after_an_error()\n"
-        "tests.test_ctrl_c_keeps_the_path_walked_so_far()\n"
-        "tests.test_every_round_and_temperature_of_prototypes_is_told_of()\n"
-        "tests.test_a_stopped_search_fits_the_best_it_has_seen()\n"
+        "tests.test_ctrl_c_keeps_the_path_computed_so_far()\n"
+        "tests.test_callbacks_are_called_for_every_round_and_temperature_of_prototypes()\n"
+        "tests.test_a_stopped_search_fits_the_best_setting_so_far()\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

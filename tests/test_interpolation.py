@@ -1,4 +1,4 @@
-"""Polynomials in log temperature: exact for polynomials, straight lines over wide gaps."""
+"""Interpolation in log temperature: exact for polynomials, and linear across wide gaps."""
 
 import numpy as np
 import pytest
@@ -14,11 +14,11 @@ PLACES = [1.3, 0.7, -0.2, -1.0, -2.5, -2.6]
 def test_lagrange_weights_reproduce_polynomials(n_places, target):
     places = np.array(PLACES[:n_places])
     polynomial = np.polynomial.Polynomial(np.linspace(1, 2, n_places))
-    found = lagrange(places, target) @ polynomial(places)
-    np.testing.assert_allclose(found, polynomial(target), rtol=1e-9)
+    actual = lagrange(places, target) @ polynomial(places)
+    np.testing.assert_allclose(actual, polynomial(target), rtol=1e-9)
 
 
-def test_lagrange_weights_stop_at_their_degree():
+def test_lagrange_weights_are_exact_up_to_their_degree_only():
     places = np.array(PLACES[:3])
     assert abs(lagrange(places, 0.0) @ places**3) > 0.1
 
@@ -34,17 +34,17 @@ def test_hermite_weights_reproduce_polynomials_from_values_and_slopes(n_places, 
     places = PLACES[:n_places]
     polynomial = np.polynomial.Polynomial(np.linspace(1, 2, 2 * n_places))
     values, slopes = hermite(places, target)
-    found = values @ polynomial(np.array(places)) + slopes @ polynomial.deriv()(np.array(places))
-    np.testing.assert_allclose(found, polynomial(target), rtol=1e-12)
+    actual = values @ polynomial(np.array(places)) + slopes @ polynomial.deriv()(np.array(places))
+    np.testing.assert_allclose(actual, polynomial(target), rtol=1e-12)
 
 
 @pytest.mark.parametrize("temperature", [3.9, 1.0, 0.3, 0.08])
-def test_between_near_temperatures_is_the_polynomial_through_as_many_points(temperature):
+def test_between_close_temperatures_is_the_polynomial_through_n_points(temperature):
     polynomial = np.polynomial.Polynomial(np.linspace(1, 2, N_POINTS))
     weights, window = between(FINE, temperature)
     assert len(weights) == N_POINTS
-    found = weights @ polynomial(np.log(FINE[window]))
-    np.testing.assert_allclose(found, polynomial(np.log(temperature)), rtol=1e-9)
+    actual = weights @ polynomial(np.log(FINE[window]))
+    np.testing.assert_allclose(actual, polynomial(np.log(temperature)), rtol=1e-9)
 
 
 def test_a_window_inside_has_as_many_points_on_either_side():
@@ -61,7 +61,7 @@ def test_a_window_at_an_end_is_one_sided(temperature, expected):
 
 
 @pytest.mark.parametrize("ladder", [FINE, FINE[:1], FINE[:2], FINE[:3], [100.0, 1.0, 0.9, 0.01]], ids=len)
-def test_at_a_known_temperature_its_weight_is_one_and_the_others_zero(ladder):
+def test_at_a_known_temperature_its_weight_is_one_and_all_others_are_zero(ladder):
     for index, temperature in enumerate(ladder):
         weights, window = between(ladder, temperature)
         expected = np.zeros(len(ladder))
@@ -87,7 +87,7 @@ def test_between_distant_temperatures_is_a_straight_line(ladder, temperature, ar
 
 
 @pytest.mark.parametrize(("step", "n_points"), [(0.99 * WIDEST_STEP, 6), (1.01 * WIDEST_STEP, 2)])
-def test_a_gap_is_wide_by_its_log_temperature(step, n_points):
+def test_the_width_of_a_gap_is_measured_in_log_temperature(step, n_points):
     ladder = np.exp(-step * np.arange(8))
     weights, _ = between(ladder, np.sqrt(ladder[3] * ladder[4]))
     assert len(weights) == n_points
@@ -101,8 +101,8 @@ def test_a_wide_gap_beyond_the_window_does_not_matter():
 
 
 @pytest.mark.parametrize("temperature", [0.9 * FINE[4], FINE[5], 1.001 * FINE[5]])
-def test_of_points_that_lie_on_one_another_one_is_taken(temperature):
-    """Their difference is error: divided by next to nothing it would be all there is."""
+def test_only_one_of_two_nearly_equal_points_is_used(temperature):
+    """Their difference is mostly error, which division by their tiny distance would amplify."""
     ladder = np.sort(np.append(FINE, FINE[5] * (1 - 1e-6)))[::-1]
     weights, window = between(ladder, temperature)
     assert np.abs(weights).max() <= 1.5

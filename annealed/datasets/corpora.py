@@ -1,4 +1,4 @@
-"""Readers of tables kept on disk, outside the package."""
+"""Readers of tables that are stored on disk, outside the package."""
 
 import os
 import zipfile
@@ -13,13 +13,13 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def data_home() -> Path | None:
-    """Find the folder that holds the data.
+    """Return the folder that contains the data.
 
     Returns
     -------
     folder : Path or None
-        The folder named by the environment variable ``ANNEALED_DATA``; without it, ``shared/data`` beside
-        the repository where that exists; else None.
+        The folder named by the environment variable ``ANNEALED_DATA``; without it, ``shared/data`` next to the
+        repository if that exists, else None.
     """
     named = os.environ.get("ANNEALED_DATA")
     if named:
@@ -38,7 +38,7 @@ def table_names() -> list[str]:
     Raises
     ------
     FileNotFoundError
-        When there is no folder of tables.
+        If there is no folder of tables.
     """
     return sorted(path.stem for path in _suite().glob("*.npz"))
 
@@ -51,20 +51,20 @@ def load_table(name: str, *, dtype=np.float64) -> Bunch:
     name : str
         One of `table_names`.
     dtype : dtype, default=numpy.float64
-        Type of ``X``; None keeps the one on disk.
+        Type of ``X``; None keeps the type on disk.
 
     Returns
     -------
     table : Bunch
         ``name``, ``X`` (an array or a csr_array), ``y`` (integer codes), ``target_names``, and ``train`` and
-        ``test``: the rows of the canonical split, None where the table has none.
+        ``test``: indices of the samples in the canonical split, None if the table has none.
 
     Raises
     ------
     FileNotFoundError
-        When there is no folder of tables, or no table of this name in it.
+        If there is no folder of tables, or no table of this name in it.
     ValueError
-        When the file is damaged.
+        If the file is damaged.
     """
     names = table_names()
     if name not in names:
@@ -82,7 +82,9 @@ def load_table(name: str, *, dtype=np.float64) -> Bunch:
                 test=parts.get("test"),
             )
     except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"The table {str(path)!r} is damaged, or not of plain arrays. Write it again.") from error
+        raise ValueError(
+            f"The table {str(path)!r} is damaged, or does not contain plain arrays. Write it again."
+        ) from error
 
 
 def _features(parts, dtype):
@@ -93,9 +95,9 @@ def _features(parts, dtype):
 
 
 def _suite() -> Path:
-    """The folder of tables, or an error that says how to name it."""
+    """The folder of tables, or an error that explains how to name it."""
     home = data_home()
-    remedy = "Set the environment variable ANNEALED_DATA to a folder that holds suite/<name>.npz."
+    remedy = "Set the environment variable ANNEALED_DATA to a folder that contains suite/<name>.npz."
     if home is None:
         raise FileNotFoundError(f"No data folder was found. {remedy}")
     suite = home / "suite"

@@ -1,15 +1,15 @@
-"""The embedded default: measurements of breast-cancer cells, as scikit-learn ships them."""
+"""The embedded default: measurements of breast-cancer cells, as shipped with scikit-learn."""
 
 from sklearn.datasets import load_breast_cancer
 from sklearn.utils import Bunch
 
 
 def load_default() -> Bunch:
-    """Load the table that the demo and the examples use.
+    """Load the data set of the demo and the examples.
 
-    The Wisconsin diagnostic breast-cancer data: 569 rows, 30 raw columns whose spreads run from 0.003 to 570,
-    two classes. It shows annealing at a glance: the validation loss has a clear best at a middle temperature,
-    and a solver that minds the units of the columns does not converge on it.
+    The Wisconsin diagnostic breast-cancer data: 569 samples, two classes, and 30 raw features whose standard deviations
+    range from 0.003 to 570. It shows the effect of annealing clearly: the validation loss has a minimum at an
+    intermediate temperature, and a solver that depends on the units of the features does not converge on it.
 
     Returns
     -------

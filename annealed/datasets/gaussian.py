@@ -1,4 +1,4 @@
-"""Gaussian classes with one shared covariance, whose true posterior is linear and known.
+"""Gaussian classes with a shared covariance, whose true posterior is log-linear and known.
 
     x | class j  ~  N(means_j, covariance)            covariance = factor @ factor'
     log posterior_j(x) = coef_j @ x + intercept_j - log_partition(x)
@@ -20,7 +20,7 @@ def make_gaussian_classes(
     class_prior=None,
     random_state=None,
 ) -> Bunch:
-    """Draw rows from Gaussian classes with a shared, possibly ill-conditioned covariance.
+    """Draw samples from Gaussian classes with a shared, possibly ill-conditioned covariance.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def make_gaussian_classes(
         Probabilities of the classes; None makes them equal. Labels are drawn independently, so a rare class
         can be absent from a small sample.
     random_state : int, RandomState instance or None, default=None
-        Seed of the means, the covariance, the labels and the rows.
+        Seed of the means, the covariance, the labels and the samples.
 
     Returns
     -------
@@ -55,16 +55,16 @@ def make_gaussian_classes(
     prior = _checked_prior(class_prior, n_classes)
     generator = check_random_state(random_state)
 
-    # Made in whitened coordinates, where the covariance is the identity: nothing is ever inverted.
+    # Generated in whitened coordinates, where the covariance is the identity: no matrix is inverted.
     white_means = _white_means(generator, n_classes, n_features, separation)
     spreads = condition ** np.linspace(0.0, -0.5, n_features)
     rotation, _ = np.linalg.qr(generator.normal(size=(n_features, n_features)))
     factor = rotation * spreads
 
     y = generator.choice(n_classes, size=n_samples, p=prior)
-    white_rows = white_means[y] + generator.normal(size=(n_samples, n_features))
+    white_samples = white_means[y] + generator.normal(size=(n_samples, n_features))
     return Bunch(
-        X=white_rows @ factor.T,
+        X=white_samples @ factor.T,
         y=y,
         class_prior=prior,
         means=white_means @ factor.T,
@@ -75,7 +75,7 @@ def make_gaussian_classes(
 
 
 def _white_means(generator, n_classes, n_features, separation):
-    """Random means around the origin with the asked root mean square distance between pairs."""
+    """Random means around the origin with the given root mean square distance between pairs."""
     means = generator.normal(size=(n_classes, n_features))
     means -= means.mean(axis=0)
     # Over ordered pairs of different centred points, mean |a - b|^2 = 2 sum |a|^2 / (n_classes - 1).
@@ -100,6 +100,6 @@ def _checked_prior(class_prior, n_classes):
     prior = np.asarray(class_prior, dtype=float)
     if prior.shape != (n_classes,) or not (prior > 0).all() or not np.isclose(prior.sum(), 1):
         raise ValueError(
-            f"class_prior must hold {n_classes} positive probabilities that add up to 1. Got {class_prior!r}."
+            f"class_prior must contain {n_classes} positive probabilities that add up to 1. Got {class_prior!r}."
         )
     return prior / prior.sum()

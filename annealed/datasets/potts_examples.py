@@ -1,11 +1,12 @@
 """Reconstructions of the three artificial examples of Wu's slides on Potts discriminant analysis.
 
-The slides print the mixing matrix, the sizes (800 rows to train, 800 to test) and the errors of other methods, not the
-generators. These sets are of the same nature: long, thin clouds that only a metric of their own can tell apart, and two
-spirals. Lengths, shares and turns are those at which a support vector machine and plain RBF networks err about as
-printed (`experiments/potts_tables.py`): from the fifteen printed test errors ours differ by 2.6 points in the mean.
+The slides print the mixing matrix, the sizes (800 training and 800 test samples) and the errors of other methods, but
+not the generators. These data are of the same kind: long, thin clouds that only a learned metric can separate, and two
+spirals. Lengths, shares and turns are chosen such that a support vector machine and plain RBF networks reach about the
+printed errors (`experiments/potts_tables.py`): our fifteen test errors differ from them by 2.6 points on average.
 
-    x = H s,    s = (place along the cloud, place across it)
+
+    x = H s,    s = (position along the cloud, position across it)
 """
 
 import numpy as np
@@ -13,15 +14,15 @@ from sklearn.utils import check_random_state
 
 MIXING = np.array([[0.4384, -0.8988], [-0.8493, 0.5279]])
 STRIP_LENGTH, STRIP_SPREAD = 1.1, 0.13
-STRIP_SHARES = (0.435, 0.065, 0.065, 0.435)  # of the rows, from side to side
+STRIP_SHARES = (0.435, 0.065, 0.065, 0.435)  # of the samples, from side to side
 CLOUD_LENGTH, CLOUD_SPREAD = 1.85, 0.13
-SPIRAL_START = 0.3  # share of the turns left free in the middle
+SPIRAL_START = 0.3  # share of the turns left out at the centre
 
 
 def make_mixed_strips(n_samples: int = 800, *, random_state=None):
     """Draw four parallel strips of alternating classes, mixed by the slides' matrix (example 1).
 
-    The outer strips hold most rows, so that a straight line errs on one of the inner ones alone.
+    The outer strips contain most samples, so a straight line misclassifies only one of the inner strips.
 
     Parameters
     ----------
@@ -49,9 +50,9 @@ def make_mixed_strips(n_samples: int = 800, *, random_state=None):
 
 
 def make_xor_means(n_samples: int = 800, *, random_state=None):
-    """Draw four long clouds whose means are the corners of a square, opposite corners of one class (example 2).
+    """Draw four long clouds centred at the corners of a square, opposite corners in the same class (example 2).
 
-    The clouds run along one diagonal, so that two of them lie end to end between the other two.
+    The clouds are parallel to one diagonal, so two of them lie end to end between the other two.
 
     Parameters
     ----------
@@ -85,9 +86,9 @@ def make_spirals(n_samples: int = 800, *, turns: float = 2.5, noise: float = 0.1
     ----------
     n_samples : int, default=800
     turns : float, default=2.5
-        How often each arm would go round from the centre; the innermost three tenths are left out.
+        Number of turns of each arm, counted from the centre; the innermost 30 % are left out.
     noise : float, default=0.1
-        Standard deviation of the rows about their arm, where neighbouring arms are 1 apart.
+        Standard deviation of the samples about their arm; neighbouring arms are at distance 1.
     random_state : int, RandomState instance or None, default=None
 
     Returns
@@ -107,10 +108,10 @@ def make_spirals(n_samples: int = 800, *, turns: float = 2.5, noise: float = 0.1
     if not 0 < turns < np.inf or not 0 <= noise < np.inf:
         raise ValueError(f"turns must be positive and noise not negative, both finite. Got {turns!r} and {noise!r}.")
     arm = generator.integers(2, size=n_samples)
-    turned = turns * generator.uniform(SPIRAL_START, 1.0, n_samples)  # even in the angle
+    turned = turns * generator.uniform(SPIRAL_START, 1.0, n_samples)  # uniform in the angle
     angle = 2 * np.pi * turned + np.pi * arm
-    rows = 2 * turned[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
-    return rows + noise * generator.standard_normal((n_samples, 2)), arm
+    samples = 2 * turned[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
+    return samples + noise * generator.standard_normal((n_samples, 2)), arm
 
 
 def _generator(n_samples, random_state):

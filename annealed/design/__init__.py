@@ -1,4 +1,4 @@
-"""Rows of (X, labels, weight), wherever a backend keeps them."""
+"""Storage of the training data: samples, labels and weights on the host or on a device, summed block by block."""
 
 from scipy import sparse
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def make_design(X, labels, weight, total_weight, n_classes, place: Place | None = None) -> Design:
-    """The design that fits X's storage, and where labels and weight lie on a device, theirs."""
+    """The design that fits the storage of X. If labels and weights are on a device, X is moved there too."""
     if is_foreign(weight):
         if place is None:
             place = Place.of(weight)
@@ -33,7 +33,7 @@ def make_design(X, labels, weight, total_weight, n_classes, place: Place | None 
         return ArrayDesign(X, labels, weight, total_weight, n_classes, place)
     if not sparse.issparse(X):
         return DenseDesign(X, labels, weight, total_weight, n_classes)
-    if not X.has_canonical_format:  # entries in parts, whose squares are not those of the whole
+    if not X.has_canonical_format:  # duplicate entries are summed first: their squares are not the square of the sum
         X = X.copy()
         X.sum_duplicates()
     return CsrDesign(X, labels, weight, total_weight, n_classes)

@@ -1,8 +1,8 @@
-"""Rows of a torch, CuPy or other array-API array, in blocks, on their own device.
+"""Storage of X in a torch, CuPy or other array-API array: blocks are summed on the array's own device.
 
-What a kernel returns is added up on the device in double precision and comes back as small NumPy arrays; X and
-everything as long as X stay where they are. Rows that the device has no room for are kept in NumPy and brought over
-block by block, each time they are asked for.
+The sums are accumulated on the device in float64 and returned as small NumPy arrays; X and every array with one entry
+per sample stay on the device. If X does not fit into the memory of the device, it stays in NumPy and its blocks are
+transferred whenever they are used (streaming).
 
 Shapes: X (n_rows, n_features), labels (n_rows,), weight (n_rows, n_fits), coef (n_fits, n_classes, n_features).
 """
@@ -17,23 +17,24 @@ import numpy as np
 from annealed.arrays import Place, is_foreign, to_host
 from annealed.design.base import BLOCK_BYTES, Block, Design
 
-DEVICE_BLOCK_BYTES = 1 << 29  # of a block's widest temporary: long products, small beside the device's memory
-DEVICE_COPY_BYTES = 1 << 28  # and of one that is made several times, where a block copies its rows
-FARTHEST_CENTER = {8: 1000.0, 4: 4.0}  # mean distances of a column from it, by bytes: rows as they lie lose few digits
-SPREAD_ROWS = 1000  # rows that tell that distance well enough
+DEVICE_BLOCK_BYTES = 1 << 29  # of a block's largest temporary: long products, little memory
+DEVICE_COPY_BYTES = 1 << 28  # the same if a block copies its rows: several such temporaries then coexist
+# Largest |centre| of a feature in mean absolute deviations, by bytes of a number: uncentred products lose few digits.
+FARTHEST_CENTER = {8: 1000.0, 4: 4.0}
+SPREAD_ROWS = 1000  # sampled to estimate the mean absolute deviation
 
 
 class ArrayBlock(Block):
-    """`raw` are rows on the device; `center`, where given, is still to be subtracted from them."""
+    """`raw` are rows on the device; `center`, if given, has not been subtracted from them yet."""
 
     def __init__(self, place: Place, raw, rows, labels, weight, center=None):
         super().__init__(rows, labels, weight)
         self.place, self.xp, self.raw, self.center = place, place.xp, raw, center
-        self.rounded: Any = None  # the rows in fewer bits, once they were multiplied so
+        self.rounded: Any = None  # float16 copy of the rows, made on first use
 
     @cached_property
     def values(self):
-        """The centred rows in double precision."""
+        """The centred samples in float64."""
         values = self.place.wide(self.raw)
         return values if self.center is None else values - self.place.wide(self.center)
 
@@ -53,10 +54,10 @@ class ArrayBlock(Block):
         return self.xp.reshape(self.xp.reshape(weight, (n_rows, -1)).T @ self.values, (n_fits, n_classes, -1))
 
     def scores(self, flat, level):
-        """`rows @ flat.T + level`, (n_rows, n_columns); what the centre takes off is part of the level."""
+        """`rows @ flat.T + level`, (n_rows, n_columns); the centre's contribution is moved into `level`."""
         if self.center is not None:
             level = level - flat @ self.center
-        if self.place.is_torch and self.place.row_bytes == 4:  # of doubles it is twice as slow as its parts
+        if self.place.is_torch and self.place.row_bytes == 4:  # in float64, addmm is slower than product and sum
             return self.xp.addmm(level, self.raw, flat.T)
         scores = self.raw @ flat.T
         scores += level
@@ -103,7 +104,7 @@ class ArrayBlock(Block):
 
 
 class ArrayDesign(Design):
-    """X is an array of the device, or rows of NumPy that are brought over block by block."""
+    """X is an array on the device, or a NumPy array whose blocks are streamed to the device."""
 
     multiplies_in_double = False
 
@@ -116,7 +117,7 @@ class ArrayDesign(Design):
         return not is_foreign(self.X)
 
     def block_rows(self, n_fits: int, copies_rows: bool = False, logit_bytes: int | None = None) -> int:
-        """Rows whose logits, and copies where a block makes them, are as large as a block's widest temporary may be."""
+        """Rows per block, such that logits, and a copy of the rows if there is one, stay within the byte limit."""
         copies_rows = copies_rows or self.is_streamed or not (self._is_centered or self._center_is_near)
         on_device = DEVICE_COPY_BYTES if copies_rows else DEVICE_BLOCK_BYTES
         bytes_of_block = on_device if self.place.is_accelerator else BLOCK_BYTES
@@ -128,14 +129,14 @@ class ArrayDesign(Design):
         return not np.any(self.center)
 
     def centered(self, center):
-        other = super().centered(center)
+        recentred = super().centered(center)
         for name in ("_center_is_near", "_device_center", "_is_centered", "_parts"):
-            other.__dict__.pop(name, None)
-        return other
+            recentred.__dict__.pop(name, None)
+        return recentred
 
     @cached_property
     def _parts(self) -> dict[tuple | None, list]:
-        """What blocks are made of, all views: a pass begins sooner where it need not ask for them."""
+        """Cached arguments of the blocks, all views: making them once shortens the start of every later pass."""
         return {}
 
     @cached_property
@@ -144,7 +145,7 @@ class ArrayDesign(Design):
 
     @cached_property
     def _center_is_near(self) -> bool:
-        """Whether rows can be multiplied as they lie: the centre costs no digits."""
+        """Whether uncentred rows can be multiplied without losing digits to the centre."""
         step = max(1, self.n_rows // SPREAD_ROWS)
         sample = self.place.wide(self.X[::step, :])
         (distance,) = self.place.host(
@@ -153,10 +154,10 @@ class ArrayDesign(Design):
         return bool(np.all(np.abs(self.center) <= FARTHEST_CENTER[self.place.row_bytes] * distance))
 
     def rows_of(self, rows):
-        """Some rows on the device: a slice, or numbers on the device."""
+        """Rows on the device, selected by a slice or by indices on the device."""
         if self.is_streamed:
             part = self.X[rows if isinstance(rows, slice) else to_host(rows)]
-            if self.place.is_accelerator and part.flags.writeable:  # sent as it lies
+            if self.place.is_accelerator and part.flags.writeable:  # transferred without a host copy
                 return self.place.xp.asarray(part, device=self.place.device)
             return self.place.row(part)
         if isinstance(rows, slice):
@@ -168,16 +169,21 @@ class ArrayDesign(Design):
         return [slice(first, min(first + step, self.n_rows)) for first in range(0, self.n_rows, step)]
 
     def map_blocks(self, function, fits=slice(None), copies_rows=False, n_fits=None, logit_bytes=None):
-        """Blocks with the weights of the named fits; `n_fits`, where fewer are looked at, makes them longer, and so do
-        fewer `logit_bytes`; `copies_rows` makes them shorter where rows are wider than logits.
+        """Yield `function(block)` with the weights of the selected fits.
+
+        copies_rows : whether the function copies the rows, which shortens blocks if rows are wider than logits
+        n_fits : number of fits evaluated, if fewer than selected; fewer fits permit longer blocks
+        logit_bytes : bytes of a logit; fewer bytes permit longer blocks
         """
         key = (fits.start, fits.stop, n_fits, copies_rows, logit_bytes) if isinstance(fits, slice) else None
         parts = self._parts.get(key)
         if parts is None:
             weight = self.weight[:, fits]
             slices = self.slices(n_fits or weight.shape[1], copies_rows, logit_bytes)
-            there = (None if self.is_streamed else self.rows_of(rows) for rows in slices)
-            parts = [(rows, self.labels[rows], weight[rows, :], raw) for rows, raw in zip(slices, there, strict=True)]
+            raw_rows = (None if self.is_streamed else self.rows_of(rows) for rows in slices)
+            parts = [
+                (rows, self.labels[rows], weight[rows, :], raw) for rows, raw in zip(slices, raw_rows, strict=True)
+            ]
             if key is not None:
                 self._parts[key] = parts
         for part in parts:
@@ -191,7 +197,7 @@ class ArrayDesign(Design):
 
     @property
     def offset(self):
-        """The centre, on the device, where the rows of blocks still have it to be subtracted; else None."""
+        """The centre on the device if blocks must still subtract it, else None."""
         return None if self._is_centered or not self._center_is_near else self._device_center
 
     def _block(self, rows, labels, weight, raw=None):
@@ -201,7 +207,7 @@ class ArrayDesign(Design):
         return ArrayBlock(self.place, raw, rows, labels, weight, self.offset)
 
     def sum_rows(self, kernel, fits=slice(None), copies_rows=True):
-        """Sums over blocks, as small arrays of NumPy."""
+        """Sums over blocks, as small NumPy arrays."""
         return tuple(self.place.host(*self.sum_on_device(kernel, fits, copies_rows=copies_rows)))
 
     def sum_on_device(self, kernel, fits=slice(None), n_fits=None, copies_rows=False, logit_bytes=None):
@@ -215,24 +221,28 @@ class ArrayDesign(Design):
         return totals
 
     def eigh(self, matrix):
-        """On a GPU, which is some ten times as fast at it."""
+        """On the device if it is a GPU, which is about ten times as fast."""
         if not self.place.is_accelerator:
             return super().eigh(matrix)
         return tuple(self.place.host(*self.place.xp.linalg.eigh(self.place.wide(matrix))))
 
     def targets(self, labels):
-        """Whether a row is of a class, (n, n_classes)."""
+        """One-hot labels, (n, n_classes), as booleans."""
         xp = self.place.xp
         return labels[:, None] == xp.arange(self.n_classes, dtype=labels.dtype, device=self.place.device)[None, :]
 
     def class_weight_sums(self):
-        """Classes are numbered by two digits, so that whether a row is of one takes few numbers a row."""
+        """Total weight of each class in each fit.
+
+        A label is split into two digits in base sqrt(n_classes), so that its one-hot encoding needs 2 sqrt(n_classes)
+        numbers per sample rather than n_classes.
+        """
         base = int(np.ceil(np.sqrt(self.n_classes)))
         digits = self.place.xp.arange(base, dtype=self.labels.dtype, device=self.place.device)[None, :]
 
         def kernel(block):
             first, second = (
-                self.place.wide(own[:, None] == digits) for own in (block.labels // base, block.labels % base)
+                self.place.wide(digit[:, None] == digits) for digit in (block.labels // base, block.labels % base)
             )
             weighted = block._weights(block.weight)[:, :, None] * first[:, None, :]
             return (self.place.xp.reshape(weighted, (weighted.shape[0], -1)).T @ second,)
@@ -253,7 +263,7 @@ class ArrayDesign(Design):
         return combined
 
     def product(self, coef):
-        """For as few rows as have a span of their own: in NumPy."""
+        """In NumPy; called only for problems that are solved in the span of few samples."""
         return np.concatenate([to_host(part) for part in self.map_blocks(lambda block: block.product(coef))])
 
     def row_gram(self, scale):

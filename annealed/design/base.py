@@ -1,14 +1,15 @@
-"""Rows of (X, labels, weight), walked in blocks.
+"""Base classes of the storage layer: a `Design` holds (X, labels, weight) and hands out blocks of samples.
 
-Every quantity of the library is a sum over rows of a pure function of a block of rows and small parameters, so
-a backend is only a way of summing:
+Every quantity in the library is a sum over samples of a pure function of a block of samples and a few small
+parameters. A backend only has to implement that sum:
 
-    totals = design.sum_rows(kernel)            # kernel(block) -> tuple of arrays, added up over the blocks
+    totals = design.sum_rows(kernel)            # kernel(block) -> tuple of arrays, summed over the blocks
 
-Fits come in stacks: `weight` has one column per fit (fold masks times sample weight, each column summing to
-one), so one pass over X serves every fold and the final fit.
+Fits are stacked: `weight` has one column per fit (fold mask times sample weight, normalized to sum to one), so one
+pass over X computes the sums of every fold and of the final fit.
 
-Shapes: X (n_rows, n_features), labels (n_rows,), weight (n_rows, n_fits), coef (n_fits, n_classes, n_features).
+The rows of X are the samples, its columns the features. Shapes: X (n_rows, n_features), labels (n_rows,),
+weight (n_rows, n_fits), coef (n_fits, n_classes, n_features).
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from scipy import linalg
 
 from annealed.design.threads import blas_threads, map_in_order
 
-# Of a block's widest temporary: small beside X, large beside the price of a call. Threads hand over the interpreter's
-# lock at each, which costs more than the cache that smaller blocks stay in gains.
+# Bytes of the largest temporary array of a block: small relative to X, large relative to the overhead of a call.
+# Smaller blocks would stay in cache, but threads exchange the interpreter lock at every block, which costs more.
 BLOCK_BYTES = 1 << 22
-READ_BYTES = 1 << 24  # of a block whose rows are read where they lie, and not copied
-MANY_BLOCKS = 8  # enough of these for threads to share
-SHARED_WORK = 1 << 24  # multiplications of a pass that are worth a thread: with fewer it waits longer than it works
-SCORE_WORK, FEWEST_SCORES = 64, 4  # columns whose products one score costs beside, and scores that reading rows costs
+READ_BYTES = 1 << 24  # bytes of a block whose rows are read in place, without a copy
+MANY_BLOCKS = 8  # number of blocks that balances the load of the threads
+SHARED_WORK = 1 << 24  # multiplications that justify a thread: with fewer, it waits longer than it computes
+SCORE_WORK, FEWEST_SCORES = 64, 4  # cost of a score in multiplications, and cost of reading a row in scores
 
 
 def even_slices(first: int, last: int, most: int) -> list[slice]:
-    """Consecutive pieces of a range, no longer than `most`, alike in length; one, or an even number of them."""
+    """Consecutive slices of about equal length, none longer than `most`: one slice, or an even number of slices."""
     length = last - first
     n_pieces = -(-length // most)
     n_pieces += n_pieces % 2 if n_pieces > 1 else 0
@@ -43,10 +44,10 @@ def even_slices(first: int, last: int, most: int) -> list[slice]:
 
 
 class Block(ABC):
-    """Some consecutive rows of a design, seen by a kernel.
+    """Consecutive samples of a design, passed to a kernel.
 
-    served : positions, among the fits asked for, of those that `weight` has columns of; None is all. Fits that leave
-        every row of a block out are not bothered with it.
+    fit_positions : positions, within the requested fits, of the fits for which `weight` has a column; None means all.
+        Fits that give no weight to any sample of the block are skipped.
     """
 
     fit_positions: np.ndarray | None = None
@@ -58,47 +59,50 @@ class Block(ABC):
 
     @abstractmethod
     def product(self, coef):
-        """Scores (n_rows, n_fits, n_classes) of the centred rows under `coef`."""
+        """Scores (n_rows, n_fits, n_classes) of the centred samples under `coef`."""
 
     @abstractmethod
     def transposed_product(self, residual):
-        """Sums over rows (n_fits, n_classes, n_features) of residual times the centred row."""
+        """Sums (n_fits, n_classes, n_features) over samples of residual times centred sample."""
 
     def exact_sums(self, weight):
-        """As `transposed_product`, with no digit lost to a centre that is far away."""
+        """Like `transposed_product`, but without cancellation if the centre is far from zero."""
         return self.transposed_product(weight)
 
     @abstractmethod
     def rows_as_array(self):
-        """The centred rows, dense."""
+        """The centred samples as a dense array."""
 
     @abstractmethod
     def gram(self, weight):
-        """Weighted sum over rows of the outer product of the centred row with itself."""
+        """Weighted sum over samples of the outer product of the centred sample with itself."""
 
     @abstractmethod
     def moments(self, weight):
-        """Second moments, sums and counts of the centred rows under each weight, (n_rows, ...), each of one sign."""
+        """Weighted second moments, sums and total weights of the centred samples.
+
+        `weight` is (n_rows, ...); the entries of each of its columns must have the same sign.
+        """
 
     @abstractmethod
     def column_sums(self, weight):
-        """Weighted column sums of the centred rows."""
+        """Weighted sum of each centred feature."""
 
     @abstractmethod
     def column_squares(self, weight):
-        """Weighted column sums of the squares of the centred rows."""
+        """Weighted sum of squares of each centred feature."""
 
     @abstractmethod
     def row_squares(self, scale):
-        """Squared norm of each centred row whose columns are multiplied by `scale`."""
+        """Squared norm of each centred sample, features multiplied by `scale`."""
 
     @abstractmethod
     def features(self, scale):
-        """The rows as a family of the user's sees them: centred and multiplied by `scale`."""
+        """The samples as a user-defined family receives them: dense ones centred and scaled, CSR ones unchanged."""
 
 
 class Design(ABC):
-    """Rows with labels and a weight per fit; `center` is subtracted from every row without copying X."""
+    """Samples with labels and one weight per fit; `center` is subtracted from every sample without copying X."""
 
     def __init__(self, X, labels, weight, total_weight, n_classes):
         self.X = X
@@ -114,17 +118,17 @@ class Design(ABC):
         return self.weight.shape[1]
 
     def centered(self, center) -> Design:
-        """The same rows with another centre."""
-        other = copy(self)
-        other.center = center
-        return other
+        """The same samples with another centre."""
+        recentred = copy(self)
+        recentred.center = center
+        return recentred
 
     def without_empty_columns(self) -> tuple[Design, np.ndarray | None]:
-        """The same rows by the columns that any of them uses, and which these are, where most are used by none."""
+        """The design restricted to the features that any sample uses, and their indices, if most features are empty."""
         return self, None
 
-    multiplies_in_double = True  # whatever the type of the rows
-    lends_rows = False  # whether a block has the rows as they lie, and no copy of its own
+    multiplies_in_double = True  # whether products are in float64 whatever the dtype of X
+    lends_rows = False  # whether blocks are views of the stored rows, not copies
 
     def block_rows(self, n_fits: int, copies_rows=True) -> int:
         n_scores = n_fits * self.n_classes
@@ -134,15 +138,15 @@ class Design(ABC):
         return max(256, min(READ_BYTES // width, max(self.rows_of_thread(n_fits), self.n_rows // MANY_BLOCKS)))
 
     def rows_of_thread(self, n_fits: int) -> int:
-        """As many as are worth a thread of their own."""
+        """Number of samples that justify a thread of their own."""
         of_row = max(n_fits * self.n_classes, FEWEST_SCORES) * (self.n_features + SCORE_WORK)
         return max(1, SHARED_WORK // of_row)
 
     def map_blocks(self, function: Callable[[Block], Any], fits=slice(None), copies_rows=True, n_numbers=0) -> Iterator:
-        """`function(block)` of the rows, block by block, with the weights of the named fits.
+        """Yield `function(block)` block by block, with the weights of the selected fits.
 
-        copies_rows : whether the function makes anything as large as the block's rows
-        n_numbers : that the function makes of a row, where they are more than its scores and columns
+        copies_rows : whether the function allocates anything as large as the samples of the block
+        n_numbers : numbers that the function allocates per sample, if more than scores and features
         """
         weight = self.weight[:, fits]
         most = self.block_rows(weight.shape[1], copies_rows)
@@ -152,7 +156,7 @@ class Design(ABC):
         return map_in_order(lambda rows: function(self._block(rows, self.labels[rows], weight[rows])), slices)
 
     def map_rows(self, function: Callable[[Block], Any], rows) -> Iterator:
-        """`function(block)` of the rows named by an array of numbers, block by block, without weights."""
+        """Yield `function(block)` over the samples with these indices, block by block, without weights."""
         step = self.block_rows(1)
         parts = [rows[first : first + step] for first in range(0, len(rows), step)]
         return map_in_order(lambda part: function(self._block(part, self.labels[part], None)), parts)
@@ -161,8 +165,10 @@ class Design(ABC):
     def _block(self, rows, labels, weight) -> Block: ...
 
     def sum_rows(self, kernel: Callable[[Block], tuple], fits=slice(None), copies_rows=True) -> tuple:
-        """Add `kernel(block)`, a tuple of arrays, over all blocks; those of a block that serves a part of the fits
-        have the served fits along their first axis.
+        """Sum `kernel(block)`, a tuple of arrays, over all blocks.
+
+        If a block contributes to some of the fits only, its arrays have those fits (`fit_positions`) on their first
+        axis.
         """
         parts = self.map_blocks(lambda block: (block.fit_positions, kernel(block)), fits, copies_rows)
         fit_positions, terms = next(parts)
@@ -179,40 +185,40 @@ class Design(ABC):
 
     @abstractmethod
     def row_gram(self, scale) -> np.ndarray:
-        """Inner products (n_rows, n_rows) of the centred rows, columns multiplied by `scale`."""
+        """Inner products (n_rows, n_rows) of the centred samples, features multiplied by `scale`."""
 
     def product(self, coef):
-        """Scores (n_rows, n_fits, n_classes) of all centred rows under `coef`."""
+        """Scores (n_rows, n_fits, n_classes) of all centred samples under `coef`."""
         return np.concatenate(list(self.map_blocks(lambda block: block.product(coef))))
 
     def combine_rows(self, weights):
-        """Combinations (n, n_features) of the centred rows; `weights` is (n, n_rows)."""
+        """Linear combinations (n, n_features) of the centred samples; `weights` is (n, n_rows)."""
         columns = weights.T[:, None, :]
         (combined,) = self.sum_rows(lambda block: (block.transposed_product(columns[block.rows]),))
         return combined[0]
 
     def covariance(self, fit: int = 0) -> np.ndarray:
-        """Second moment of the centred rows under one fit's weights."""
+        """Second moment of the centred samples under one fit's weights."""
         (total,) = self.sum_rows(lambda block: (block.gram(block.weight[:, fit]),))
         return total
 
     def covariances(self):
-        """Second moments of the centred rows under the weights of every fit."""
+        """Second moments of the centred samples under the weights of every fit."""
         return [self.covariance(fit) for fit in range(self.n_fits)]
 
     def eigh(self, matrix):
-        """Eigenvalues, rising, and eigenvectors of a symmetric matrix of the columns, which may be overwritten."""
+        """Eigenvalues in ascending order and eigenvectors of a symmetric matrix, which may be overwritten."""
         with blas_threads(len(matrix)):
             return linalg.eigh(matrix, overwrite_a=True)
 
     def class_weight_sums(self):
-        """Share of each class in each fit, (n_fits, n_classes)."""
+        """Total weight of each class in each fit, (n_fits, n_classes)."""
         shares = np.zeros((self.n_classes, self.n_fits))
         np.add.at(shares, self.labels, self.weight)
         return shares.T
 
     def class_sums(self):
-        """Weighted sums (n_fits, n_classes, n_features) of the centred rows of each class."""
+        """Weighted sums (n_fits, n_classes, n_features) of the centred samples of each class."""
 
         def kernel(block):
             targets = np.zeros((*block.weight.shape, self.n_classes))
@@ -222,11 +228,11 @@ class Design(ABC):
         return self.sum_rows(kernel)[0]
 
     def column_mean(self, fit: int = 0):
-        """Mean of each centred column under one fit's weights."""
+        """Mean of each centred feature under one fit's weights."""
         (sums,) = self.sum_rows(lambda block: (block.column_sums(block.weight[:, fit]),))
         return sums
 
     def column_variance(self, fit: int = 0):
-        """Mean square of each centred column under one fit's weights."""
+        """Mean square of each centred feature under one fit's weights."""
         (squares,) = self.sum_rows(lambda block: (block.column_squares(block.weight[:, fit]),))
         return squares

@@ -1,8 +1,9 @@
-"""Rows fewer than columns, in a metric in which every direction of theirs has variance one: each class is one point.
+"""Coordinates for whitened data with more features than samples, where each class collapses to a single point.
 
-Weighted and centred, such rows have Z Z' = 1 / weight - 1, whatever they are: each is as far from one as from any
-other. A penalized fit then gives all rows of a class the same scores, so that its coefficients are combinations of sums
-over classes, and coordinates along these are all that it needs. They come from a solution of the rows' Gram matrix.
+Centred and whitened samples satisfy Z Z' = diag(1 / weight) - 1 1', whatever the data are: with equal weights they are
+all equally far apart (data piling). A penalized fit then gives all samples of a class the same scores, and its
+coefficients are combinations of the class sums. Coordinates along those sums are therefore all that the fit needs. They
+are computed as minimum-norm interpolants of the class indicators, by one solve with the samples' Gram matrix.
 """
 
 from __future__ import annotations
@@ -14,40 +15,43 @@ from annealed.arrays import to_host
 from annealed.design.base import Design
 from annealed.design.coordinates import Coordinates, RowsOfFit, rows_of_fits
 
-RIDGE = 1e-12  # beside the mean curvature: rows that occur twice have a factor too
-LARGEST_SPREAD = 1e-8  # of the rows of a class about their point, beside the distance of points
+RIDGE = 1e-12  # relative to the mean diagonal of the Gram matrix: makes it positive definite with duplicate samples
+LARGEST_SPREAD = 1e-8  # of a class about its point, relative to the distance between points
 
 
 def class_point_coordinates(design: Design, is_centered: bool) -> Coordinates | None:
-    """Each fit's own; None where classes are no points, as of rows that depend on each other, or where one is empty."""
+    """Coordinates of every fit; None if a class is empty in a fit, or is no point because samples are dependent."""
     members = np.eye(design.n_classes)[to_host(design.labels)]
-    found = []
-    for seen in rows_of_fits(design, is_centered):
-        own = _of_fit(seen, members[seen.is_seen], is_centered)
-        if own is None:
+    maps = []
+    for rows_of_fit in rows_of_fits(design, is_centered):
+        basis_and_inverse = _of_fit(rows_of_fit, members[rows_of_fit.is_seen], is_centered)
+        if basis_and_inverse is None:
             return None
-        found.append(own)
-    basis, inverse = (np.stack(part) for part in zip(*found, strict=True))
-    return Coordinates(basis, inverse, np.ones((len(found), basis.shape[2])), per_fit=True)
+        maps.append(basis_and_inverse)
+    basis, inverse = (np.stack(part) for part in zip(*maps, strict=True))
+    return Coordinates(basis, inverse, np.ones((len(maps), basis.shape[2])), per_fit=True)
 
 
 def _of_fit(seen: RowsOfFit, members, is_centered):
-    """(basis, inverse) of one fit, if it has them."""
+    """(basis, inverse) of one fit, or None."""
     shares, root = seen.weight @ members, np.sqrt(seen.weight)[:, None]
     if not shares.all():
         return None
-    spread, wanted = np.diag(shares), members
+    spread, indicators = np.diag(shares), members
     if is_centered:
-        spread, wanted = spread - np.outer(shares, shares), members - shares
-    coef = _interpolating(seen.rows * root, wanted * root, root if is_centered else np.zeros_like(root))
-    if coef is None or np.abs(seen.rows @ coef - wanted).max() > LARGEST_SPREAD:
+        spread, indicators = spread - np.outer(shares, shares), members - shares
+    coef = _interpolating(seen.rows * root, indicators * root, root if is_centered else np.zeros_like(root))
+    if coef is None or np.abs(seen.rows @ coef - indicators).max() > LARGEST_SPREAD:
         return None
     combined = _inverse_root(spread, is_centered)
-    return coef @ combined, (seen.rows.T * seen.weight) @ wanted @ combined
+    return coef @ combined, (seen.rows.T * seen.weight) @ indicators @ combined
 
 
 def _interpolating(rows, wanted, unseen):
-    """The shortest coefficients that give `wanted`, of rows that depend on each other through `unseen` alone."""
+    """Minimum-norm coefficients that map `rows` to `wanted`, if `unseen` is the rows' only linear dependence.
+
+    None if their Gram matrix has no Cholesky factor.
+    """
     gram = rows @ rows.T
     mean = np.trace(gram) / len(gram)
     gram += mean * (unseen @ unseen.T)
@@ -60,7 +64,7 @@ def _interpolating(rows, wanted, unseen):
 
 
 def _inverse_root(spread, is_centered):
-    """Combinations of classes that have mean squares of one; the common shift, which has none, left out."""
+    """Combinations of classes with unit mean square, without the common shift, whose mean square is zero."""
     values, vectors = np.linalg.eigh(spread)
     if not is_centered:
         return (vectors / np.sqrt(values)) @ vectors.T

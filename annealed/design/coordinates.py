@@ -1,7 +1,7 @@
-"""Coordinates in which a fit is solved: `z = (x - center) @ basis`, kept as factors beside X.
+"""Coordinates in which a fit is solved, `z = (x - center) @ basis`, stored as factors beside X.
 
-A solver sees coefficients of z; a design needs coefficients of x. Rotating the small parameters once a pass
-does what rotating X would do, without the copy.
+A solver works with coefficients of z, a design with coefficients of x. Transforming the small coefficient arrays once
+per pass is equivalent to rotating X, without a copy of X.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from scipy import linalg, sparse
 from annealed.arrays import as_slice, to_host
 from annealed.design.base import Design
 
-WIDEST_EIGENPROBLEM = 1000  # beyond this many columns (or rows) a dense eigenbasis costs more than it saves
-WIDEST_ROTATION = 5000  # and of dense rows that outnumber their columns: many passes over them pay for it
-SMALLEST_EIGENVALUE = 1e-13  # relative: below it a direction is rounding noise of the Gram matrix
-LEAST_ALIKE = 1e-10  # variance of a column beside the largest: less would be lost in the eigenbasis of both
-EMPTY = 1e-26  # likewise of a direction with nothing in it, as where indicators of categories add up to one
-EMPTY_EIGENVALUE = 1e-14  # and of one that is known by its eigenvalue alone, rounded as the largest is
-LIGHTEST = 1e-7  # weight of a row beside the heaviest's, below which it gives a fit no direction
-LEAST_WEIGHT = 1e-14  # beside the heaviest, that a row with any weight is taken for when a span is found
-CONSTANT = 1e-13  # spread of a column beside its mean that is nothing but rounding
+WIDEST_EIGENPROBLEM = 1000  # features (or samples) beyond which a dense eigendecomposition costs more than it saves
+WIDEST_ROTATION = 5000  # the same for dense X with more samples than features, where many passes repay it
+SMALLEST_EIGENVALUE = 1e-13  # relative: a direction below it is rounding noise of the Gram matrix
+LEAST_ALIKE = 1e-10  # variance relative to the largest, below which rounding of the eigenbasis would destroy a feature
+EMPTY = 1e-26  # relative variance of an empty direction, e.g. of one-hot features, which sum to one
+EMPTY_EIGENVALUE = 1e-14  # the same if the variance is known only as an eigenvalue, rounded relative to the largest
+LIGHTEST = 1e-7  # relative sample weight below which a sample adds no direction to a fit
+LEAST_WEIGHT = 1e-14  # relative weight to which smaller positive sample weights are raised when the span is computed
+CONSTANT = 1e-13  # standard deviation relative to the mean that is rounding error: the feature is constant
 
 
 @dataclass(frozen=True)
 class Coordinates:
-    """A linear map of the features, one for all fits or one per fit.
+    """A linear map of the features, shared by all fits or one per fit.
 
     basis : (n_features,), (n_features, rank), or either with a leading axis of fits
-    inverse : of the same form; maps a point z back to `x - center`
+    inverse : same shape; maps a point z back to `x - center`
     spectrum : mean square of each coordinate, (rank,) or (n_fits, rank)
     """
 
@@ -48,19 +48,19 @@ class Coordinates:
     def of_fits(self, fits) -> Coordinates:
         if not self.per_fit:
             return self
-        own = fits if isinstance(fits, slice) else as_slice(np.asarray(fits))
-        return Coordinates(self.basis[own], self.inverse[own], self.spectrum[own], True)
+        selected = fits if isinstance(fits, slice) else as_slice(np.asarray(fits))
+        return Coordinates(self.basis[selected], self.inverse[selected], self.spectrum[selected], True)
 
     @property
     def of_final(self) -> Coordinates:
-        """The map of the final fit, as one for all."""
+        """The map of the final fit, as a single map."""
         return Coordinates(self.basis[0], self.inverse[0], self.spectrum[0]) if self.per_fit else self
 
     def _apply(self, vectors, factor, transposed):
         is_diagonal = factor.ndim == (2 if self.per_fit else 1)
         if is_diagonal:
             return vectors * (factor[:, None, :] if self.per_fit else factor)
-        if self.per_fit:  # any axes between those of fits and of entries
+        if self.per_fit:  # there may be axes between the fits and the entries
             factor = factor.reshape(len(factor), *[1] * (vectors.ndim - 3), *factor.shape[1:])
         return vectors @ (np.swapaxes(factor, -1, -2) if transposed else factor)
 
@@ -69,7 +69,7 @@ class Coordinates:
         return self._apply(coef, self.basis, transposed=True)
 
     def from_features(self, gradient):
-        """Gradient in z-coefficients from the gradient in x-coefficients; also maps points x - center to z."""
+        """Gradient in coefficients of z from the gradient in coefficients of x; also maps points x - center to z."""
         return self._apply(gradient, self.basis, transposed=False)
 
     def to_points(self, points):
@@ -77,20 +77,20 @@ class Coordinates:
         return self._apply(points, self.inverse, transposed=True)
 
     def along(self, kept) -> Callable:
-        """A function from points `x - center` to some of their coordinates; for one map of all fits."""
+        """A function from points `x - center` to a subset of their coordinates; for a single map only."""
         if self.basis.ndim == 1:
             return lambda points: points[:, kept] * self.basis[kept]
         basis = self.basis[:, kept]
         return lambda points: points @ basis
 
     def raised(self, power, empty=EMPTY) -> Coordinates:
-        """Directions divided by their spectrum to a power: with 1/2 each has mean square one; empty ones are dropped.
-        A penalty keeps coefficients there at zero, but divided by their spectrum they would count as others do.
+        """Directions divided by their spectrum to a power (1/2 is whitening), without the empty ones.
 
-        For one map of full matrices.
+        A penalty keeps coefficients along empty directions at zero, but once divided by their spectrum they would
+        count as much as the others. For a single map with a full basis only.
         """
         largest = self.spectrum.max()
-        if largest == 0:  # every row is the same: directions of zeros keep the shapes
+        if largest == 0:  # all samples are equal: zero directions keep the shapes
             return self
         keep = self.spectrum > (SMALLEST_EIGENVALUE if power else empty) * largest
         factor = self.spectrum[keep] ** power
@@ -101,11 +101,11 @@ class Coordinates:
 
 @dataclass(frozen=True)
 class TurnedCoordinates:
-    """Coordinates of each fit, seen from a frame that all fits share: `z = frame coordinates @ turn`.
+    """Coordinates per fit, factored into a frame that all fits share and a turn: `z = frame coordinates @ turn`.
 
-    turns, returns : (n_fits, rank, rank); a return takes a point back, `frame coordinates = z @ return.T`
-    spectrum : as good a guess of the mean square of each coordinate as all fits have, (n_fits, rank)
-    basis : frame and turn in one, (n_fits, n_features, rank), where these were `merged`
+    turns, returns : (n_fits, rank, rank), a turn and its transposed inverse: `frame coordinates = z @ return.T`
+    spectrum : estimated mean square of each coordinate, the same for all fits, (n_fits, rank)
+    basis : product of frame and turn, (n_fits, n_features, rank), once `merged`
     """
 
     frame: Coordinates
@@ -120,7 +120,7 @@ class TurnedCoordinates:
         return self.spectrum.shape[-1]
 
     def merged(self) -> TurnedCoordinates:
-        """The same in one step where rows are seen as they lie, not from the frame."""
+        """The same map as one matrix per fit, for samples stored in features rather than in frame coordinates."""
         return replace(self, basis=_times(self.frame.basis, self.turns))
 
     @property
@@ -128,9 +128,11 @@ class TurnedCoordinates:
         return _times(self.frame.inverse, self.returns)
 
     def of_fits(self, fits) -> TurnedCoordinates:
-        own = fits if isinstance(fits, slice) else as_slice(np.asarray(fits))
-        basis = None if self.basis is None else self.basis[own]
-        return TurnedCoordinates(self.frame, self.turns[own], self.returns[own], self.spectrum[own], basis)
+        selected = fits if isinstance(fits, slice) else as_slice(np.asarray(fits))
+        basis = None if self.basis is None else self.basis[selected]
+        return TurnedCoordinates(
+            self.frame, self.turns[selected], self.returns[selected], self.spectrum[selected], basis
+        )
 
     def to_features(self, coef):
         if self.basis is not None:
@@ -146,11 +148,11 @@ class TurnedCoordinates:
         return self.frame.to_points(points @ np.swapaxes(self.returns, 1, 2))
 
     def to_frame(self, coef):
-        """Coefficients of the frame's coordinates from those of z."""
+        """Coefficients of the frame coordinates from coefficients of z."""
         return coef @ np.swapaxes(self.turns, 1, 2)
 
     def from_frame(self, gradient):
-        """Gradient in z-coefficients from the gradient in those of the frame."""
+        """Gradient in coefficients of z from the gradient in coefficients of the frame coordinates."""
         return gradient @ self.turns
 
 
@@ -163,11 +165,10 @@ def diagonal_coordinates(scale, variance) -> Coordinates:
 
 
 def principal_coordinates(design: Design, scale, power: float = 0.0) -> Coordinates:
-    """Eigenbasis of the covariance of `(x - center) / scale`, each direction that is not empty divided by its variance
-    to a power.
+    """Eigenbasis of the covariance of `(x - center) / scale`, each direction divided by its variance to a power.
 
-    With a power of 1/2 every direction has variance one. Too wide for that, or of sizes too unlike, the columns
-    themselves are the coordinates.
+    A power of 1/2 whitens. Empty directions are dropped. With power 0, the scaled features themselves are the
+    coordinates if they are too many for an eigendecomposition or if their variances differ too widely.
     """
     if power == 0 and not has_affordable_rotation(design):
         return diagonal_coordinates(scale, design.column_variance())
@@ -184,8 +185,10 @@ def principal_coordinates(design: Design, scale, power: float = 0.0) -> Coordina
 
 
 def _with_drowned(design: Design, rotated: Coordinates, is_constant) -> Coordinates:
-    """Variances that are lost in rounding of the largest, where all columns or an outlying row lie far from the centre,
-    found again from what rows have in their directions alone; constant columns have nothing there.
+    """Recompute, from the samples projected onto their directions, the variances lost to rounding.
+
+    A variance is lost beside the largest one if all features, or an outlying sample, lie far from the centre. Constant
+    features contribute zero.
     """
     is_lost = rotated.spectrum <= LEAST_ALIKE * rotated.spectrum.max()
     if not is_lost.any():
@@ -205,18 +208,18 @@ def _with_drowned(design: Design, rotated: Coordinates, is_constant) -> Coordina
 
 
 def _are_alike(variances) -> bool:
-    """Whether rounding of the largest leaves the digits of all, in an eigenbasis of them."""
+    """Whether an eigenbasis of features with these variances keeps digits of the smallest."""
     return bool(variances[variances > 0].min(initial=np.inf) >= LEAST_ALIKE * variances.max())
 
 
 def coordinates_of_fits(design: Design, power: float, is_centered: bool) -> Coordinates:
-    """Each fit's own directions, divided by their variance in that fit to a power; those it has no rows in are zero.
+    """Principal coordinates of each fit, divided by their variance in that fit to a power; zero where it has none.
 
-    Rows that a fold leaves out must not tell how far they lie from the others: where columns outnumber rows, directions
-    divided by a variance that a left-out row had a part in set it apart from all rows, and a fold knows nothing of it.
-    All are turned as the final fit's, so that coordinates of different fits mean much the same.
+    The variances of a fold must not use its held-out samples. If features outnumber samples, dividing by a variance to
+    which a held-out sample contributed would set that sample apart from all others, which the fold cannot know.
+    All fits are rotated back to the axes of the final fit, so that the coordinates of different fits are comparable.
     """
-    moments = np.stack([(own.rows.T * own.weight) @ own.rows for own in rows_of_fits(design, is_centered)])
+    moments = np.stack([(fit.rows.T * fit.weight) @ fit.rows for fit in rows_of_fits(design, is_centered)])
     _, frame = design.eigh(moments[0].copy())
     variances, vectors = np.linalg.eigh(frame.T @ moments @ frame)
     is_kept = variances > SMALLEST_EIGENVALUE * variances[:, -1:]
@@ -229,8 +232,8 @@ def coordinates_of_fits(design: Design, power: float, is_centered: bool) -> Coor
 
 
 class RowsOfFit(NamedTuple):
-    """What a fit sees: which rows, all but those of next to no weight, these about the centre or their own mean, and
-    their weights, whose sum is one.
+    """Samples of one fit: the mask of those with more than negligible weight, these samples relative to the centre or
+    to their own mean, and their weights, normalized to sum to one.
     """
 
     is_seen: np.ndarray
@@ -239,27 +242,27 @@ class RowsOfFit(NamedTuple):
 
 
 def rows_of_fits(design: Design, is_centered: bool):
-    """Of each fit in turn, for few rows: they come in double precision from wherever they are."""
-    rows, weights = (to_host(own).astype(np.float64) for own in (design.X, design.weight))
+    """Yield `RowsOfFit` of each fit, in float64 on the host; for few samples."""
+    rows, weights = (to_host(array).astype(np.float64) for array in (design.X, design.weight))
     rows -= design.center
     for weight in weights.T:
         is_seen = weight > LIGHTEST * weight.max()
-        own, weight = rows[is_seen], weight[is_seen] / weight[is_seen].sum()
-        yield RowsOfFit(is_seen, own - weight @ own if is_centered else own, weight)
+        kept, weight = rows[is_seen], weight[is_seen] / weight[is_seen].sum()
+        yield RowsOfFit(is_seen, kept - weight @ kept if is_centered else kept, weight)
 
 
 def has_affordable_rotation(design: Design) -> bool:
-    """Whether the eigenbasis of the columns costs less than it saves."""
+    """Whether the eigendecomposition of the features' covariance costs less than it saves."""
     is_tall = not sparse.issparse(design.X) and design.n_rows >= design.n_features
     return design.n_features <= (WIDEST_ROTATION if is_tall else WIDEST_EIGENPROBLEM)
 
 
 @dataclass(frozen=True)
 class RowSpan:
-    """Rows written in an orthonormal basis of their own span: exact, and small when columns outnumber rows.
+    """Samples expressed in an orthonormal basis of their span: exact, and small if features outnumber samples.
 
-    rows : the rows in span coordinates, (n_rows, rank)
-    row_weights : the basis as combinations of the scaled rows, (n_rows, rank)
+    rows : the samples in span coordinates, (n_rows, rank)
+    row_weights : the basis as combinations of the scaled samples, (n_rows, rank)
     """
 
     original: Design
@@ -287,20 +290,22 @@ class RowSpan:
 
 
 def row_span(design: Design, scale) -> RowSpan:
-    """Span of the centred rows divided by `scale`, from the n_rows x n_rows Gram matrix, along their principal axes as
-    the final fit weighs them. Rows of weight zero, which no other fit weighs either, are seen at the centre.
+    """Span of the centred samples divided by `scale`, from their n_rows x n_rows Gram matrix.
+
+    The basis consists of the principal axes under the final fit's weights. Samples without weight there, and hence in
+    every other fit, get the coordinates of the centre, zero.
     """
     root = _roots_of_weights(to_host(design.weight[:, 0]))
     eigenvalues, vectors = linalg.eigh(design.row_gram(1 / scale) * np.outer(root, root))
     keep = eigenvalues > SMALLEST_EIGENVALUE * max(eigenvalues[-1], np.finfo(float).tiny)
     lengths = np.sqrt(eigenvalues[keep])
     vectors = vectors[:, keep]
-    if not keep.any():  # every row is the same: one direction of zeros keeps the shapes
+    if not keep.any():  # all samples are equal: one zero direction keeps the shapes
         vectors, lengths = np.zeros((design.n_rows, 1)), np.ones(1)
     rows = np.divide(vectors * lengths, root[:, None], out=np.zeros_like(vectors), where=root[:, None] > 0)
     return RowSpan(design, scale, root[:, None] * vectors / lengths, rows)
 
 
 def _roots_of_weights(weight):
-    """Square roots of weights beside the heaviest, none so small that it could not be divided by; zeros stay."""
+    """Square roots of relative weights, bounded below so that one can divide by them; zeros stay zero."""
     return np.where(weight > 0, np.sqrt(np.maximum(weight / weight.max(), LEAST_WEIGHT)), 0.0)

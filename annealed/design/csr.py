@@ -1,4 +1,4 @@
-"""Rows of a SciPy CSR matrix or array. Centring stays a rank-one term beside the matrix: nothing is densified."""
+"""Storage of X in a SciPy CSR matrix or array. Centring stays a rank-one term beside it: nothing is densified."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scipy import sparse
 
 from annealed.design.base import Block, Design
 
-MOST_USED = 0.5  # of the columns, up to which those that no row uses are left out
+MOST_USED = 0.5  # share of non-empty features up to which the empty ones are dropped
 
 
 class CsrBlock(Block):
@@ -60,7 +60,7 @@ class CsrBlock(Block):
         return self.values.T @ weight - weight.sum() * self.center
 
     def column_squares(self, weight):
-        """Around the centre: stored entries directly, the implicit zeros as `center ** 2`."""
+        """About the centre: stored entries directly, the implicit zeros as `center ** 2`."""
         entry_weight = np.repeat(weight, np.diff(self.values.indptr))
         columns, n_columns = self.values.indices, self.values.shape[1]
         deviation = entry_weight * (self.values.data - self.center[columns]) ** 2
@@ -84,13 +84,13 @@ class CsrDesign(Design):
         used = np.flatnonzero(np.bincount(self.X.indices, minlength=self.n_features))
         if not 0 < len(used) <= MOST_USED * self.n_features:
             return self, None
-        place = np.zeros(self.n_features, dtype=self.X.indices.dtype)
-        place[used] = np.arange(len(used))
-        X = sparse.csr_array((self.X.data, place[self.X.indices], self.X.indptr), shape=(self.n_rows, len(used)))
+        new_index = np.zeros(self.n_features, dtype=self.X.indices.dtype)
+        new_index[used] = np.arange(len(used))
+        X = sparse.csr_array((self.X.data, new_index[self.X.indices], self.X.indptr), shape=(self.n_rows, len(used)))
         return CsrDesign(X, self.labels, self.weight, self.total_weight, self.n_classes), used
 
     def block_rows(self, n_fits: int, copies_rows=True) -> int:
-        """Blocks bound the row-sized temporaries only: slicing CSR rows has a price of its own."""
+        """Limits only the temporaries with one row per sample: slicing CSR rows is expensive in itself."""
         return max(4096, (1 << 24) // (8 * n_fits * self.n_classes))
 
     def _block(self, rows, labels, weight):
@@ -107,8 +107,9 @@ class CsrDesign(Design):
 
 
 def _near_zero(values, center):
-    """The same centred rows, where columns without a zero are centred as they lie: of one far from zero, squares that
-    are centred afterwards have no digit left.
+    """The same centred rows, with features that have no zero entry centred explicitly.
+
+    If such a feature lies far from zero, centring its squares afterwards would cancel all their digits.
     """
     n_rows, n_columns = values.shape
     is_moved = (np.bincount(values.indices, minlength=n_columns) == n_rows) & (center != 0)

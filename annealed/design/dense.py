@@ -1,8 +1,8 @@
-"""Rows of a NumPy array (or memory map), in blocks.
+"""Storage of X in a NumPy array (or memory map).
 
-Products take rows of float64 as they lie and correct the small result for the centre, unless the centre is so far out
-that digits would be lost; everything else sees a block centred and widened to float64 in a buffer of its own, or in a
-copy of all rows where these are few.
+Products use the float64 rows in place and correct the small result for the centre, unless the centre is so far away
+that digits would be lost. All other operations receive a block that is centred and converted to float64 in a buffer, or
+a view of a centred copy of X if X is small.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from annealed.design.coordinates import Coordinates
 from annealed.design.narrow import scores_of, sums_of
 from annealed.design.threads import map_in_order
 
-FARTHEST_CENTER = 100.0  # mean distances of a column from it: products of rows as they lie then lose two digits
-FEW_VALUES = 500_000  # of X, of which a centred copy is kept: some megabytes
-PART_BYTES = 1 << 20  # of some columns of long rows: they stay in cache
-GROUP_WORK = 4_000_000  # multiplications of one fit with rows that others leave out, from which these get a block
-MOST_GROUPED = 60  # fits, whose sets are told apart by the bits of a number
-SPREAD_ROWS = 1000  # rows that tell that distance well enough
+FARTHEST_CENTER = 100.0  # in mean absolute deviations, up to which uncentred products lose two digits only
+FEW_VALUES = 500_000  # entries of X up to which a centred copy is kept: a few megabytes
+PART_BYTES = 1 << 20  # bytes of a group of columns of a wide X: it stays in cache
+GROUP_WORK = 4_000_000  # multiplications per fit from which samples that other fits leave out get blocks of their own
+MOST_GROUPED = 60  # fits whose subsets can be encoded in the bits of an integer
+SPREAD_ROWS = 1000  # samples from which the mean absolute deviation is estimated
 
 
 class DenseBlock(Block):
-    """`values` are the centred rows; `raw` those before `center` was subtracted, where `center` is given."""
+    """`values` are the centred rows; `raw` are the rows before `center` was subtracted, if `center` is given."""
 
     def __init__(self, raw, rows, labels, weight, center=None):
         super().__init__(rows, labels, weight)
@@ -37,7 +37,7 @@ class DenseBlock(Block):
         return self.raw if self.center is None else self.raw - self.center
 
     def product(self, coef):
-        """Rows lie innermost in memory: sums and maxima over classes then run along whole vectors of rows."""
+        """Samples are innermost in memory, so that sums and maxima over classes vectorize over samples."""
         n_fits, n_classes, n_features = coef.shape
         flat = coef.reshape(-1, n_features)
         scores = scores_of(flat, self.raw)
@@ -61,15 +61,15 @@ class DenseBlock(Block):
 
     def gram(self, weight):
         rooted = self.values * np.sqrt(weight)[:, None]
-        return np.dot(rooted.T, rooted)  # one factor and its own transpose: half the work
+        return np.dot(rooted.T, rooted)  # NumPy computes A'A with half the multiplications
 
     def moments(self, weight):
         flat, by_column = weight.reshape(len(weight), -1).T, np.ascontiguousarray(self.values.T)
         squares, rooted = np.empty((len(flat), *[len(by_column)] * 2)), np.empty_like(by_column)
-        for own, square in zip(flat, squares, strict=True):
-            np.multiply(by_column, np.sqrt(np.abs(own)), out=rooted)
-            np.dot(rooted, rooted.T, out=square)  # one factor and its own transpose: half the work
-            square *= 1 if own.sum() >= 0 else -1
+        for fit_weight, square in zip(flat, squares, strict=True):
+            np.multiply(by_column, np.sqrt(np.abs(fit_weight)), out=rooted)
+            np.dot(rooted, rooted.T, out=square)  # half the multiplications, as in `gram`
+            square *= 1 if fit_weight.sum() >= 0 else -1
         shape, sums = weight.shape[1:], flat @ self.values
         return squares.reshape(*shape, *squares.shape[1:]), sums.reshape(*shape, -1), weight.sum(axis=0)
 
@@ -90,7 +90,7 @@ class DenseDesign(Design):
     @cached_property
     def _center_is_near(self) -> bool:
         is_plain = isinstance(self.X, np.ndarray) and self.X.dtype == np.float64
-        if not is_plain or self.n_rows <= self.n_features:  # such rows are read only a few times
+        if not is_plain or self.n_rows <= self.n_features:  # such a design is passed over only a few times
             return False
         distance = np.abs(self.X[:: max(1, self.n_rows // SPREAD_ROWS)] - self.center).mean(axis=0)
         return bool(np.all(np.abs(self.center) <= FARTHEST_CENTER * distance))
@@ -101,10 +101,10 @@ class DenseDesign(Design):
         return _centered(self.X, self.center) if is_few else None
 
     def centered(self, center):
-        other = super().centered(center)
-        for made in ("_center_is_near", "_few_centered_rows"):
-            other.__dict__.pop(made, None)
-        return other
+        recentred = super().centered(center)
+        for name in ("_center_is_near", "_few_centered_rows"):
+            recentred.__dict__.pop(name, None)
+        return recentred
 
     @property
     def lends_rows(self) -> bool:  # type: ignore[override]
@@ -122,7 +122,7 @@ class DenseDesign(Design):
             part *= scale[columns]
             return part @ part.T
 
-        return sum((own for _, own in self._of_columns(square)), start=np.zeros((self.n_rows, self.n_rows)))
+        return sum((gram for _, gram in self._of_columns(square)), start=np.zeros((self.n_rows, self.n_rows)))
 
     def combine_rows(self, weights):
         if not self._is_wide:
@@ -130,16 +130,16 @@ class DenseDesign(Design):
         return self._side_by_side(lambda part: weights @ part, len(weights))
 
     def covariances(self):
-        """Rows that the same fits leave out are multiplied once, where these weigh the others alike."""
+        """The Gram matrix of samples that the same fits leave out is computed once if fit weights are proportional."""
         shares = _shares_of_final(self.weight)
         order, starts, has_weight = _together(self.weight, smallest=0)
         if shares is None or len(has_weight) > 2 * self.n_fits:
             return super().covariances()
         moments = np.zeros((self.n_fits, self.n_features, self.n_features))
         for (first, last), fit_positions in zip(pairwise(starts), has_weight, strict=True):
-            for own in self.map_rows(lambda block: block.gram(self.weight[block.rows, 0]), order[first:last]):
+            for gram in self.map_rows(lambda block: block.gram(self.weight[block.rows, 0]), order[first:last]):
                 for fit in np.flatnonzero(fit_positions):
-                    moments[fit] += own
+                    moments[fit] += gram
         moments /= shares[:, None, None]
         return list(moments)
 
@@ -158,8 +158,9 @@ class DenseDesign(Design):
         return self.n_features > self.n_rows
 
     def _of_columns(self, function, height=1):
-        """(columns, `function(columns, part)`) of the centred rows of some columns after the other, so few that these,
-        or `height` numbers for each, stay in cache.
+        """Yield (columns, `function(columns, part)`) for groups of centred columns.
+
+        A group is so small that it, or `height` numbers per column, stays in cache.
         """
 
         def apply(columns):
@@ -169,7 +170,7 @@ class DenseDesign(Design):
         return map_in_order(apply, even_slices(0, self.n_features, most))
 
     def _side_by_side(self, function, height=1):
-        """`function(part)` of all columns, part by part."""
+        """Results of `function(part)` for all groups of columns, joined along the last axis."""
         whole: np.ndarray | None = None
         for columns, values in self._of_columns(lambda _, part: function(part), height):
             if whole is None:
@@ -179,21 +180,22 @@ class DenseDesign(Design):
 
 
 def _centered(rows, center):
-    """A copy in double precision. Widening comes first: in one step with the difference it takes NumPy longer."""
+    """A centred copy in float64. Converting first is faster than NumPy's conversion within the subtraction."""
     centered = rows.astype(np.float64)
     centered -= center
     return centered
 
 
 class SinglePrecisionRows(DenseDesign):
-    """A float32 copy of a design's centred rows in `coordinates`, for fits that need no more: half the bytes, twice
-    the speed. Coefficients are those of the coordinates.
+    """A float32 copy of a design's centred samples in `coordinates`: half the bytes, twice the speed.
 
-    Each entry is rounded after the rotation, so a coordinate of small spread keeps its own digits; rounding X itself
-    would lose them to cancellation. Sums over blocks are in double precision.
+    For fits that need no more precision. Coefficients are those of the coordinates. Entries are rounded after the
+    rotation, so a coordinate of small spread keeps its significant digits; rounding X itself would lose them to
+    cancellation. Sums over blocks are in float64.
 
-    Rows that the same fits leave out lie together: fits score them in one piece. Where they are many they get blocks of
-    their own, which those fits then skip. Outside, rows keep the numbers they have in the design.
+    Samples left out by the same fits are stored together, so that a held-out part is scored in one piece. A large group
+    gets blocks of its own, which are skipped for the fits that leave it out. Callers keep the sample indices of the
+    design.
     """
 
     def __init__(self, design: Design, coordinates: Coordinates):
@@ -214,7 +216,7 @@ class SinglePrecisionRows(DenseDesign):
 
     @property
     def n_groups(self) -> int:
-        """That have blocks of their own."""
+        """Number of groups with blocks of their own."""
         return len(self._has_weight)
 
     def _block(self, rows, labels, weight):
@@ -232,8 +234,8 @@ class SinglePrecisionRows(DenseDesign):
 
         def serve(part):
             rows, fit_positions = part
-            own = weight[rows] if fit_positions is None else weight[rows, fit_positions]
-            block = self._block(rows, self.labels[rows], own)
+            fit_weight = weight[rows] if fit_positions is None else weight[rows, fit_positions]
+            block = self._block(rows, self.labels[rows], fit_weight)
             block.fit_positions = fit_positions
             return function(block)
 
@@ -243,15 +245,15 @@ class SinglePrecisionRows(DenseDesign):
         return super().product(coef)[self._place]
 
     def map_rows(self, function, rows):
-        places = self._place[rows]
-        if not (np.diff(places) == 1).all():
-            return super().map_rows(function, places)
-        slices = even_slices(places[0], places[-1] + 1, self.block_rows(1))
-        return map_in_order(lambda own: function(self._block(own, self.labels[own], None)), slices)
+        positions = self._place[rows]
+        if not (np.diff(positions) == 1).all():
+            return super().map_rows(function, positions)
+        slices = even_slices(positions[0], positions[-1] + 1, self.block_rows(1))
+        return map_in_order(lambda part: function(self._block(part, self.labels[part], None)), slices)
 
 
 def _shares_of_final(weight):
-    """What share of the final fit's weights each fit keeps, in proportion to them; None where one does not."""
+    """Share of the final fit's weight that each fit keeps; None unless their weights are proportional."""
     if weight.shape[1] > MOST_GROUPED:
         return None
     kept = np.where(weight > 0, weight[:, :1], 0.0)
@@ -260,8 +262,10 @@ def _shares_of_final(weight):
 
 
 def _together(weight, smallest):
-    """An order of the rows that brings those together which the same fits leave out, where each group starts, with the
-    end last, and which fits give weight to it (n_groups, n_fits). One group, of all, where they are few in the mean.
+    """Group the samples by the fits that leave them out.
+
+    Returns the order of the samples, the start of every group followed by the end, and whether each fit gives the group
+    weight, (n_groups, n_fits). There is a single group if the groups have fewer than `smallest` samples on average.
     """
     n_rows, n_fits = weight.shape
     order, whole = np.arange(n_rows), ([0, n_rows], np.ones((1, n_fits), dtype=bool))

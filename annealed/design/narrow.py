@@ -1,8 +1,8 @@
-"""Products of many rows with few vectors, piece by piece.
+"""Matrix products of many rows with few vectors, computed in pieces.
 
-Before it multiplies, BLAS copies both factors into an order of its own. With few vectors that takes longer than the
-multiplications; on x86 small products are made without it. So rows are cut into pieces of that size there, multiplied
-in one call. On other processors a product as it stands is the faster, by a tenth to a quarter.
+Before multiplying, BLAS copies both factors into an order of its own (packing), which takes longer than the
+multiplications if the vectors are few. On x86, BLAS multiplies small matrices without packing; there, rows are cut into
+pieces of that size and multiplied in one batched call. On other processors the plain product is faster by 10 to 25 %.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import platform
 import numpy as np
 
 HAS_SMALL_PRODUCTS = platform.machine().lower() in ("x86_64", "amd64")
-MOST_WORK = 1_000_000  # multiplications of a piece
-MOST_SCORES = 1200  # of a piece
-FEWEST_ROWS, MOST_ROWS = 32, 256  # of a piece, for the pieces to pay
-FEWEST_COLUMNS = 32  # likewise
-MOST_BYTES = 128  # of the vectors' entries in one column, likewise
-MANY_COLUMNS = 256  # from which single precision is faster with rows as the left factor, a copy of the scores included
+MOST_WORK = 1_000_000  # largest number of multiplications in a piece
+MOST_SCORES = 1200  # largest number of scores in a piece
+FEWEST_ROWS, MOST_ROWS = 32, 256  # rows of a piece, for pieces to be faster
+FEWEST_COLUMNS = 32  # columns, for pieces to be faster
+MOST_BYTES = 128  # bytes of one column of the vectors, for pieces to be faster
+MANY_COLUMNS = 256  # from which float32 is faster with rows as the left factor, including a copy of the scores
 
 
 def scores_of(vectors, rows):
@@ -39,10 +39,10 @@ def scores_of(vectors, rows):
 def sums_of(weights, rows):
     """`weights @ rows`, (n_vectors, n_columns)."""
     n_vectors = len(weights)
-    pays = rows.dtype == np.float32 and n_vectors * rows.size > MOST_WORK  # in double precision they do not
+    pays = rows.dtype == np.float32 and n_vectors * rows.size > MOST_WORK  # in float64 pieces are not faster
     pieces = _pieces(rows, n_vectors, MOST_ROWS) if pays else None
     if pieces is None:
-        return np.dot(weights, rows)  # `@` would keep other threads waiting where the result is small
+        return np.dot(weights, rows)  # `@` would hold the interpreter lock if the result is small
     n_pieces, length, _ = pieces.shape
     inside, rest = weights[:, : n_pieces * length], slice(n_pieces * length, None)
     sums = np.matmul(inside.reshape(n_vectors, n_pieces, length).transpose(1, 0, 2), pieces).sum(axis=0)
@@ -51,7 +51,7 @@ def sums_of(weights, rows):
 
 
 def _pieces(rows, n_vectors, most_rows):
-    """Rows in pieces (n_pieces, length, n_columns), less a rest; None where they would not pay."""
+    """Rows in pieces (n_pieces, length, n_columns), without the remainder; None if pieces would not be faster."""
     n_columns = rows.shape[1]
     length = min(most_rows, MOST_ROWS, MOST_WORK // (n_vectors * n_columns))
     is_narrow = 1 < n_vectors <= MOST_BYTES // rows.itemsize and n_columns >= FEWEST_COLUMNS

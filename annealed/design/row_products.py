@@ -1,8 +1,8 @@
-"""Products with the matrix of inner products of rows, K = Z Z' with Z = (X - center) / scale.
+"""Products with the Gram matrix of the samples, K = Z Z' with Z = (X - center) / scale.
 
-One product is `Z @ (Z' @ V)`. For CSR both X and its transpose are kept as CSR with the columns sorted by how many
-rows use them, which keeps the hot part of `Z' @ V` in cache; single precision halves what is moved. K is formed only of
-few dense rows that are longer than its own: it is then the smaller thing to read.
+A product is `Z @ (Z' @ V)`. For sparse X, both X and its transpose are stored as CSR with the columns sorted by how
+many rows use them, which keeps the frequently used part of `Z' @ V` in cache; float32 halves the memory traffic. K
+itself is formed only for few dense samples with more features than samples, when it is smaller than X.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from annealed.design.base import MANY_BLOCKS, Design, even_slices
 from annealed.design.narrow import scores_of, sums_of
 from annealed.design.threads import map_in_order
 
-MOST_FORMED_ROWS = 2000  # dense and fewer than columns, whose K is formed
-SMALLEST_EIGENVALUE = 1e-7  # of K, beside its largest: what is less is rounding, of either sign
+MOST_FORMED_ROWS = 2000  # dense samples, fewer than features, for which K is formed
+SMALLEST_EIGENVALUE = 1e-7  # of K, relative: a smaller one is rounding, of either sign
 
 
 class RowProducts:
-    """K of a design's rows. `image(V)` is K @ V; `combine(V)` is Z' @ V, (n_features, n_columns)."""
+    """K of a design's samples. `image(V)` is K @ V; `combine(V)` is Z' @ V, (n_features, n_columns)."""
 
     def __init__(self, design: Design, scale, dtype):
         self.design, self.scale = design, scale
@@ -32,19 +32,19 @@ class RowProducts:
         self._formed = None
         if sparse.issparse(design.X):
             self._columns = self._by_use(design.X).T.tocsr()
-            self._rows = self._columns.T.tocsr()  # there and back again, indices are sorted
+            self._rows = self._columns.T.tocsr()  # transposing twice sorts the indices
             self._center_basis = np.column_stack([design.X @ (self.shift / scale), np.ones(self.n_rows)])
             self._center_form = np.array([[0.0, 1.0], [1.0, -self.shift @ self.shift]])
         elif self.n_rows <= min(MOST_FORMED_ROWS, design.n_features):
             self._formed = design.row_gram(1 / scale)
 
     def _by_use(self, X):
-        """Rows without centring, divided by the scale; the columns that most rows use first."""
+        """Scaled rows without centring; the columns that most rows use come first."""
         n_uses = np.bincount(X.indices, minlength=X.shape[1])
-        place = np.empty(X.shape[1], dtype=X.indices.dtype)
-        place[np.argsort(-n_uses, kind="stable")] = np.arange(X.shape[1])
+        new_index = np.empty(X.shape[1], dtype=X.indices.dtype)
+        new_index[np.argsort(-n_uses, kind="stable")] = np.arange(X.shape[1])
         entries = (X.data / self.scale[X.indices]).astype(self.dtype)
-        return sparse.csr_array((entries, place[X.indices], X.indptr), shape=X.shape)
+        return sparse.csr_array((entries, new_index[X.indices], X.indptr), shape=X.shape)
 
     def image(self, vectors):
         if self._formed is not None:
@@ -54,28 +54,28 @@ class RowProducts:
             scores = map_in_order(lambda rows: scores_of(combined, self._dense_rows(rows)), self._parts)
             return np.concatenate(list(scores), axis=1).T - combined @ self.design.center
         product = self._rows @ (self._columns @ vectors.astype(self.dtype, copy=False))
-        # What the image of rows that are not centred has too much: numbers of rows alone, in double precision.
+        # Centring is a correction of rank two by vectors with one entry per sample, in float64.
         return product - self._center_basis @ (self._center_form @ (self._center_basis.T @ vectors))
 
     @property
     def is_rounded(self) -> bool:
-        """Whether images are in single precision."""
+        """Whether images are computed in float32."""
         return sparse.issparse(self.design.X) and self.dtype == np.float32
 
     def exact_image(self, vectors):
-        """As `image`, in double precision."""
+        """Like `image`, in float64."""
         if not self.is_rounded:
             return self.image(vectors)
         combined = self.combine(vectors) / self.scale[:, None]
         return self.design.X @ combined - self.design.center @ combined
 
     def rounding(self) -> float:
-        """How far an image is off, beside the length of its vector: an eigenvalue of K that is less is lost."""
+        """Relative error of an image: eigenvalues of K below it are lost."""
         vector = np.random.RandomState(0).standard_normal((self.n_rows, 1))
         return float(np.linalg.norm(self.image(vector) - self.exact_image(vector)) / np.linalg.norm(vector))
 
     def combine(self, vectors):
-        """In double precision and the design's own column order: what certificates and reports are made of."""
+        """In float64 and in the design's column order; certificates and reported coefficients are made of it."""
         combined = self._sums(vectors)
         combined /= self.scale[:, None]
         combined -= np.outer(self.shift, vectors.sum(axis=0))
@@ -101,7 +101,7 @@ class RowProducts:
         return np.concatenate(list(self.design.map_blocks(lambda block: block.row_squares(1 / self.scale))))
 
     def leading(self, n_vectors):
-        """The leading eigenvalues of K, roughly, with their eigenvectors (n_rows, n_vectors); no more than K's rank."""
+        """Approximate leading eigenvalues of K with eigenvectors (n_rows, n_vectors), at most as many as its rank."""
         operator = LinearOperator(
             (self.n_rows, self.n_rows), lambda vector: self.image(vector.reshape(-1, 1))[:, 0], dtype=np.float64
         )

@@ -1,7 +1,7 @@
-"""Threads over row blocks, one BLAS thread each: softmax and sparse products then use every core too.
+"""Threads over blocks of samples, with one BLAS thread each, so that softmax and sparse products use every core.
 
-Sums are added in the order of the blocks, whichever thread made them: they do not depend on the number of threads. BLAS
-gets all threads for single factorizations only, whose rounding may.
+Sums are added in the order of the blocks, so they do not depend on the number of threads. BLAS uses several threads
+only for single factorizations, whose rounding may depend on their number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from joblib import cpu_count
 from threadpoolctl import ThreadpoolController
 
-SMALLEST_SHARED = 1500
+SMALLEST_SHARED = 1500  # size of a matrix from which BLAS factorizes it with several threads
 
 _n_threads: ContextVar[int] = ContextVar("n_threads", default=1)
 
@@ -36,18 +36,18 @@ def _pool(n_threads: int) -> ThreadPoolExecutor:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of its parent's threads
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked process has none of its parent's threads
 
 
 def available_threads() -> int:
-    """Cores, or fewer where the user has limited BLAS (OMP_NUM_THREADS, threadpoolctl)."""
-    blas = [own.get_num_threads() for own in _controller().lib_controllers if own.user_api == "blas"]
+    """Number of cores, or fewer if the user has limited BLAS (OMP_NUM_THREADS, threadpoolctl)."""
+    blas = [library.get_num_threads() for library in _controller().lib_controllers if library.user_api == "blas"]
     return 1 if 1 in blas else min([cpu_count(), *blas])
 
 
 @contextmanager
 def threads_over_blocks() -> Iterator[None]:
-    """A context in which `map_in_order` may use every available thread, and BLAS one in each."""
+    """A context in which `map_in_order` may use every available thread, each with one BLAS thread."""
     token = _n_threads.set(available_threads())
     try:
         with one_thread():
@@ -58,10 +58,10 @@ def threads_over_blocks() -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """A context for many small products, which a second BLAS thread only slows.
+    """A context with one BLAS thread, for many small products that a second one would slow down.
 
-    BLAS has one limit for the whole process: of fits that overlap in threads of the user's the first sets it, and the
-    last gives back what it was.
+    The BLAS limit belongs to the whole process. If fits overlap in several user threads, the first one sets the limit
+    and the last one restores it.
     """
     _limit.enter()
     try:
@@ -71,7 +71,7 @@ def one_thread() -> Iterator[None]:
 
 
 class _SharedLimit:
-    """One thread for BLAS, as long as anybody is inside."""
+    """Limits BLAS to one thread while at least one context is open."""
 
     def __init__(self):
         self._lock, self._n_inside = Lock(), 0
@@ -92,14 +92,14 @@ class _SharedLimit:
 
 _limit = _SharedLimit()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_limit.__init__)  # type: ignore[misc]  # nobody is inside there
+    os.register_at_fork(after_in_child=_limit.__init__)  # type: ignore[misc]  # no context is open in the forked process
 
 
 @contextmanager
 def blas_threads(size: int) -> Iterator[None]:
-    """Inside `threads_over_blocks`: all threads to BLAS, for a factorization that blocks of rows cannot share.
+    """Inside `threads_over_blocks`: give BLAS all threads, for a factorization that cannot be split into blocks.
 
-    On a busy machine threads that wait for each other cost far more than they bring to a matrix of small `size`.
+    For a matrix of small `size` it stays at one: on a busy machine, waiting threads cost more than they gain.
     """
     if size < SMALLEST_SHARED:
         yield
@@ -109,8 +109,10 @@ def blas_threads(size: int) -> Iterator[None]:
 
 
 def map_in_order(function: Callable, items: Iterable, most_threads: float = inf) -> Iterator:
-    """`map`, in threads where the context allows them: the calling one takes its share, so that a core is never left to
-    threads that wait for each other. Each result is handed over as soon as those before it are: few are ever held.
+    """`map`, in threads if the context allows them, yielding results in order.
+
+    The calling thread works too, so that no core is left to threads that only wait. A result is yielded as soon as all
+    earlier ones are, so few results are held at a time.
     """
     items = list(items)
     n_threads = int(min(_n_threads.get(), len(items), most_threads))
@@ -118,14 +120,14 @@ def map_in_order(function: Callable, items: Iterable, most_threads: float = inf)
 
 
 def _shared(function, items, n_threads):
-    made: dict = {}
+    results: dict = {}
     numbers = count()
 
     def take_turn() -> bool:
-        """Whether there was an item left."""
+        """Process the next item; whether there was one."""
         number = next(numbers)
         if number < len(items):
-            made[number] = function(items[number])
+            results[number] = function(items[number])
         return number < len(items)
 
     def take_turns():
@@ -134,8 +136,8 @@ def _shared(function, items, n_threads):
 
     helpers = [_pool(n_threads - 1).submit(take_turns) for _ in range(n_threads - 1)]
     try:
-        for wanted in range(len(items)):
-            while wanted not in made:
+        for position in range(len(items)):
+            while position not in results:
                 token = _n_threads.set(1)
                 try:
                     is_left = take_turn()
@@ -143,12 +145,12 @@ def _shared(function, items, n_threads):
                     _n_threads.reset(token)
                 if not is_left:
                     _finish(helpers)
-            yield made.pop(wanted)
+            yield results.pop(position)
     finally:
         _finish(helpers)
 
 
 def _finish(helpers):
-    """Wait for them; an error of one of them is raised."""
+    """Wait for the helper threads; an exception in one of them is raised here."""
     for helper in helpers:
         helper.result()

@@ -1,11 +1,11 @@
-"""Coordinates in which the covariance of a fit's own rows is the identity.
+"""Whitening coordinates: in them, the shrunk covariance of a fit's samples is the identity.
 
-Those of the final fit make the second moment diagonal, too: its entries tell a solver how curved the loss is. Seen in
-them, the covariance of a fold is not far from the identity, and one Cholesky factor is all that is left to find.
+The coordinates of the final fit also diagonalize the second moment, whose entries give a solver the curvature of the
+loss. In these coordinates the covariance of a fold is close to the identity, so one Cholesky factor completes it.
 
-Columns are divided by their spread first, so that shrinking respects their units (in the span of the rows that has been
-done already). There the axes make the second moment diagonal, and few class means are all by which the covariance
-differs from it: the final fit's is near the identity, too, once the axes are divided by its spread along them.
+Features are divided by their spread first, so that shrinkage respects their units. In the span of the samples this has
+already been done. There, the axes diagonalize the second moment, from which the covariance differs by a few class means
+only; dividing the axes by the spread along them already brings the final fit's covariance close to the identity.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from annealed.design.base import Design
 from annealed.design.coordinates import Coordinates, TurnedCoordinates
 from annealed.design.threads import map_in_order
 
-SMALLEST_VARIANCE = 1e-10  # relative floor under the eigenvalues of a covariance that is not shrunk
+SMALLEST_VARIANCE = 1e-10  # relative floor on the eigenvalues of a covariance without shrinkage
 
 
 class Covariances(NamedTuple):
-    """How each fit estimates its own.
+    """Inputs of the covariance estimate of every fit.
 
-    means, shares : of the classes, (n_fits, n_classes, n_features) and (n_fits, n_classes)
-    is_pooled : about the class means, or about the mean of all rows
-    shrinkage : "oas", "ledoit_wolf" or an amount, towards a multiple of the columns' variances
-    usual : spreads of the columns over all rows; None in the span of the rows
-    n_columns : before rows were seen in their span
+    means, shares : class means (n_fits, n_classes, n_features) and class shares (n_fits, n_classes)
+    is_pooled : whether the covariance is about the class means or about the overall mean
+    shrinkage : "oas", "ledoit_wolf" or a fraction, towards a multiple of the features' variances
+    usual : standard deviations of the features over all samples; None in the span of the samples
+    n_columns : number of features, before a change to span coordinates
     """
 
     design: Design
@@ -41,8 +41,10 @@ class Covariances(NamedTuple):
     n_columns: int
 
     def of_fit(self, fit, moment, usual_variance=1.0) -> _Estimate:
-        """`moment` is the second one of its rows; `usual_variance` is that of a column where the rows tell none, as of
-        classes of one row each.
+        """The estimate of one fit.
+
+        moment : second moment of the fit's samples
+        usual_variance : variance of a feature if the samples have none, as with one sample per class
         """
         design, means, shares = self.design, self.means[fit], self.shares[fit]
         mean = shares @ means
@@ -63,8 +65,8 @@ class Covariances(NamedTuple):
 
 
 class _Estimate(NamedTuple):
-    """`(1 - amount) matrix + ridge` is the covariance, in units of the columns' `spread`; `moment` is the second one,
-    in the columns' own.
+    """The covariance is `(1 - amount) matrix + ridge`, with features in units of `spread`; `moment` is the second
+    moment in the features' original units.
     """
 
     moment: np.ndarray
@@ -74,47 +76,50 @@ class _Estimate(NamedTuple):
     ridge: float
 
     def mean_variance(self, n_columns) -> float:
-        """Of a column."""
+        """Mean variance of a feature."""
         return self.ridge if self.amount == 1 else np.trace(self.matrix) / n_columns
 
     @property
     def is_shrunk(self) -> bool:
-        """Else only a floor under the eigenvalues of the covariance may make its directions bearable."""
+        """Whether shrinkage makes the covariance invertible; otherwise only a floor on its eigenvalues does."""
         return bool(self.ridge > SMALLEST_VARIANCE * max(1.0, np.trace(self.matrix)))
 
     @property
     def covariance(self) -> np.ndarray:
-        """In units of the columns' spread."""
+        """In units of `spread`."""
         covariance = (1 - self.amount) * self.matrix
         np.einsum("ii->i", covariance)[:] += self.ridge
         return covariance
 
 
 def whitening_coordinates(covariances: Covariances, all_diagonal: bool) -> Coordinates | TurnedCoordinates:
-    """With `all_diagonal`, the second moment of every fold is diagonal too. Where minima are approached, not reached,
-    what is reached depends on it, most of all where the rows of a fold span less than all rows do.
+    """Whitening coordinates of all fits.
+
+    With `all_diagonal` they diagonalize the second moment of every fold too. This matters if a solver is stopped before
+    it reaches the minimum, because the point that it reaches depends on it, especially if a fold's samples span less
+    than all samples do.
     """
     design, moments = covariances.design, covariances.design.covariances()
     of_all = covariances.of_fit(0, moments[0])
     usual_variance = of_all.mean_variance(covariances.n_columns)
 
-    def own(fit):
+    def estimate_of(fit):
         return covariances.of_fit(fit, moments[fit], usual_variance)
 
     def diagonalized(fit):
-        return _diagonalized(design, own(fit))
+        return _diagonalized(design, estimate_of(fit))
 
     if all_diagonal:
-        found = list(map_in_order(diagonalized, range(design.n_fits)))
-        basis, inverse = np.stack([each.basis for each in found]), np.stack([each.inverse for each in found])
-        return Coordinates(basis, inverse, np.stack([each.spectrum for each in found]), per_fit=True)
+        maps = list(map_in_order(diagonalized, range(design.n_fits)))
+        basis, inverse = np.stack([fit.basis for fit in maps]), np.stack([fit.inverse for fit in maps])
+        return Coordinates(basis, inverse, np.stack([fit.spectrum for fit in maps]), per_fit=True)
     has_axes = covariances.usual is None and of_all.is_shrunk
     frame = _axes(of_all) if has_axes else _diagonalized(design, of_all)
 
     def turned(fit):
         if fit == 0 and not has_axes:
             return (np.eye(frame.rank),) * 2
-        near = _turned_from(frame, own(fit))
+        near = _turned_from(frame, estimate_of(fit))
         return near or _turned_to(frame, diagonalized(fit))
 
     turns, returns = map(np.stack, zip(*map_in_order(turned, range(design.n_fits)), strict=True))
@@ -134,13 +139,13 @@ def _diagonalized(design: Design, estimate: _Estimate) -> Coordinates:
 
 
 def _axes(estimate: _Estimate) -> Coordinates:
-    """The axes of the span, divided by the spread along them."""
+    """The axes of the span, divided by the standard deviation along them."""
     spread = np.sqrt(np.diag(estimate.covariance))
     return Coordinates(1 / spread, spread, np.diag(estimate.moment) / spread**2)
 
 
 def _turned_from(frame: Coordinates, estimate: _Estimate):
-    """Turn and return by one Cholesky factor of the covariance as the frame sees it; None where it is not bearable."""
+    """Turn and return from one Cholesky factor of the covariance in the frame; None if it is ill-conditioned."""
     if not estimate.is_shrunk:
         return None
     factor = _factor_seen_in(frame.basis, estimate)
@@ -151,37 +156,37 @@ def _turned_from(frame: Coordinates, estimate: _Estimate):
 
 
 def _turned_to(frame: Coordinates, own: Coordinates):
-    """Turn and return to coordinates that were found by themselves."""
+    """Turn and return from the frame to coordinates that were computed independently of it."""
     basis, inverse = (part if part.ndim == 2 else np.diag(part) for part in (frame.basis, frame.inverse))
     return inverse.T @ own.basis, basis.T @ own.inverse
 
 
 def _factor_seen_in(basis, estimate: _Estimate):
-    """The lower Cholesky factor of basis' covariance basis, or None. Products with triangles take half the time."""
+    """The lower Cholesky factor of basis' covariance basis, or None. Triangular products cost half as much."""
     covariance = estimate.covariance
     if basis.ndim == 1:
         return _cholesky(covariance * np.outer(basis, basis))
-    own = _cholesky(covariance)
-    if own is None:
+    factor = _cholesky(covariance)
+    if factor is None:
         return None
-    half = blas.dtrmm(1.0, own, basis * estimate.spread[:, None], lower=1, trans_a=1)
+    half = blas.dtrmm(1.0, factor, basis * estimate.spread[:, None], lower=1, trans_a=1)
     return _cholesky(blas.dsyrk(1.0, half, trans=1, lower=1))
 
 
 def _cholesky(matrix):
-    """The lower factor of a matrix that may be overwritten, or None."""
+    """The lower Cholesky factor of a matrix, which may be overwritten, or None if there is none."""
     factor, has_failed = lapack.dpotrf(matrix, lower=1, overwrite_a=1)
     return None if has_failed else factor
 
 
 def _spread(variance, moment, n_rows, usual):
-    """Standard deviations; the usual ones where a column is constant up to the rounding of sums of so many rows."""
+    """Standard deviations, replaced by `usual` for features that are constant up to rounding of `n_rows` sums."""
     rounding = 4 * n_rows * np.finfo(float).eps
     return np.sqrt(np.where(variance > rounding * moment, variance, usual**2))
 
 
 def _oas(covariance, n_rows, n_columns):
-    """Oracle approximating shrinkage (Chen et al. 2010) of a covariance from `n_rows` rows."""
+    """Oracle approximating shrinkage (Chen et al. 2010) of a covariance estimated from `n_rows` samples."""
     mean_square = np.sum(covariance**2) / n_columns**2
     mean_variance = np.trace(covariance) / n_columns
     denominator = (n_rows + 1) * (mean_square - mean_variance**2 / n_columns)
@@ -189,7 +194,7 @@ def _oas(covariance, n_rows, n_columns):
 
 
 def _ledoit_wolf(covariance, design, fit, means, scale, n_columns):
-    """Ledoit and Wolf's (2004) shrinkage from the fourth moment of the rows about their class means."""
+    """Ledoit and Wolf's (2004) shrinkage, from the fourth moment of the samples about their class means."""
     inverse = 1 / scale
     norms = np.sum((means * inverse) ** 2, axis=1)
 

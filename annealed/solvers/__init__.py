@@ -1,4 +1,4 @@
-"""One minimum at one temperature, one file a method."""
+"""Solvers of one minimum at one temperature, one file per method, and the choice among them."""
 
 import numpy as np
 from scipy import sparse
@@ -30,10 +30,10 @@ __all__ = [
 
 
 def make_solver(solver, problem: Problem) -> Solver:
-    """A solver from its name, or the solver itself; "auto" goes by the problem's shape."""
+    """A solver from its name, or the given solver; "auto" chooses by the shape of the problem."""
     if isinstance(problem, ArrayProblem):
         if solver not in ("auto", "lbfgs"):
-            raise ValueError(f'Rows on a device are solved by solver="lbfgs" (also "auto"). Got {solver!r}.')
+            raise ValueError(f'X on a device needs solver="auto" or "lbfgs". Got {solver!r}.')
         return ArrayLBFGS()
     if solver == "auto":
         solver = _by_shape(problem)
@@ -41,23 +41,23 @@ def make_solver(solver, problem: Problem) -> Solver:
             return LBFGS(successor=Newton() if has_hessian(problem, BEARABLE_WORK) else None)
     if not isinstance(solver, Solver) and not (isinstance(solver, str) and solver in SOLVERS):
         raise ValueError(f"solver must be one of {('auto', *SOLVERS)} or a Solver. Got {solver!r}.")
-    made = solver if isinstance(solver, Solver) else SOLVERS[solver]()
-    if isinstance(made, Newton) and not has_hessian(problem, np.inf):
+    chosen = solver if isinstance(solver, Solver) else SOLVERS[solver]()
+    if isinstance(chosen, Newton) and not has_hessian(problem, np.inf):
         raise ValueError('solver="newton" needs a family with a Hessian, such as InnerProduct(). Use "lbfgs".')
-    if isinstance(made, Subspace) and not _has_row_form(problem):
+    if isinstance(chosen, Subspace) and not _has_row_form(problem):
         raise ValueError(
-            'solver="subspace" is for the inner-product family where columns are so many that no eigenbasis is made of '
-            'them. Use "auto", which takes it there, or "lbfgs".'
+            'solver="subspace" needs the inner-product family, with more features than an eigenbasis is computed for. '
+            'Use "auto", which selects it there, or "lbfgs".'
         )
-    if isinstance(made, Subspace) and _is_constant(problem):
+    if isinstance(chosen, Subspace) and _is_constant(problem):
         raise ValueError(
-            'solver="subspace" needs rows that differ. Got X with equal ones alone. Use "auto", which takes them too.'
+            'solver="subspace" needs samples that differ. Got equal samples only. Use "auto", which accepts them too.'
         )
-    return made
+    return chosen
 
 
 def _by_shape(problem):
-    """Combinations of rows where an eigenbasis is out of reach, Newton where Hessians are cheap, else L-BFGS."""
+    """Combinations of samples if an eigenbasis is out of reach, Newton if Hessians are cheap, else L-BFGS."""
     if _has_row_form(problem) and problem.design.n_features > WIDEST_EIGENPROBLEM and problem.varies:
         if sparse.issparse(problem.design.X) or problem.design.n_rows < problem.design.n_features:
             return "subspace"
@@ -65,12 +65,12 @@ def _by_shape(problem):
 
 
 def _has_row_form(problem):
-    """Whether the penalty is |coef|^2 in scaled columns, so that combinations of rows hold the optimum."""
+    """Whether the penalty is |coef|^2 in scaled features, so that the optimum is a combination of samples."""
     return isinstance(problem, PenalizedLinearProblem) and problem.span is None and problem.coordinates.basis.ndim == 1
 
 
 def _is_constant(problem) -> bool:
-    """Whether what every column does about the centre is rounding, so that no combination of rows tells anything."""
-    coordinates = problem.coordinates  # `problem.varies` asks beside the farthest column, for what auto may lose there
+    """Whether every feature is constant up to rounding, so that combinations of samples carry no information."""
+    coordinates = problem.coordinates  # `problem.varies` is stricter: it compares with the largest centre
     spread = np.sqrt(coordinates.spectrum) * coordinates.inverse
     return bool((spread <= CONSTANT * np.abs(problem.design.center)).all())

@@ -1,22 +1,23 @@
-"""Limited-memory BFGS whose vectors live on a device, preconditioned by the family's curvature.
+"""Limited-memory BFGS with vectors on a device, preconditioned by the curvature that the family provides.
 
-As `annealed/solvers/lbfgs.py`: the final fit goes first, the folds move with it and use its memory; where columns are
-few, and products wait for the rows anyway, all go together. Pairs of the LOSS part are kept, the penalty is added
-exactly, so the memory stays true down the path. With S, Y the steps and changes of the gradient, oldest first, D the
-preconditioner, R = triu(S Y'), and u = R^-1 S g, the direction is
+As in `annealed/solvers/lbfgs.py`, the final fit is solved first; the folds are shifted by its displacement and reuse
+its memory. If the fits have few columns together, the cost of a pass is reading X, and all fits are solved at once.
+Pairs of the LOSS part are stored and the penalty is added exactly, so the memory stays valid along the path. With S, Y
+the steps and gradient changes, oldest first, D the preconditioner, R = triu(S Y'), and u = R^-1 S g, the direction is,
+in the compact representation of Byrd, Nocedal and Schnabel,
 
     -[ D (g - Y'u) + S'R^-T ((diag(S Y') + Y D Y') u - Y D g) ]
 
-which needs products of vectors only. They are made on the device beside the value and the certificate, and all of them
-come to the host together: one transfer a pass.
+which needs inner products of vectors only. They are computed on the device together with the value and the certificate,
+and all numbers are transferred to the host at once: one transfer per pass.
 
-With rounded products the chosen temperature is polished as a linear system is refined: where full and fine products
-differ by `loss_0` and `gradient_0` at the start x_0, what is minimized is
+With rounded matrix products, the chosen temperature is polished by iterative refinement. If full-precision and fine
+products differ by `loss_0` and `gradient_0` at the start x_0, the function
 
-    fine loss(x) + loss_0 + <gradient_0, x - x_0> + penalty(x),
+    fine loss(x) + loss_0 + <gradient_0, x - x_0> + penalty(x)
 
-whose minimum is that of the full loss but for what the rounding of the rows changes in the Hessian. Full precision then
-looks at it, and goes on where that was not enough.
+is minimized. Its minimum is that of the full-precision loss, up to the effect of the rounded rows on the Hessian. A
+full-precision search then verifies the point, and continues if that was not enough.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from annealed.solvers.base import FOLD_SUBOPTIMALITY_SHARE, SUBOPTIMALITY_SHARE,
 
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-6
-VALUE_ROUNDING = {None: 2.0, "tf32": 30.0, "bf16": 1000.0}  # of a mean loss, in roundings of a row's number
-DECREMENT_ROUNDING = 0.01  # of a row's number: a promised fall, relative, below which there is nothing left to gain
-PROMISED_SHARE = 0.1  # of `tol`: the relative fall that is left to the final fit before its temperature is chosen
-SMALLEST_PAIR = {None: 0.0, "tf32": 1e-6, "bf16": 4e-5}  # relative fall promised by a step whose pair is kept
-REFINED_SHARE = 0.8  # of `tol`, to which fine products certify before full ones look
-QUICK_DECREMENT = {"tf32": 1e-5, "bf16": 1e-5}  # relative: what rounded products are trusted for
+VALUE_ROUNDING = {None: 2.0, "tf32": 30.0, "bf16": 1000.0}  # error of a mean loss, in roundings of an entry of X
+DECREMENT_ROUNDING = 0.01  # predicted relative decrease, in the same unit, below which there is no progress
+PROMISED_SHARE = 0.1  # of `tol`: predicted relative decrease at which the final fit stops, until it is polished
+SMALLEST_PAIR = {None: 0.0, "tf32": 1e-6, "bf16": 4e-5}  # predicted relative decrease below which no pair is stored
+REFINED_SHARE = 0.8  # of `tol`: tolerance of the refinement, before full precision verifies it
+QUICK_DECREMENT = {"tf32": 1e-5, "bf16": 1e-5}  # predicted relative decrease that rounded products resolve
 
 
 class ArrayLBFGS(Solver):
-    """Preconditioned limited-memory BFGS for rows on a device.
+    """Preconditioned limited-memory BFGS for samples on a device.
 
     Parameters
     ----------
@@ -69,7 +70,7 @@ class ArrayLBFGS(Solver):
         return search.solution()
 
     def adapt(self, problem, tol):
-        """Few columns leave the products waiting for the rows: then several temperatures are looked at together."""
+        """With few columns, the cost of a pass is reading X: several temperatures are then evaluated together."""
         if problem.temperature_free:
             self.filled_together = max(1, FEW_COLUMNS // problem.n_classes)
             self.fills_last = self.filled_together > 1
@@ -77,25 +78,29 @@ class ArrayLBFGS(Solver):
 
     def evaluate(self, problem, starts, temperatures, tol):
         fits, xp = [0] * len(temperatures), problem.xp
-        seen = problem.objective(starts, temperatures, fits, quick=problem.has_quick_rows)
-        promised = xp.sum(seen.gradient * problem.precondition(seen.gradient, temperatures, fits), axis=(1, 2))
-        largest = xp.max(xp.abs(seen.gradient), axis=(1, 2))
-        bound = problem.certificate(seen.gradient, temperatures, fits)
-        parts = (seen.value, largest, bound, promised, seen.loss, seen.slope)
+        evaluation = problem.objective(starts, temperatures, fits, quick=problem.has_quick_rows)
+        promised = xp.sum(
+            evaluation.gradient * problem.precondition(evaluation.gradient, temperatures, fits), axis=(1, 2)
+        )
+        largest = xp.max(xp.abs(evaluation.gradient), axis=(1, 2))
+        bound = problem.certificate(evaluation.gradient, temperatures, fits)
+        parts = (evaluation.value, largest, bound, promised, evaluation.loss, evaluation.slope)
         value, largest, bound, promised, loss, slope = problem.place.host(*parts)
         precision = problem.matmul_precision if problem.has_quick_rows else None
         solved = _is_solved(problem, tol, precision, False, fits, value, largest, bound, 0.5 * promised)
-        found: list = [None] * len(fits)
+        solutions: list = [None] * len(fits)
         for number in np.flatnonzero(solved):
-            own = slice(number, number + 1)
+            at = slice(number, number + 1)
             problem.note(float(temperatures[number]), float(loss[number]), float(slope[number]))
-            no_steps, yes = np.zeros(1, dtype=int), np.ones(1, dtype=bool)
+            no_steps, converged = np.zeros(1, dtype=int), np.ones(1, dtype=bool)
             point = starts[number : number + 1, ...]
-            found[number] = Solution(point, value[own], largest[own], no_steps, yes, bound[own] / np.abs(value[own]))
-        return found
+            solutions[number] = Solution(
+                point, value[at], largest[at], no_steps, converged, bound[at] / np.abs(value[at])
+            )
+        return solutions
 
     def polish(self, problem, start, temperature, *, tol, max_iter) -> Solution:
-        """The final fit in full precision, until its certificate says so, with what the walk has learnt."""
+        """The final fit in full precision until it is certified, starting with the memory of the path."""
         if not problem.temperature_free:
             self._memory.clear()
         n_iter = np.zeros(problem.n_fits, dtype=int)
@@ -110,7 +115,7 @@ class ArrayLBFGS(Solver):
 
 
 class _Search:
-    """Line searches of a stack of fits, all stepping together. Numbers are per fit, on the host."""
+    """Line searches of a stack of fits that step simultaneously. Scalars are per fit, on the host."""
 
     def __init__(self, problem: ArrayProblem, start, temperature, tol, memory: Pairs, quick, certify=False):
         self.problem, self.temperature, self.tol, self.pairs, self.quick = problem, temperature, tol, memory, quick
@@ -130,7 +135,7 @@ class _Search:
         return Solution(self.x, self.value, self.largest, self.n_iter, self.converged, self.certificate)
 
     def follow(self, start):
-        """Move the folds as the final fit has moved."""
+        """Shift the folds by the displacement of the final fit."""
         self.x[1:, ...] += self.x[:1, ...] - start[:1, ...]
 
     def run(self, first, last, max_iter):
@@ -146,41 +151,41 @@ class _Search:
 
 
 class _Refinement(_Search):
-    """The final fit under fine products, corrected by what full ones say at the start."""
+    """The final fit with fine products, corrected by the full-precision loss and gradient at the start."""
 
     def __init__(self, problem: ArrayProblem, start, temperature, tol, memory: Pairs):
         super().__init__(problem, start, temperature, tol, memory, quick=False, certify=True)
-        self.origin: tuple | None = None  # the first point, and the loss and gradient by which full products differ
+        self.origin: tuple | None = None  # start, and full minus fine loss and gradient there
 
     def evaluate(self, points, fits, learn):
-        found = self.problem.objective(points, self.temperature, fits, True, learn, fine=True)
+        fine = self.problem.objective(points, self.temperature, fits, True, learn, fine=True)
         if self.origin is None:
             full = self.problem.objective(points, self.temperature, fits)
-            self.origin = points, full.loss - found.loss, full.loss_gradient - found.loss_gradient
+            self.origin = points, full.loss - fine.loss, full.loss_gradient - fine.loss_gradient
         first, loss, gradient = self.origin
         shift = loss + self.xp.sum(gradient * (points - first), axis=(1, 2))
         return Evaluation(
-            found.value + shift,
-            found.gradient + gradient,
-            found.loss + shift,
-            found.loss_gradient + gradient,
-            found.slope,
+            fine.value + shift,
+            fine.gradient + gradient,
+            fine.loss + shift,
+            fine.loss_gradient + gradient,
+            fine.slope,
         )
 
 
 def _is_solved(problem: ArrayProblem, tol, precision, certify, fits, value, largest, certificate, decrement):
-    """Whether the relative fall that the direction promises is within a share of `tol`.
+    """Whether the predicted relative decrease is within a share of `tol`.
 
-    A fold's gradient is within `tol` too, entry by entry; where a certificate is asked for, both are. Rounded products
-    can promise only so much.
+    The gradient of a fold must be within `tol` too, entry by entry. With `certify`, the gradient and the certificate of
+    every fit must be. Rounded products are accurate only down to QUICK_DECREMENT.
     """
     scale = np.maximum(np.abs(value), np.finfo(float).tiny)
     if precision is not None:
         solved = decrement <= QUICK_DECREMENT[precision] * scale
     else:
-        own_share = SUBOPTIMALITY_SHARE if certify else PROMISED_SHARE
+        final_share = SUBOPTIMALITY_SHARE if certify else PROMISED_SHARE
         is_final = np.asarray(fits) == 0
-        share = np.where(is_final, own_share, FOLD_SUBOPTIMALITY_SHARE)
+        share = np.where(is_final, final_share, FOLD_SUBOPTIMALITY_SHARE)
         solved = (decrement <= share * tol * scale) & (is_final | (largest <= tol))
         if certify:
             solved &= (largest <= tol) & (certificate <= tol * scale)
@@ -189,28 +194,28 @@ def _is_solved(problem: ArrayProblem, tol, precision, certify, fits, value, larg
 
 
 class _Descent:
-    """One run of `_Search.run`: points, gradients and directions of the unfinished fits, on the device."""
+    """The state of one `_Search.run`: points, gradients and directions of the unfinished fits, on the device."""
 
     def __init__(self, search: _Search, fits):
         self.search, self.active = search, list(fits)
         self.problem, self.xp, self.place = search.problem, search.xp, search.place
         self.x = self.problem.of_fits(search.x, _named(fits))
         self.length = np.ones(len(fits))
-        found = self._look(self.x, learn=fits[0] == 0)
-        self.gradient, self.loss_gradient = found.gradient, found.loss_gradient
+        evaluation = self._look(self.x, learn=fits[0] == 0)
+        self.gradient, self.loss_gradient = evaluation.gradient, evaluation.loss_gradient
         self.direction = self.gradient * 0.0
         self.slope = np.zeros(len(fits))
         if fits[0] == 0:
             search.pairs.follow_path(fits, self.x, self.loss_gradient, search.matmul_precision)
-        self._arrive(np.ones(len(fits), dtype=bool), self._numbers(found))
+        self._arrive(np.ones(len(fits), dtype=bool), self._numbers(evaluation))
 
     def _look(self, points, learn=False):
         return self.search.evaluate(points, _named(self.active), learn)
 
     def _numbers(self, found) -> Numbers:
-        """All that the host needs of a pass, in one transfer; pairs include the step just tried.
+        """Everything that the host needs from a pass, in one transfer; pairs include the step being tried.
 
-        The gradient goes with the changes: D of all of them at once, from which `_aim` combines the direction.
+        The gradient is appended to the changes, so that D is applied to all of them at once; `_aim` combines them.
         """
         xp, temperature, fits = self.xp, self.search.temperature, _named(self.active)
         n, gradient = len(self.active), found.gradient
@@ -235,25 +240,25 @@ class _Descent:
         return Numbers.of(*self.place.host(*parts))
 
     def step(self):
-        """One pass: try every fit's point, accept or shorten, and aim again where accepted."""
+        """One pass: evaluate the trial point of every fit, accept it or shorten the step, compute new directions."""
         length = self.place.wide(self.length)[:, None, None]
         trial = self.x + length * self.direction
-        found = self._look(trial)
+        evaluation = self._look(trial)
         self.search.n_iter[self.active] += 1
         tried = self.search.pairs.try_pair(
-            self.active, trial - self.x, found.loss_gradient - self.loss_gradient, self._is_worth_a_pair()
+            self.active, trial - self.x, evaluation.loss_gradient - self.loss_gradient, self._is_worth_a_pair()
         )
-        numbers = self._numbers(found)
+        numbers = self._numbers(evaluation)
         accepted = self._accept(numbers)
         tried.settle(accepted)
         self._shorten(~accepted, numbers.value)
         self.x = self._taken(accepted, trial, self.x)
-        self.gradient = self._taken(accepted, found.gradient, self.gradient)
-        self.loss_gradient = self._taken(accepted, found.loss_gradient, self.loss_gradient)
+        self.gradient = self._taken(accepted, evaluation.gradient, self.gradient)
+        self.loss_gradient = self._taken(accepted, evaluation.loss_gradient, self.loss_gradient)
         self._arrive(accepted, numbers)
 
     def _taken(self, accepted, new, old):
-        """The new vectors of the accepted fits, the old ones of the others."""
+        """The new vectors of the accepted fits and the old ones of the others."""
         if accepted.all() or not accepted.any():
             return new if accepted.all() else old
         return self.xp.where(self.xp.asarray(accepted, device=self.place.device)[:, None, None], new, old)
@@ -263,20 +268,22 @@ class _Descent:
         return -self.slope * self.length > SMALLEST_PAIR[self.search.matmul_precision] * value
 
     def _accept(self, numbers):
-        """Armijo's rule, or, where the value has no digits left to fall, a slope that did, or what is certified enough:
-        corrected values and gradients of rounded products agree but so far. A family without a certificate has zero.
+        """Armijo's rule, or, if the value cannot resolve a decrease, a slope that decreased, or a small certificate.
+
+        The last is needed because corrected values and gradients of rounded products agree only approximately. A
+        certificate of zero means that the family has none.
         """
         search, old = self.search, self.search.value[self.active]
         with np.errstate(invalid="ignore"):
-            falls = numbers.value <= old + ARMIJO * self.length * self.slope
+            decreases = numbers.value <= old + ARMIJO * self.length * self.slope
             level = numbers.value <= old + search.rounding * np.abs(old)
             flatter = np.abs(numbers.new_slope) <= 0.9 * np.abs(self.slope)
             is_certified = (numbers.certificate > 0) & (numbers.certificate <= search.tol * np.abs(numbers.value))
             is_enough = search.certify & is_certified & (numbers.largest <= search.tol)
-        return np.isfinite(numbers.value) & (falls | (level & flatter) | is_enough)
+        return np.isfinite(numbers.value) & (decreases | (level & flatter) | is_enough)
 
     def _shorten(self, refused, value):
-        """Minimum of the parabola through both values and the slope, kept within [0.1, 0.5] of the step."""
+        """Minimum of the parabola through both values and the slope, clipped to [0.1, 0.5] of the step."""
         with np.errstate(all="ignore"):
             rise = value - self.search.value[self.active] - self.length * self.slope
             parabola = -self.slope * self.length / (2 * rise)
@@ -284,31 +291,31 @@ class _Descent:
         self.length = np.where(refused, self.length * factor, self.length)
 
     def _arrive(self, accepted, numbers: Numbers):
-        """Record the accepted points, aim from them, and retire what is solved or stuck."""
+        """Record the accepted points, compute directions from them, and drop the fits that are solved or stuck."""
         search, fits = self.search, np.asarray(self.active)
         direction, slope = self._aim(numbers)
         self.direction = self._taken(accepted, direction, self.direction)
         self.slope = np.where(accepted, slope, self.slope)
         self.length = np.where(accepted, 1.0, self.length)
         good = fits[accepted]
-        fall = search.value[fits] - numbers.value
+        decrease = search.value[fits] - numbers.value
         search.value[good], search.largest[good] = numbers.value[accepted], numbers.largest[accepted]
         search.certificate[good] = (numbers.certificate / np.abs(numbers.value))[accepted]
         if len(good) and good[0] == 0:
             self.problem.note(search.temperature, float(numbers.loss[0]), float(numbers.slope_of_logits[0]))
-        looked = (numbers.value, numbers.largest, numbers.certificate, -0.5 * slope)
+        evaluated = (numbers.value, numbers.largest, numbers.certificate, -0.5 * slope)
         rule = (search.tol, search.matmul_precision, search.certify)
-        solved = accepted & _is_solved(self.problem, *rule, self.active, *looked)
+        solved = accepted & _is_solved(self.problem, *rule, self.active, *evaluated)
         stuck = ~accepted & (self.length < SHORTEST_STEP)
-        has_no_digits = -0.5 * self.slope <= search.rounding * np.abs(search.value[fits])  # left to fall by
-        if search.quick:  # rounded products have said all they can once the value does not fall
+        has_no_digits = -0.5 * self.slope <= search.rounding * np.abs(search.value[fits])  # to resolve a decrease
+        if search.quick:  # rounded products reach no further once the value stops decreasing
             smallest = QUICK_DECREMENT[str(search.matmul_precision)] * np.abs(search.value[fits])
-            solved, has_no_digits = solved | (accepted & (fall <= smallest)), np.ones_like(stuck)
+            solved, has_no_digits = solved | (accepted & (decrease <= smallest)), np.ones_like(stuck)
         search.converged[fits[solved | (stuck & has_no_digits)]] = True
         self._keep(~(solved | stuck))
 
     def _aim(self, numbers: Numbers):
-        """Directions, and their slopes: combinations of vectors and numbers that are known already."""
+        """Directions and their slopes, as combinations of known vectors and scalars."""
         along, across, factor, slope = self.search.pairs.weights(self.active, numbers)
         steps, eased = self.known
         n_places = steps.shape[1]
@@ -318,12 +325,12 @@ class _Descent:
         return -self.xp.reshape(towards, self.gradient.shape), slope
 
     def _keep(self, kept):
-        """Go on with some of the fits."""
+        """Continue with some of the fits."""
         if kept.all():
             return
         self._store(self.active)
         left = np.flatnonzero(kept).tolist()
-        self.active = [self.active[own] for own in left]
+        self.active = [self.active[position] for position in left]
         self.length, self.slope = self.length[kept], self.slope[kept]
         if left:
             for name in ("x", "gradient", "loss_gradient", "direction"):
@@ -340,7 +347,7 @@ class _Descent:
 
 
 def _named(fits):
-    """Consecutive fits as a slice, which costs no copy; others as they are."""
+    """Consecutive fits as a slice, which avoids a copy; others unchanged."""
     if fits == list(range(fits[0], fits[0] + len(fits))):
         return slice(fits[0], fits[0] + len(fits))
     return fits

@@ -1,4 +1,4 @@
-"""What a solver takes and gives: a stack of problems at one temperature, a frozen record of the minimum."""
+"""Interface of the solvers: they minimize a stack of fits at one temperature and return a frozen `Solution`."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from sklearn.base import BaseEstimator
 from annealed.arrays import namespace_of
 from annealed.objectives import Problem, SmoothProblem
 
-SUBOPTIMALITY_SHARE = 0.01  # the final fit's certified relative suboptimality is held under this share of `tol`
-FOLD_SUBOPTIMALITY_SHARE = 1.0  # and a fold's estimated one, whose only use is to choose a temperature, under this
-SINGLE_PRECISION_TOL = 1e-5  # tolerances down to this are served by folds in single precision
-FAR = 10.0  # times what is certified: what lies halfway to the neighbours of a start so far off may not be, either
-ROUNDING = 64 * np.finfo(np.float64).eps  # progress below this, relative to the value, is not progress
+SUBOPTIMALITY_SHARE = 0.01  # of `tol`: bound on the certified relative suboptimality of the final fit
+FOLD_SUBOPTIMALITY_SHARE = 1.0  # of `tol`: bound on the estimated one of a fold, which only selects a temperature
+SINGLE_PRECISION_TOL = 1e-5  # smallest `tol` at which folds are solved in float32
+FAR = 10.0  # certificate of an interpolated start, in units of its bound, above which starts next to it may fail too
+ROUNDING = 64 * np.finfo(np.float64).eps  # relative decrease below which there is no progress
 
 
 @dataclass(frozen=True)
 class Solution:
     """Minima of a stack of fits at one temperature; every array has a leading axis of fits.
 
-    Fits that were not asked for stay where they started and count as converged. `certificate` bounds the relative
-    suboptimality, NaN where that is not known; `tangent` is the derivative of the parameters by the logarithm of the
-    temperature, `was_far` tells whether the final fit began far from its minimum, where a solver says so; `entropy` is
-    what `Problem.summarize` would find at `parameters`, NaN where it was not told by the last look.
+    Fits that were not requested keep their start and count as converged.
+
+    certificate : bound on the relative suboptimality, NaN where unknown; None if the solver computes none
+    tangent : derivative of the parameters with respect to log temperature, if the solver computes it
+    was_far : whether the start of the final fit was far from its minimum, if the solver reports it
+    entropy : mean entropy of the posterior, as in `Problem.summarize`; NaN if the last evaluation did not yield it
     """
 
     parameters: np.ndarray
@@ -34,43 +36,43 @@ class Solution:
     gradient_norm: np.ndarray
     n_iter: np.ndarray
     converged: np.ndarray
-    certificate: Any = None  # an array, as the others, or None of a solver that does not say
+    certificate: Any = None
     tangent: np.ndarray | None = None
     was_far: Any = None
     entropy: Any = None
 
     def only(self, fit: int) -> Solution:
-        """One fit of the stack, alone."""
+        """One fit of the stack."""
         return self.part(slice(fit, fit + 1))
 
     def part(self, few: slice) -> Solution:
-        """Some fits of the stack; what is written there is written here."""
+        """Some fits of the stack, as views: writing to them writes to this solution."""
         whole = [getattr(self, name) for name in FIELDS]
-        parts: list[Any] = [None if own is None else own[few, ...] for own in whole]
+        parts: list[Any] = [None if array is None else array[few, ...] for array in whole]
         return Solution(*parts)
 
     def put(self, places, other: Solution, chosen=slice(None)):
-        """The chosen fits of another solution in these places, with the iterations that both have taken."""
+        """Replace the fits in `places` by the chosen fits of another solution, and add up the iterations."""
         for name in ("parameters", "value", "gradient_norm", "converged", "certificate", "entropy"):
             getattr(self, name)[places] = getattr(other, name)[chosen]
         self.n_iter[places] += other.n_iter[chosen]
 
     def note(self, problem: SmoothProblem, places, gradient, temperature, fits, bound=None):
-        """What a look has told of the points in these places; their certificate, where it is known."""
+        """Record gradient norm, entropy and certificate of evaluated points; `bound` is the certificate, if known."""
         value = self.value[places]
         self.gradient_norm[places] = largest_entry(gradient)
         self.entropy[places] = problem.entropy_at(self.parameters[places], value, gradient, temperature, fits)
         if problem.has_certificate:
-            known = problem.certificate(gradient, value, temperature, fits) if bound is None else bound
-            self.certificate[places] = known
+            certificate = problem.certificate(gradient, value, temperature, fits) if bound is None else bound
+            self.certificate[places] = certificate
 
     @classmethod
     def joined(cls, solutions: list[Solution]) -> Solution:
         """The fits of several solutions in one stack."""
-        return cls(*(_joined([getattr(each, name) for each in solutions]) for name in FIELDS))
+        return cls(*(_joined([getattr(solution, name) for solution in solutions]) for name in FIELDS))
 
 
-FIELDS = tuple(own.name for own in fields(Solution))
+FIELDS = tuple(field.name for field in fields(Solution))
 
 
 def _joined(parts):
@@ -80,73 +82,73 @@ def _joined(parts):
 
 
 class Solver(BaseEstimator, ABC):
-    """One minimum at one temperature, for all fits of a stack side by side."""
+    """Base class: minimizes at one temperature, all fits of a stack simultaneously."""
 
     @abstractmethod
     def minimize(self, problem: Problem, start, temperature, *, tol, max_iter, memory, final_only=False) -> Solution:
-        """Minimize from `start`, all fits or the final one alone.
+        """Minimize from `start`: all fits, or the final fit only.
 
-        `memory` is what `new_memory` made, kept from one temperature to the next.
+        `memory` is the state returned by `new_memory`, passed on from one temperature to the next.
         """
 
     def minimize_folds(self, problem: Problem, start, temperature, *, tol, max_iter, memory) -> Solution:
-        """The folds, and the final fit too unless a solver can leave it alone."""
+        """Minimize the folds only, or all fits if the solver cannot leave out the final one."""
         return self.minimize(problem, start, temperature, tol=tol, max_iter=max_iter, memory=memory)
 
-    leaves_folds_rough = True  # so that further steps change their validation, if by little
-    settles_last = False  # whether a path may be walked by `approach`, and `settle` come when it has ended
+    leaves_folds_rough = True  # whether further steps would still change the validation of the folds slightly
+    settles_last = False  # whether a path may be computed by `approach` and finished by `settle`
 
     def n_together(self, problem: Problem) -> int:
-        """Temperatures that `approach` is best given at a time."""
+        """Number of temperatures that `approach` should receive per call."""
         return 1
 
     def approach(self, problem: Problem, starts, temperatures, *, tol, max_iter, memory) -> list[Solution]:
-        """All fits at several temperatures, the final one no further than the folds."""
+        """All fits at several temperatures, the final fit only as accurate as the folds."""
         raise NotImplementedError
 
     def settle(self, problem: Problem, starts, temperatures, *, tol, max_iter, memory) -> Solution:
-        """The final fit solved to the tolerance at several temperatures, from where `approach` has left it."""
+        """The final fit to full tolerance at several temperatures, from the results of `approach`."""
         raise NotImplementedError
 
-    filled_together = 1  # temperatures that `fill` is best given at a time
-    fills_last = False  # whether a path is filled when it has ended, with every fold at hand until then
+    filled_together = 1  # number of intermediate temperatures that `fill` should receive per call
+    fills_last = False  # whether `fill` comes after the end of the path, up to which every node keeps its folds
 
     def fill(self, problem: Problem, starts, temperatures, *, tol, max_iter, memory) -> Solution:
-        """The final fit from `starts`, one for each of the temperatures, which take the place of fits in the answer.
+        """The final fit at intermediate temperatures, one start each; temperatures replace fits as the leading axis.
 
-        One look at all of them; those that are not solved as they lie are solved one by one.
+        All starts are evaluated together; those that are not solved yet are solved one by one.
         """
         n_starts = len(temperatures)
-        found: list = [None] if n_starts == 1 else self.evaluate(problem, starts, temperatures, tol)
+        solutions: list = [None] if n_starts == 1 else self.evaluate(problem, starts, temperatures, tol)
         options = {"tol": tol, "max_iter": max_iter, "memory": memory, "final_only": True}
         for number, temperature in enumerate(temperatures.tolist()):
-            if found[number] is None:
+            if solutions[number] is None:
                 start = starts[number : number + 1, ...]
-                found[number] = self.minimize(problem, start, temperature, **options).only(0)
-        return Solution.joined(found)
+                solutions[number] = self.minimize(problem, start, temperature, **options).only(0)
+        return Solution.joined(solutions)
 
     def evaluate(self, problem: Problem, starts, temperatures, tol) -> list:
-        """The solution at each temperature whose start is one already, else None."""
+        """The solution at each temperature whose start is already solved, else None."""
         return [None] * len(temperatures)
 
     def needs_confirmation(self, problem: Problem) -> bool:
-        """Whether a path that is kept must still be seen in full precision, by `confirm`: at its nodes, and where steps
-        were taken between them.
+        """Whether a path that is kept must be verified in float64 by `confirm`, at its nodes and at those intermediate
+        temperatures where steps were taken.
         """
         return False
 
-    sees_fillings_exactly = True  # those that `fill` leaves as they lie: they are not to be confirmed
+    sees_fillings_exactly = True  # whether `fill` certifies accepted starts in float64, so that `confirm` skips them
 
     def confirm(self, problem: Problem, starts, temperatures, *, tol, max_iter, memory) -> Solution:
-        """The final fit at several temperatures in full precision, solved on where it is found wanting."""
+        """Verify the final fit at several temperatures in float64, and continue where its certificate fails."""
         raise NotImplementedError
 
     def adapt(self, problem: Problem, tol) -> Problem:
-        """The problem in the terms this solver works in; most take it as it is."""
+        """The problem in the form that this solver works with; by default unchanged."""
         return problem
 
     def new_memory(self, problem: Problem):
-        """State a path carries along for the solver; most need none."""
+        """State that a path keeps for the solver; by default none."""
         return None
 
 
@@ -155,7 +157,7 @@ def largest_entry(gradient):
 
 
 def look_at_final(problem: SmoothProblem, starts, temperatures, tol, quick=False) -> tuple[Solution, np.ndarray]:
-    """One look at the final fit at several temperatures: which starts are solved as they lie, and all gradients."""
+    """Evaluate the final fit at several temperatures: a solution, converged where it is solved, and the gradients."""
     fits = np.zeros(len(starts), dtype=int)
     value, gradient, _ = problem.objective(starts, temperatures, fits, quick)
     at, solution = (value, gradient, temperatures, fits), unsolved(starts)
@@ -168,19 +170,20 @@ def look_at_final(problem: SmoothProblem, starts, temperatures, tol, quick=False
 
 
 def is_far(bound, tol):
-    """Whether the final fit is far from its minimum by its certificate, where it has not yet taken a step."""
+    """Whether the certificate of a start is far above the tolerance."""
     return bound > FAR * SUBOPTIMALITY_SHARE * tol
 
 
 def is_solved(
     problem: SmoothProblem, value, gradient, temperature, fits, tol, decrement, has_last_step=False, bound=None
 ):
-    """The final fit: gradient within `tol` entry by entry, and its certified relative suboptimality where a family
-    has one. A fold: the fall that a (quasi-)Newton step promises, `decrement`, is small beside the value, and its
-    gradient is within `tol` too, or the solver takes that step as its last.
+    """Whether each fit is solved.
 
-    A gradient that is nothing but rounding is solved whatever the tolerance. `bound` is the certificate, where it is
-    known.
+    The final fit is solved if every entry of its gradient is within `tol` and, if the family has a certificate, its
+    relative suboptimality is certified. A fold is solved if `decrement`, the decrease predicted by a (quasi-)Newton
+    step, is small relative to the value, and its gradient is within `tol` or the solver takes that step as a last one.
+
+    A gradient of pure rounding error counts as solved at any tolerance. `bound` is the certificate, if known.
     """
     largest = largest_entry(gradient)
     is_final = np.arange(problem.n_fits)[fits] == 0
@@ -195,7 +198,7 @@ def is_solved(
 
 
 def unsolved(start) -> Solution:
-    """A solution in which nothing has been done yet."""
+    """A solution before the first evaluation."""
     n_fits = len(start)
     return Solution(
         start.copy(),

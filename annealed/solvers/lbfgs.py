@@ -1,13 +1,13 @@
-"""Limited-memory BFGS on a stack of fits, preconditioned by the family's curvature.
+"""Limited-memory BFGS on a stack of fits, preconditioned by the curvature that the family provides.
 
-The final fit goes first. Its move from where it was predicted moves the folds too, and what it learned of its Hessian
-serves them: most folds are then done at their first look. All folds step together: a pass evaluates each unfinished
-fit at its own trial point; one that fails its line search tries a shorter step in the next pass while the others move
-on. The memory keeps pairs of the LOSS part only; the quadratic penalty is added exactly, so where a family's loss does
-not depend on the temperature the memory stays exact down the whole path.
+The final fit is solved first. Its displacement from the predicted start also shifts the folds, which reuse its pairs
+and its preconditioner, so most folds are solved at their first evaluation. All folds step simultaneously: a pass
+evaluates the trial point of every unfinished fit; a fit whose line search fails tries a shorter step in the next pass,
+while the others move on. The memory stores pairs of the LOSS part only and the quadratic penalty is added exactly, so
+the memory stays exact along the whole path if the loss of the family does not depend on the temperature.
 
-Where there are rows in single precision, steps are by these. When the path has ended and is kept, it is confirmed in
-double precision: fits that are not certified there go on.
+If the rows have a float32 copy, steps use it. The path that is kept is confirmed in float64 at the end: fits that are
+not certified there continue.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from annealed.solvers.base import (
 
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-10
-SMALLEST_QUICK_PAIR = 1e-8  # relative fall promised by a step in single precision whose gradient change is kept
-QUICK_DECREMENT = 1e-7  # relative: what a step promises below this may be rounding, in single precision, unless it is
-CLEAR_FALL = 0.9  # no more than this share of the least that any step before promised
-QUICK_ROUNDING = 1e-7  # as `ROUNDING`, in single precision
-CONFIRMED_TOGETHER = 4  # temperatures: more take memory, and no less time each
-STEPS_TOGETHER = 3  # of the final fit at several temperatures, before each goes on by itself
-LEAST_PATIENCE = 1.0  # passes of the whole stack before a better preconditioner is asked for
-KINDS = WHOLE, CLASSES = "whole", "classes"  # of what a family may learn of its Hessian
-CLASSES_PATIENCE = 0.5  # of that, and of what they cost, before blocks of classes are
-MUCH_HOTTER = 6.0  # than where a Hessian was learned: posteriors are so much softer there that it would mislead
+SMALLEST_QUICK_PAIR = 1e-8  # predicted relative decrease of a float32 step below which no pair is stored
+QUICK_DECREMENT = 1e-7  # predicted relative decrease below which float32 may be at its rounding, unless it is
+CLEAR_FALL = 0.9  # no more than this share of the smallest decrease predicted before
+QUICK_ROUNDING = 1e-7  # like `ROUNDING`, for float32
+CONFIRMED_TOGETHER = 4  # temperatures confirmed in one evaluation: more need memory and save no time
+STEPS_TOGETHER = 3  # joint steps of the final fit at several temperatures, before each continues alone
+LEAST_PATIENCE = 1.0  # passes of the whole stack before a better preconditioner is computed
+KINDS = WHOLE, CLASSES = "whole", "classes"  # Hessians that a family may provide: all classes, or block-diagonal
+CLASSES_PATIENCE = 0.5  # share of LEAST_PATIENCE, and of their cost, before the blocks of single classes are computed
+MUCH_HOTTER = 6.0  # ratio to the temperature of a Hessian, beyond which it misleads: posteriors are much softer
 
 
 class LBFGS(Solver):
@@ -51,8 +51,8 @@ class LBFGS(Solver):
     memory_size : int, default=10
         Number of (step, gradient change) pairs kept per fit.
     successor : Solver, default=None
-        A solver with each fit's own Hessian, which takes over once a learned one was asked for twice since the node
-        before.
+        A solver with an exact Hessian per fit. It takes over at the next node once the preconditioner's Hessian was
+        computed more than once since the node before.
     """
 
     filled_together = 8
@@ -70,37 +70,37 @@ class LBFGS(Solver):
         return _Pairs(self.memory_size, problem.n_fits)
 
     def fill(self, problem, starts, temperatures, *, tol, max_iter, memory):
-        """A few looks at all of them, with a step between. Most are solved then, and the others are, one by one."""
+        """Evaluate all starts with a few joint steps, which solve most of them; solve the others one by one."""
         if memory.is_over:
             return self.successor.fill(problem, starts, temperatures, tol=tol, max_iter=max_iter, memory=None)
-        memories = [self._recalled(problem, memory, own) for own in temperatures.tolist()]
+        memories = [self._recalled(problem, memory, temperature) for temperature in temperatures.tolist()]
 
-        def solve(own, start):
-            options = {"tol": tol, "max_iter": max_iter, "memory": memories[own], "final_only": True}
-            return self.minimize(problem, start, float(temperatures[own]), **options).only(0)
+        def solve(position, start):
+            options = {"tol": tol, "max_iter": max_iter, "memory": memories[position], "final_only": True}
+            return self.minimize(problem, start, float(temperatures[position]), **options).only(0)
 
         if len(starts) == 1:
             return solve(0, starts)
-        found = _stepped_together(problem, starts, temperatures, tol, memories)
-        for own in np.flatnonzero(~found.converged):
-            found.put([own], solve(own, found.parameters[[own]]))
-        return found
+        solution = _stepped_together(problem, starts, temperatures, tol, memories)
+        for position in np.flatnonzero(~solution.converged):
+            solution.put([position], solve(position, solution.parameters[[position]]))
+        return solution
 
     def needs_confirmation(self, problem):
         return problem.has_quick_rows
 
     def confirm(self, problem, starts, temperatures, *, tol, max_iter, memory):
         groups = (slice(first, first + CONFIRMED_TOGETHER) for first in range(0, len(starts), CONFIRMED_TOGETHER))
-        found = Solution.joined([look_at_final(problem, starts[few], temperatures[few], tol)[0] for few in groups])
-        for own in np.flatnonzero(~found.converged):
-            solution, temperature = unsolved(starts[[own]]), float(temperatures[own])
-            known = self._recalled(problem, memory, temperature)
-            _Search(problem, solution, temperature, tol, known, [0]).run(max_iter)
-            found.put([own], solution)
-        return found
+        confirmed = Solution.joined([look_at_final(problem, starts[few], temperatures[few], tol)[0] for few in groups])
+        for position in np.flatnonzero(~confirmed.converged):
+            solution, temperature = unsolved(starts[[position]]), float(temperatures[position])
+            recalled = self._recalled(problem, memory, temperature)
+            _Search(problem, solution, temperature, tol, recalled, [0]).run(max_iter)
+            confirmed.put([position], solution)
+        return confirmed
 
     def _recalled(self, problem, memory, temperature):
-        """What the walk remembers, or nothing far behind where it learned a Hessian."""
+        """The memory of the path, or an empty one if it has learned a Hessian at a much lower temperature."""
         return self.new_memory(problem) if temperature > MUCH_HOTTER * memory.learned_at else memory
 
     def minimize(self, problem, start, temperature, *, tol, max_iter, memory, final_only=False):
@@ -115,8 +115,8 @@ class LBFGS(Solver):
             bound = problem.certificate(search.gradient[:1], search.value[:1], temperature, [0])
             solution = replace(solution, was_far=is_far(bound, tol))
         search.run(max_iter)
-        is_left_as_it_lies = final_only and not solution.n_iter[0]
-        if search.quick and (is_left_as_it_lies or not solution.converged[0]):  # else it is confirmed with the others
+        is_unchanged = final_only and not solution.n_iter[0]
+        if search.quick and (is_unchanged or not solution.converged[0]):  # otherwise `confirm` follows
             _Search(*state, [0]).run(max_iter - solution.n_iter[0])
         if problem.n_fits > 1 and not final_only:
             folds = np.arange(1, problem.n_fits)
@@ -124,7 +124,7 @@ class LBFGS(Solver):
                 solution.parameters[folds] += solution.parameters[0] - start[0]
                 memory.share()
             _run_folds(*state, folds, max_iter)
-        memory.spend(-1)  # one step a temperature is what a good preconditioner costs
+        memory.spend(-1)  # a good preconditioner needs one step per temperature
         if not final_only:
             memory.is_over = self.successor is not None and memory.n_learned > 1
             memory.n_learned = 0
@@ -137,7 +137,7 @@ class LBFGS(Solver):
 
 
 def _run_folds(problem, solution, temperature, tol, memory, folds, max_iter):
-    """In single precision where rows are quick; those that its rounding misled go on in double."""
+    """In float32 if the rows have such a copy; folds that its rounding has stopped continue in float64."""
     _Search(problem, solution, temperature, tol, memory, folds, quick=problem.has_quick_rows).run(max_iter)
     left = folds[~solution.converged[folds]]
     if problem.has_quick_rows and len(left):
@@ -145,42 +145,45 @@ def _run_folds(problem, solution, temperature, tol, memory, folds, max_iter):
 
 
 def _stepped_together(problem, starts, temperatures, tol, memories):
-    """The final fit at several temperatures after a few steps by what is known; those that rise are not taken.
+    """The final fit at several temperatures after a few joint steps; steps that increase the value are rejected.
 
-    The first look is in double precision: most temperatures that lie close together need no other.
+    The first evaluation is in float64: most temperatures that are close together need no other.
     """
     quick, final = problem.has_quick_rows, np.zeros(1, dtype=int)
     slack = 1 + (QUICK_ROUNDING if quick else ROUNDING)
-    found, gradient = look_at_final(problem, starts, temperatures, tol)
-    rest = np.flatnonzero(~found.converged)
+    solution, gradient = look_at_final(problem, starts, temperatures, tol)
+    rest = np.flatnonzero(~solution.converged)
     for _ in range(STEPS_TOGETHER):
         if not len(rest):
             break
-        aims = [_aimed(problem, memories[own], gradient[[own]], float(temperatures[own]), final)[1] for own in rest]
-        trial, old = found.parameters[rest] + np.concatenate(aims), found.value[rest]
-        seen, new_gradient = look_at_final(problem, trial, temperatures[rest], tol, quick)
-        seen.n_iter[:] += 1
-        is_level = (seen.value <= slack * old) & (seen.gradient_norm < found.gradient_norm[rest])
-        falls = (seen.value < old) | is_level
-        rest = rest[falls]
-        found.put(rest, seen, falls)
-        gradient[rest] = new_gradient[falls]
-        rest = rest[~found.converged[rest]]
-    return found
+        aims = [
+            _aimed(problem, memories[position], gradient[[position]], float(temperatures[position]), final)[1]
+            for position in rest
+        ]
+        trial, old = solution.parameters[rest] + np.concatenate(aims), solution.value[rest]
+        trial_solution, new_gradient = look_at_final(problem, trial, temperatures[rest], tol, quick)
+        trial_solution.n_iter[:] += 1
+        is_level = (trial_solution.value <= slack * old) & (trial_solution.gradient_norm < solution.gradient_norm[rest])
+        decreases = (trial_solution.value < old) | is_level
+        rest = rest[decreases]
+        solution.put(rest, trial_solution, decreases)
+        gradient[rest] = new_gradient[decreases]
+        rest = rest[~solution.converged[rest]]
+    return solution
 
 
 class _Search:
-    """The state of a stack of line searches. Arrays are per fit; `active` names the unfinished fits."""
+    """The state of a stack of line searches. Arrays are per fit; `active` are the unfinished fits."""
 
     def __init__(self, problem, solution, temperature, tol, memory, fits, quick=False):
         self.problem, self.solution, self.temperature, self.tol = problem, solution, temperature, tol
         self.pairs, self.quick = memory, quick
-        self.price = 2.0 if problem.has_quick_rows and not quick else 1.0  # of a pass for one fit
+        self.price = 2.0 if problem.has_quick_rows and not quick else 1.0  # cost of a pass for one fit
         self.x, self.value = solution.parameters, solution.value
         self.gradient, self.loss_gradient = np.zeros_like(self.x), np.zeros_like(self.x)
         self.direction = np.zeros_like(self.x)
         self.slope, self.length = np.zeros(problem.n_fits), np.ones(problem.n_fits)
-        self.least_promised = np.full(problem.n_fits, np.inf)  # by a step so far
+        self.least_promised = np.full(problem.n_fits, np.inf)  # smallest predicted decrease so far
         self.is_done = np.zeros(problem.n_fits, dtype=bool)
         self.fits = self.active = np.asarray(fits)
         self.value[fits], self.gradient[fits], self.loss_gradient[fits] = self._objective(self.x[fits], self.fits)
@@ -199,16 +202,16 @@ class _Search:
             if kind is not None:
                 memory.learn(kind, self.problem, self.x[0], self.temperature)
                 self._new_directions(self.active)
-                delays[kind] *= 2  # at one temperature, each further look is worth less
+                delays[kind] *= 2  # at one temperature, every further Hessian is worth less
             memory.spend(self.price * len(self.active) / self.problem.n_fits)
             self.step()
         self.solution.note(self.problem, self.fits, self.gradient[self.fits], self.temperature, self.fits)
 
     def _aim(self, fits):
-        """New directions for these fits, which stand at accepted points; solved ones are done.
+        """New directions for fits at newly accepted points; solved fits are retired.
 
-        The final fit is judged by its gradient, before a direction is sought; in single precision by the fall that the
-        direction promises too, as folds are.
+        The final fit is tested by its gradient before a direction is computed; in float32 also by the decrease that the
+        direction predicts, like the folds.
         """
         is_final = len(fits) and fits[0] == 0
         if is_final:
@@ -218,9 +221,9 @@ class _Search:
             self._retire(fits, -0.5 * self.slope[fits])
 
     def _retire(self, fits, decrement):
-        """Mark the solved ones of these fits, and let folds among them take a last step; the others.
+        """Mark the solved fits, let solved folds take a last step, and return the other fits.
 
-        In single precision a fold is also solved where its steps end in rounding; the final fit is just left then.
+        In float32 a fold also counts as solved once its predicted decrease is rounding error; the final fit only stops.
         """
         if not len(fits):
             return fits
@@ -240,13 +243,13 @@ class _Search:
         return fits[~is_done]
 
     def _is_rounding(self, fits, decrement):
-        """Whether what steps promise is so little, in single precision, that it no longer falls."""
+        """Whether the predicted decrease is so small in float32 that it no longer shrinks."""
         least = self.least_promised[fits]
         self.least_promised[fits] = np.minimum(decrement, least)
         return (decrement <= QUICK_DECREMENT * np.abs(self.value[fits])) & (decrement >= CLEAR_FALL * least)
 
     def step(self):
-        """One pass: try every active fit's point, accept or shorten, and aim again where accepted."""
+        """One pass: evaluate the trial point of every active fit, accept it or shorten the step, aim again."""
         fits = self.active
         trial = self.x[fits] + self.length[fits, None] * self.direction[fits]
         value, gradient, loss_gradient = self._objective(trial, fits)
@@ -264,21 +267,21 @@ class _Search:
         self._aim(good)
 
     def _is_worth_a_pair(self, fits):
-        """In single precision the change of gradient over a tiny step is mostly rounding."""
+        """Over a tiny step in float32, the change of the gradient is mostly rounding error."""
         return len(fits) and (-self.slope[fits] > SMALLEST_QUICK_PAIR * np.abs(self.value[fits])).all()
 
     def _accept(self, fits, value, gradient):
-        """Armijo's rule, or, where the value has no digits left to fall, a slope that did."""
+        """Armijo's rule, or, if the value cannot resolve a decrease, a slope that decreased."""
         slope, old = self.slope[fits], self.value[fits]
         finite = np.isfinite(value)
-        falls = value <= old + ARMIJO * self.length[fits] * slope
+        decreases = value <= old + ARMIJO * self.length[fits] * slope
         new_slope = np.einsum("sp,sp->s", gradient, self.direction[fits])
         rounding = QUICK_ROUNDING if self.quick else ROUNDING
         level = (value <= old + rounding * np.abs(old)) & (np.abs(new_slope) <= 0.9 * np.abs(slope))
-        return finite & (falls | level)
+        return finite & (decreases | level)
 
     def _shorten(self, fits, value):
-        """Minimum of the parabola through both values and the slope, kept within [0.1, 0.5] of the step."""
+        """Minimum of the parabola through both values and the slope, clipped to [0.1, 0.5] of the step."""
         if not len(fits):
             return
         length, slope = self.length[fits], self.slope[fits]
@@ -302,14 +305,14 @@ class _Search:
 
 
 def _aimed(problem, pairs, gradient, temperature, fits):
-    """The preconditioner there, and directions by it and by what steps have shown."""
+    """The preconditioner, and directions from it and the stored pairs."""
     strength, _ = problem.penalty(temperature, fits)
     precondition = partial(problem.precondition, temperature=temperature, fits=fits, learned=pairs.learned)
     return precondition, -pairs.apply(fits, gradient, strength, precondition)
 
 
 class _Pairs:
-    """Per fit, a ring of the last (step, change of the loss gradient) pairs."""
+    """Per fit, a ring buffer of the latest (step, change of the loss gradient) pairs."""
 
     def __init__(self, size, n_fits):
         self.size, self.n_fits = size, n_fits
@@ -318,20 +321,20 @@ class _Pairs:
 
     def clear(self):
         self.count = np.zeros(self.n_fits, dtype=int)
-        self.learned, self.level = None, -1  # what the family has said of its Hessian, and how much of the whole
-        self.learned_at = np.inf  # temperature
-        self.n_passes = dict.fromkeys(KINDS, 0.0)  # spent on steps since each kind, or a better one, was learned
-        self.n_learned = 0  # whole Hessians, since the last node
-        self.is_over = False  # from the next node on each fit needs its own, and a successor has them
+        self.learned, self.level = None, -1  # Hessian approximation of the family, and its level of detail
+        self.learned_at = np.inf  # its temperature
+        self.n_passes = dict.fromkeys(KINDS, 0.0)  # spent on steps since each kind, or a better one, was computed
+        self.n_learned = 0  # whole Hessians computed since the last node
+        self.is_over = False  # whether the successor takes over at the next node
 
     def spend(self, n_passes):
         self.n_passes = {kind: max(0.0, spent + n_passes) for kind, spent in self.n_passes.items()}
 
     def kind_due(self, problem, delays):
-        """What to learn now, if anything: when steps since the last have cost as much as it does, and no less than some
-        passes. Blocks of classes come first, and often; after a whole Hessian, another one.
+        """The kind of Hessian to compute now, or None: due when steps since the last one have cost as much as it does,
+        and at least some passes. Blocks of classes come first, and often; a whole Hessian is followed by another one.
         """
-        if self.n_passes[WHOLE] < CLASSES_PATIENCE * LEAST_PATIENCE:  # not even for what comes first
+        if self.n_passes[WHOLE] < CLASSES_PATIENCE * LEAST_PATIENCE:  # too early even for blocks of classes
             return None
         if self.n_passes[WHOLE] >= delays[WHOLE] * max(LEAST_PATIENCE, problem.learning_cost(self.level + 1)):
             return WHOLE
@@ -339,7 +342,7 @@ class _Pairs:
         return CLASSES if self.level < 0 and self.n_passes[CLASSES] >= delays[CLASSES] * patience else None
 
     def learn(self, kind, problem, parameters, temperature):
-        self.learned = None  # gives its memory back before the next takes more
+        self.learned = None  # frees its memory before the next one is allocated
         if kind == CLASSES:
             self.learned = problem.learn_classes(parameters, temperature)
         else:
@@ -350,13 +353,13 @@ class _Pairs:
         self.n_passes[CLASSES], self.learned_at = 0.0, temperature
 
     def share(self):
-        """Give every fold the final fit's pairs: their Hessians are much alike."""
+        """Copy the final fit's pairs to every fold: their Hessians are similar."""
         self.count[1:] = self.count[0]
         if self.steps.size:
             self.steps[1:], self.changes[1:] = self.steps[0], self.changes[0]
 
     def add(self, fits, step, change):
-        """Keep the pairs whose curvature is clearly positive: convex losses give no others."""
+        """Store the pairs of clearly positive curvature; with a convex loss, others are rounding error."""
         if not self.steps.size:
             self.steps = np.zeros((self.n_fits, self.size, step.shape[1]))
             self.changes, self._penalized = np.zeros_like(self.steps), np.empty_like(self.steps)
@@ -370,14 +373,14 @@ class _Pairs:
     def apply(self, fits, gradient, strength, precondition):
         """The two-loop recursion on `changes + strength * steps`, started from the family's preconditioner.
 
-        Each loop is a system in the inner products of steps and changes, triangular if the newest were first; the
-        second's is the transpose of the first's.
+        Each loop is a linear system in the inner products of steps and changes, triangular in order of age; the matrix
+        of the second is the transpose of that of the first.
         """
         count = self.count[fits, None]
         if not count.any():
             return precondition(gradient)
-        own = as_slice(fits)
-        steps, changes = self.steps[own], self._changes_with(strength, own, len(fits))
+        selected = as_slice(fits)
+        steps, changes = self.steps[selected], self._changes_with(strength, selected, len(fits))
         age = (count - 1 - np.arange(self.size)) % self.size
         is_known = age < count
         is_later = (age[:, :, None] >= age[:, None]) & is_known[:, :, None] & is_known[:, None]
@@ -391,9 +394,7 @@ class _Pairs:
         return vector + _combined(_combined(curvature * weight - back, inverse), steps)
 
     def _changes_with(self, strength, own, n_fits):
-        """Changes of the gradient with its penalty, in an array that is kept: a new one of this size takes longer to
-        get than to fill.
-        """
+        """Gradient changes including the penalty, in a reused array: allocating it takes longer than filling it."""
         changes = np.multiply(self.steps[own], np.atleast_2d(strength)[:, None], out=self._penalized[:n_fits])
         changes += self.changes[own]
         return changes

@@ -1,13 +1,13 @@
-"""Newton's method on a stack of points, for problems small enough that exact Hessians cost next to nothing.
+"""Newton's method on a stack of points, for problems small enough that exact Hessians are cheap.
 
-Looks with a Hessian and looks without take turns: the second step goes by the factor of the first, with a new gradient,
-and most points need no more. A point whose value does not fall tries half the step at the next look. A solved one takes
-one more step without a look, if it is short: near the minimum it squares the error. The same factor tells how the
-minimum moves with the temperature. Steps are sought by differences of scores, from a point without a common shift of
-all scores.
+Evaluations with and without a Hessian alternate: every second step reuses the Cholesky factor of the step before with a
+new gradient (Shamanskii's method), and most points need no more. If the value of a point does not decrease, it tries
+half the step at the next evaluation. A solved point takes one more step without an evaluation, if that is short: near
+the minimum, it squares the error. The same factor gives the tangent, the derivative of the minimum with respect to log
+temperature. Systems are solved in differences of scores, starting from points without a common shift of all scores.
 
-Along a path, the final fit is solved as far as the folds at first. When the path has ended, it is solved to the
-tolerance at all its temperatures in one stack.
+Along a path, the final fit is at first solved only as accurately as the folds. At the end of the path it is solved to
+full tolerance at all temperatures in one stack.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from annealed.solvers.base import ROUNDING, Solution, Solver, is_far, is_solved,
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-20
 SMALLEST = np.finfo(float).tiny
-RIDGES = (1e-13, 1e-10, 1e-7, 1.0)  # beside a unit diagonal: the first that gives a factor
-EXACT_STEP_SHARE = 0.1  # of `tol`: a fold whose next step promises a smaller relative fall takes it without a look
-FURTHEST_MOVE = 5.0  # of a row's score by a step without a look: by longer ones outlying rows are left to luck
-CLEAR_FALL = 0.01  # of what a step promised, promised by the next: an old factor still tells how the minimum moves
-POOR_FALL = 0.25  # likewise, from which the next is not taken: a new factor is needed
-NODE_SHARE = 0.1  # of the tolerance, for points that others are interpolated from
-CHEAP_WORK = 1.4e7  # `hessian_work` up to which this is the fastest method
-BEARABLE_WORK = 4e7  # and up to which it is where others take many steps
-GROUP_SIZE = 6  # nodes of a path that are solved together where
-GROUPED_LOGITS, GROUPED_WORK = 5000, 500_000  # of all fits at one, and `hessian_work`, are no more
-STACKED_ENTRIES = 700_000  # of Hessians made at a time
+RIDGES = (1e-13, 1e-10, 1e-7, 1.0)  # relative to a unit diagonal: the first with which the factorization succeeds
+EXACT_STEP_SHARE = 0.1  # of `tol`: predicted relative decrease below which a point steps without evaluation
+FURTHEST_MOVE = 5.0  # largest change of a sample's score by a step without evaluation: more may harm outlying samples
+CLEAR_FALL = 0.01  # ratio of successive predicted decreases, up to which an old factor gives an accurate tangent
+POOR_FALL = 0.25  # the same ratio, from which the old factor is replaced before the next step
+NODE_SHARE = 0.1  # of `tol`, at nodes, which other temperatures are interpolated from
+CHEAP_WORK = 1.4e7  # `hessian_work` up to which Newton's method is the fastest
+BEARABLE_WORK = 4e7  # `hessian_work` up to which it is the fastest when others take many steps
+GROUP_SIZE = 6  # nodes of a path that are solved together, if neither the logits of all fits at a node
+GROUPED_LOGITS, GROUPED_WORK = 5000, 500_000  # nor `hessian_work` exceed these
+STACKED_ENTRIES = 700_000  # entries of the Hessians computed at a time
 
 
 def has_hessian(problem, most_work) -> bool:
-    """Whether a family gives Hessians, for so much work at most."""
+    """Whether the family provides Hessians that need at most this much work."""
     return getattr(problem, "has_hessian", False) and problem.hessian_work <= most_work
 
 
 class Newton(Solver):
-    """Damped Newton steps with the exact Hessian, for families that give one."""
+    """Damped Newton steps with the exact Hessian, for families that provide one."""
 
     filled_together = 20
     fills_last = True
@@ -54,7 +54,7 @@ class Newton(Solver):
         return self._minimize(problem, start, temperature, tol, max_iter, fits)
 
     def n_together(self, problem):
-        """Where calls are all that a look costs, those of several temperatures cost as much as those of one."""
+        """For tiny problems the cost is call overhead: several temperatures then cost as much as one."""
         n_logits = problem.design.n_rows * problem.n_fits * problem.n_classes
         is_tiny = n_logits <= GROUPED_LOGITS and problem.hessian_work <= GROUPED_WORK
         return GROUP_SIZE if is_tiny else 1
@@ -72,83 +72,83 @@ class Newton(Solver):
         return replace(solution, tangent=search.run(max_iter))
 
     def minimize_folds(self, problem, start, temperature, *, tol, max_iter, memory=None):
-        """The last step squares what is left: a looser tolerance than others need leaves no more."""
+        """With a looser tolerance than other solvers, because the last step squares the remaining error."""
         folds = np.arange(1, problem.n_fits)
         solution = unsolved(start[1:])
         _Search(problem, solution, folds, np.full(len(folds), float(temperature)), 10 * tol).run(max_iter)
         return Solution.joined([unsolved(start[:1]), solution])
 
     def fill(self, problem, starts, temperatures, *, tol, max_iter, memory=None):
-        """All of them in one stack, or in a few where Hessians are large."""
+        """All in one stack, or in a few stacks if Hessians are large."""
         solution, step = unsolved(starts), max(1, STACKED_ENTRIES // problem.hessian_size**2)
         for first in range(0, len(starts), step):
-            few = slice(first, first + step)
-            fits = np.zeros(len(starts[few]), dtype=int)
-            _Search(problem, solution.part(few), fits, temperatures[few], tol).run(max_iter)
+            part = slice(first, first + step)
+            fits = np.zeros(len(starts[part]), dtype=int)
+            _Search(problem, solution.part(part), fits, temperatures[part], tol).run(max_iter)
         return solution
 
     def settle(self, problem, starts, temperatures, *, tol, max_iter, memory=None):
-        """One look, and steps for those that it does not find solved."""
-        seen, _ = look_at_final(problem, starts, temperatures, NODE_SHARE * tol)
-        rest = np.flatnonzero(~seen.converged)
+        """One evaluation of all starts, and steps for those that are not solved yet."""
+        solution, _ = look_at_final(problem, starts, temperatures, NODE_SHARE * tol)
+        rest = np.flatnonzero(~solution.converged)
         if len(rest):
-            seen.put(rest, self.fill(problem, starts[rest], temperatures[rest], tol=tol, max_iter=max_iter))
-        return seen
+            solution.put(rest, self.fill(problem, starts[rest], temperatures[rest], tol=tol, max_iter=max_iter))
+        return solution
 
 
 class _Search:
-    """The state of a stack of steps, point i being of fit `fits[i]` at `temperatures[i]`; arrays are per point."""
+    """The state of a stack of Newton iterations: point i belongs to fit `fits[i]` at `temperatures[i]`."""
 
     def __init__(self, problem, solution, fits, temperatures, tol, is_rough=False):
         self.problem, self.solution, self.fits, self.temperatures = problem, solution, fits, temperatures
         self.tol, self.is_rough = tol, is_rough
-        self.x, self.value = solution.parameters, solution.value  # which is NaN until a first look
+        self.x, self.value = solution.parameters, solution.value  # the value is NaN until the first evaluation
         self.x[: len(fits)] = problem.without_shift(self.x[: len(fits)])
         self.strength, _ = problem.penalty(temperatures, fits)
         self.direction, self.tangent = np.zeros_like(self.x), np.zeros_like(self.x)
         self.slope, self.length = np.zeros(len(self.x)), np.ones(len(self.x))
         self.balance = np.ones((len(fits), problem.hessian_size))
         self.factors: list = [None] * len(fits)
-        self.is_fresh = np.zeros(len(fits), dtype=bool)  # whether the factor was made where the point is
+        self.is_fresh = np.zeros(len(fits), dtype=bool)  # whether the factor was computed at the current point
         self.active = np.arange(len(fits))
 
     def run(self, max_iter):
-        """Solve, and say how the minima move with the logarithm of the temperature."""
+        """Solve the stack, and return the derivatives of the minima with respect to log temperature."""
         self.solution.converged[self.active] = False
         for iteration in range(max_iter + 1):
-            own = as_slice(self.active)
-            is_whole_step = self.is_fresh[own] & (self.length[own] == 1)
-            (self._look_again if is_whole_step.all() else self._look)(own)
+            active = as_slice(self.active)
+            is_whole_step = self.is_fresh[active] & (self.length[active] == 1)
+            (self._look_again if is_whole_step.all() else self._look)(active)
             if not len(self.active) or iteration == max_iter:
                 break
             self.solution.n_iter[self.active] += 1
         return self.tangent
 
     def _look(self, own):
-        """At the trial points of active points, which are `own`, with their Hessians."""
+        """Evaluate the trial points of `own`, the active points, with Hessians."""
         trial = self.x[own] + self.length[own, None] * self.direction[own]
-        seen = self.problem.objective_and_hessian(trial, self.temperatures[own], self.fits[own], for_step=True)
-        good, (gradient, hessian), fate = self._accepted(own, trial, *seen)
+        terms = self.problem.objective_and_hessian(trial, self.temperatures[own], self.fits[own], for_step=True)
+        good, (gradient, hessian), fate = self._accepted(own, trial, *terms)
         self._factor(good, hessian)
         self.is_fresh[good] = True
         self.direction[good], self.tangent[good] = self._aim(good, gradient, self.strength[good] * self.x[good])
         self._retire(good, gradient, fate, self._promise(good, gradient))
 
     def _look_again(self, own):
-        """A whole step away from where factors were made, without a Hessian."""
+        """Evaluate full steps from the points where the factors were computed, without Hessians."""
         trial = self.x[own] + self.direction[own]
-        seen = self.problem.objective_along(trial, self.tangent[own], self.temperatures[own], self.fits[own])
-        good, (gradient, product), fate = self._accepted(own, trial, *seen)
+        terms = self.problem.objective_along(trial, self.tangent[own], self.temperatures[own], self.fits[own])
+        good, (gradient, product), fate = self._accepted(own, trial, *terms)
         self.is_fresh[good] = False
         self.direction[good], turn = self._aim(good, gradient, product + self.strength[good] * self.x[good])
         self.tangent[good] += turn
         before = -0.5 * self.slope[good]
         promised = self._promise(good, gradient)
-        self.length[good] = promised < POOR_FALL * before  # else a new factor is made right here
+        self.length[good] = promised < POOR_FALL * before  # otherwise a new factor is computed at this point
         self._retire(good, gradient, fate, np.where(promised > CLEAR_FALL * before, np.inf, promised))
 
     def _accepted(self, own, trial, value, *seen):
-        """Points whose trial points are accepted, what was seen there, and for all (accepted, nothing left to gain)."""
+        """Accepted points, the terms evaluated there, and for all points (accepted, stalled)."""
         old, length = self.value[own], self.length[own]
         slack = ROUNDING * np.abs(old)
         is_good = (value <= old + ARMIJO * length * self.slope[own] + slack) | np.isnan(old)
@@ -160,19 +160,19 @@ class _Search:
             self.x[own], self.value[own] = trial, value
             return own, seen, fate
         good, shorter = self.active[is_good], self.active[~is_good]
-        self.length[shorter] *= 0.5 * self.is_fresh[shorter]  # no step where the factor is old: a new one comes first
+        self.length[shorter] *= 0.5 * self.is_fresh[shorter]  # with an old factor no step: a new factor comes first
         self.x[good], self.value[good] = trial[is_good], value[is_good]
         return good, [part[is_good] for part in seen], fate
 
     def _promise(self, good, gradient):
-        """The fall of the value that the next step of these points promises."""
+        """The decrease of the value that the next step of these points predicts."""
         slope = self.slope[good] = np.einsum("sp,sp->s", gradient, self.direction[good])
         self.length[good] = 1.0
         self.solution.gradient_norm[good] = largest_entry(gradient)
         return -0.5 * slope
 
     def _retire(self, good, gradient, fate, promised):
-        """Leave out solved points, which take their last step if it is short, and those with nothing left to gain."""
+        """Drop solved points, after a last step if that is short, and stalled points."""
         accepted, stalled = fate
         is_short = solved = promised <= EXACT_STEP_SHARE * self.tol * np.abs(self.value[good])
         is_final = self.fits[good] == 0
@@ -184,7 +184,7 @@ class _Search:
             at = self.value[good], gradient, self.temperatures[good], self.fits[good]
             bound = self.problem.certificate(gradient, self.value[good], *at[2:])
             solved = np.where(is_final, is_solved(self.problem, *at, self.tol, promised, bound=bound), solved)
-            self.solution.certificate[good] = np.where(is_final, bound, np.nan)  # a last step falls further
+            self.solution.certificate[good] = np.where(is_final, bound, np.nan)  # a last step only lowers the value
             if not self.solution.n_iter[good].any():
                 self.solution.was_far[good] = is_far(bound, self.tol)
         stays = ~stalled & ((self.length[self.active] > SHORTEST_STEP) | ~self.is_fresh[self.active])
@@ -196,7 +196,7 @@ class _Search:
         self.active = self.active[stays]
 
     def _factor(self, points, hessians):
-        """Cholesky's factors of Hessians, which are overwritten, balanced to a unit diagonal."""
+        """Cholesky factors of the Hessians, which are overwritten, balanced to unit diagonal."""
         diagonals = np.einsum("sii->si", hessians)
         balance = 1 / np.sqrt(np.maximum(diagonals, SMALLEST))
         hessians *= balance[:, :, None]
@@ -212,7 +212,7 @@ class _Search:
         pulls = self.problem.by_differences(np.concatenate(vectors)).reshape(len(vectors), *balance.shape)
         pulls = np.multiply(pulls.swapaxes(0, 1), balance[:, None], order="C")
         for number, pull in zip(self._numbers(points), pulls, strict=True):
-            lapack.dpotrs(self.factors[number], pull.T, lower=1, overwrite_b=1)  # columns in a line: in place
+            lapack.dpotrs(self.factors[number], pull.T, lower=1, overwrite_b=1)  # Fortran order: solved in place
         pulls *= -balance[:, None]
         return self.problem.from_differences(pulls.swapaxes(0, 1).reshape(-1, balance.shape[1])).reshape(shape)
 
@@ -221,14 +221,15 @@ class _Search:
 
 
 def _factored(matrix):
-    """The lower factor of a symmetric matrix, which it overwrites, with as small a ridge as rounding allows: the first
-    is on its diagonal already.
+    """Lower Cholesky factor of a symmetric matrix, which is overwritten, with the smallest ridge that succeeds.
+
+    The first ridge is already on the diagonal of the matrix.
     """
     for next_ridge in (*RIDGES[1:], np.nan):
-        factor, has_failed = lapack.dpotrf(matrix.T, lower=1, overwrite_a=1, clean=0)  # lower is faster
+        factor, has_failed = lapack.dpotrf(matrix.T, lower=1, overwrite_a=1, clean=0)  # the lower factor is faster
         if not has_failed:
             return factor
-        above = np.triu_indices(len(matrix), 1)  # overwritten, as the lower half of the transpose
+        above = np.triu_indices(len(matrix), 1)  # overwritten: the lower half of the transpose
         matrix[above] = matrix.T[above]
         np.fill_diagonal(matrix, 1 + next_ridge)
-    return np.eye(len(matrix))  # nothing but rounding is left of curvatures: each parameter goes by itself
+    return np.eye(len(matrix))  # curvatures are pure rounding error: use the diagonal only

@@ -1,7 +1,7 @@
-"""Moller's scaled conjugate gradient in the form of Nabney's Netlab, the optimizer the ADA paper used.
+"""Moller's scaled conjugate gradient method as in Nabney's Netlab, the optimizer of the ADA paper.
 
-No line search: a second gradient along the direction gives its curvature, and a scale is added to it and adapted
-until the quadratic model is trusted. All fits of a stack step together, each with its own state.
+There is no line search: a second gradient along the direction measures its curvature, to which a scale is added and
+adapted until the quadratic model is trusted. All fits of a stack step together, each with its own state.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ SMALLEST_SCALE, LARGEST_SCALE = 1e-15, 1e100
 
 
 class ScaledConjugateGradient(Solver):
-    """Scaled conjugate gradient, unpreconditioned, as printed."""
+    """Scaled conjugate gradient without preconditioner, as published."""
 
     def minimize(self, problem, start, temperature, *, tol, max_iter, memory=None, final_only=False):
         solution = unsolved(start)
         x, value, n_iter, converged = solution.parameters, solution.value, solution.n_iter, solution.converged
-        asked = np.arange(1 if final_only else problem.n_fits)
+        requested = np.arange(1 if final_only else problem.n_fits)
         gradient = np.zeros_like(x)
-        value[asked], gradient[asked], _ = problem.objective(x[asked], temperature, asked)
-        converged[asked] = self._solved(problem, value, gradient, temperature, tol, asked)
+        value[requested], gradient[requested], _ = problem.objective(x[requested], temperature, requested)
+        converged[requested] = self._solved(problem, value, gradient, temperature, tol, requested)
         state = _State(gradient)
         for _ in range(max_iter):
             fits = np.flatnonzero(~converged & ~state.exhausted)
@@ -46,18 +46,18 @@ class ScaledConjugateGradient(Solver):
             x[good], value[good], gradient[good] = trial[success], new_value[success], new_gradient[success]
             state.turn(good, old_gradient, gradient[good])
             converged[good] = self._solved(problem, value, gradient, temperature, tol, good)
-        solution.note(problem, asked, gradient[asked], temperature, asked)
+        solution.note(problem, requested, gradient[requested], temperature, requested)
         return solution
 
     def _solved(self, problem, value, gradient, temperature, tol, fits):
-        """There is no step of Newton's here to judge a fold by: its certificate stands for it."""
-        own, own_value = gradient[fits], value[fits]
-        bound = problem.certificate(own, own_value, temperature, fits) * np.abs(own_value)
-        return is_solved(problem, own_value, own, temperature, fits, tol, bound)
+        """SCG has no Newton step to estimate the suboptimality of a fold; the certificate takes its place."""
+        fit_gradient, fit_value = gradient[fits], value[fits]
+        bound = problem.certificate(fit_gradient, fit_value, temperature, fits) * np.abs(fit_value)
+        return is_solved(problem, fit_value, fit_gradient, temperature, fits, tol, bound)
 
 
 class _State:
-    """Per fit: direction, its curvature, the scale, and whether the last step succeeded."""
+    """Per fit: direction and its curvature, the scale, and whether the last step succeeded."""
 
     def __init__(self, gradient):
         n_fits = len(gradient)
@@ -71,7 +71,7 @@ class _State:
         self.exhausted = np.zeros(n_fits, dtype=bool)
 
     def aim(self, problem, x, gradient, temperature, fits):
-        """After a success, measure slope and curvature along the new direction by a second gradient."""
+        """After a success, compute slope and curvature along the new direction from a second gradient."""
         fresh = fits[self.success[fits]]
         if not len(fresh):
             return
@@ -86,7 +86,7 @@ class _State:
         self.curvature[fresh] = _dot(direction, ahead - gradient[fresh]) / reach
 
     def propose(self, fits):
-        """The scaled Newton step along the direction and the slope it has."""
+        """The scaled Newton step along the direction, and its slope."""
         size, curvature = self.size[fits], self.curvature[fits]
         delta = curvature + self.scale[fits] * size
         negative = delta <= 0
@@ -103,7 +103,7 @@ class _State:
         self.exhausted[fits] = self.scale[fits] >= LARGEST_SCALE
 
     def turn(self, fits, old_gradient, gradient):
-        """The next conjugate direction; steepest descent after as many successes as parameters."""
+        """The next conjugate direction, reset to steepest descent after as many successes as parameters."""
         direction = self.direction[fits]
         weight = _dot(old_gradient - gradient, gradient) / self.slope[fits]
         restart = self.n_success[fits] >= direction.shape[1]

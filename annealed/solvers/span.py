@@ -1,6 +1,7 @@
-"""The minimum over a few directions and the intercepts, whose scores are all known: Newton steps that touch no X.
+"""Subspace minimization: Newton's method over a few directions and the intercepts, without passes over X.
 
-Shapes as in `subspace.py`: directions and their images (n_fits, n_directions, n_rows, n_scores).
+The images K alpha of the directions are known, and with them all scores. Shapes as in `subspace.py`: directions and
+their images (n_fits, n_directions, n_rows, n_scores).
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ import numpy as np
 
 from annealed.solvers.base import ROUNDING
 
-MOST_NEWTON = 20  # steps
+MOST_NEWTON = 20  # Newton steps
 ARMIJO = 1e-4
-SHORTER = (*0.5 ** np.arange(1, 20), 0.0, 0.0)  # lengths tried after the whole step, of which the last always does
+SHORTER = (*0.5 ** np.arange(1, 20), 0.0, 0.0)  # lengths tried after the full step; the last is always accepted
 RIDGE = 1e-12
 
 
 class Span:
-    """The objective of the fits of a search over such directions from where they are."""
+    """The objective of the fits of a search on the span of such directions, relative to their current points."""
 
     def __init__(self, search, alphas, images) -> None:
         self.search, self.images = search, images
@@ -24,21 +25,21 @@ class Span:
         n_fits, n_directions = alphas.shape[:2]
         flat_alphas = self.flat_alphas = alphas.reshape(n_fits, n_directions, search.alpha[0].size)
         self.flat = images.reshape(flat_alphas.shape)
-        own = search.image.reshape(n_fits, -1, 1)
-        self.linear = (flat_alphas @ own)[..., 0]
+        image = search.image.reshape(n_fits, -1, 1)
+        self.linear = (flat_alphas @ image)[..., 0]
         square = flat_alphas @ np.swapaxes(self.flat, 1, 2)
         self.square = (square + np.swapaxes(square, 1, 2)) / 2
         self.constant = np.einsum("fns,fns->f", search.alpha, search.image)
         self.ridge = ROUNDING * self._lost_share(search.problem.eigenvalues.max())
 
     def _lost_share(self, largest_eigenvalue):
-        """By how much rounding of a direction's square is enlarged: by what of it no row sees."""
+        """Factor by which rounding in alpha' K alpha is amplified by the part of alpha outside the range of K."""
         length = np.einsum("fmn,fmn->fm", self.flat_alphas, self.flat_alphas)
-        seen = np.maximum(np.einsum("fmm->fm", self.square), np.finfo(float).tiny)
-        return np.sqrt(largest_eigenvalue * length / seen)
+        square = np.maximum(np.einsum("fmm->fm", self.square), np.finfo(float).tiny)
+        return np.sqrt(largest_eigenvalue * length / square)
 
     def minimize(self, thoroughly):
-        """Newton's method; unless thoroughly, done once a step's fall was the one it promised."""
+        """Newton's method. Unless `thoroughly`, it ends once a step has decreased the value as predicted."""
         search = self.search
         scalars, intercept = np.zeros(self.linear.shape), search.intercept
         value, posterior = search.value, search.posterior
@@ -54,10 +55,11 @@ class Span:
                 moves = length[:, None] * step
                 moved = scalars + moves[:, : scalars.shape[1]], intercept + moves[:, scalars.shape[1] :]
                 new_value, new_posterior = self._evaluate(*moved)
-                falls = _falls(value, new_value, length * decrement) | ~active  # these stay, but for rounding
-                if falls.all():
+                # Inactive fits do not move: their value changes by rounding only.
+                decreases = _falls(value, new_value, length * decrement) | ~active
+                if decreases.all():
                     break
-                length = np.where(falls, length, shorter)
+                length = np.where(decreases, length, shorter)
             if not (new_value < value).any():
                 break
             is_quadratic = np.abs(value - new_value - 0.5 * decrement) <= 0.1 * decrement
@@ -67,7 +69,7 @@ class Span:
         return scalars, intercept, value, posterior
 
     def moves(self, scalars):
-        """By how much a point moves, and its image."""
+        """Displacement of the points and of their images."""
         shape = self.search.image.shape
         return (scalars[:, None] @ self.flat_alphas).reshape(shape), (scalars[:, None] @ self.flat).reshape(shape)
 
@@ -88,7 +90,7 @@ class Span:
         return np.sum(self.search.missing * (log_partition - logits), axis=1)
 
     def _newton(self, scalars, intercept, posterior):
-        """Newton steps in (scalars, intercept) and the fall they promise; balanced, since scales differ widely."""
+        """Newton steps in (scalars, intercept) and their predicted decrease; balanced, since scales differ widely."""
         search = self.search
         residual = search.row_residual(posterior)
         flat_residual = residual.reshape(len(residual), -1, 1)
@@ -113,29 +115,29 @@ class Span:
         return step, decrement
 
     def _intercept_terms(self, intercept, gradient, hessian):
-        """Derivatives by the intercepts from those of the rows: with the imaginary rows of missing classes."""
+        """Derivatives with respect to the intercepts, including the pseudo-samples of missing classes."""
         missing = self.search.missing
         if not missing.any():
             return gradient, hessian
         logits = self.contrasts.to_classes(intercept, axis=1)
         p = np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
         total = missing.sum(axis=1, keepdims=True)
-        own = self.contrasts.whole_row_hessian(p)
-        return gradient + self.contrasts.pull(total * p - missing), hessian + total[..., None] * own
+        curvature = self.contrasts.whole_row_hessian(p)
+        return gradient + self.contrasts.pull(total * p - missing), hessian + total[..., None] * curvature
 
 
 def _falls(value, new_value, promised):
-    """Whether a step brought a share of what it promised. Of a convex function none brings more: that is rounding."""
-    fall = value - new_value
-    return (fall >= ARMIJO * promised) & (fall <= 2 * promised + ROUNDING * value)
+    """Sufficient decrease. A convex function cannot decrease by more than predicted: that would be rounding error."""
+    decrease = value - new_value
+    return (decrease >= ARMIJO * promised) & (decrease <= 2 * promised + ROUNDING * value)
 
 
 def _balanced_solve(hessian, gradient, ridge):
-    """Solutions of a stack of systems balanced to a unit diagonal; the ridge settles directions that agree."""
+    """Solutions of a stack of systems scaled to unit diagonal; the ridge stabilizes nearly parallel directions."""
     diagonal = np.einsum("fpp->fp", hessian)
     balance = 1 / np.sqrt(np.maximum(diagonal, np.finfo(float).tiny))
     balanced = hessian * balance[:, :, None] * balance[:, None, :]
-    own = np.einsum("fpp->fp", balanced)
-    own += RIDGE
-    own[:, : ridge.shape[1]] += ridge
+    balanced_diagonal = np.einsum("fpp->fp", balanced)
+    balanced_diagonal += RIDGE
+    balanced_diagonal[:, : ridge.shape[1]] += ridge
     return balance * np.linalg.solve(balanced, (balance * gradient)[..., None])[..., 0]

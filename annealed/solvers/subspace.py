@@ -1,17 +1,20 @@
-"""Preconditioned subspace minimization in combinations of rows: one product with K = Z Z' an iteration.
+"""Preconditioned subspace minimization in combinations of samples, with one product with K = Z Z' per iteration.
 
-An iteration aims by the row preconditioner, takes the new direction's image (the one pass over X), and minimizes the
-objective exactly over the span of the current point, that direction, the last steps and the intercepts: a handful of
-scalars whose scores are known, so the inner Newton steps touch no X. The first point at a new temperature is the
-minimum over the span of earlier solutions, most often already good to a few parts in a million.
+An iteration computes a direction with the row preconditioner and its image under K (the only pass over X), and
+minimizes the objective exactly over the span of the current point, that direction, the latest steps and the intercepts.
+These are a few scalars whose scores are known, so the inner Newton steps (`span.py`) need no X. At a new temperature
+the search starts from the minimum over the span of earlier solutions (a Galerkin step), whose relative suboptimality is
+often a few millionths already.
 
-The final fit is solved to the tolerance, and certified in double precision: where products are in single, once more
-when the path has ended, at images made anew (`confirm`), as those of many steps add up their roundings. Folds, whose
-only use is the choice of the temperature, to a relative suboptimality of FOLD_SUBOPTIMALITY. All fits of a small
-problem run as one stack until the folds are there, which saves calls; those of a larger one in threads, as two stacks
-or each by itself. The path of a yet smaller one is filled when it has ended, all temperatures as one stack. Where a
-temperature takes many steps, as of rows whose inner products have a long spectrum, all wait until the preconditioner
-knows more of it.
+The final fit is solved to the tolerance and certified in float64. If products are in float32, the images of many steps
+accumulate rounding errors; the certificate is then computed once more at the end of the path, with new images
+(`confirm`). Folds, which only serve to choose the temperature, are solved to a relative suboptimality of
+FOLD_SUBOPTIMALITY.
+
+All fits of a small problem are solved as one stack until the folds are done, which saves calls. Those of a larger
+problem are solved in threads, as two stacks or one by one. For the smallest problems, intermediate temperatures are
+filled in at the end of the path, all as one stack. If a temperature takes many steps, because the spectrum of K decays
+slowly, all fits pause until the preconditioner contains more eigenvectors of K.
 
 Shapes: directions and their images (n_fits, n_directions, n_rows, n_scores).
 """
@@ -31,26 +34,26 @@ from annealed.solvers.base import SINGLE_PRECISION_TOL, SUBOPTIMALITY_SHARE, Sol
 from annealed.solvers.span import Span
 
 FOLD_SUBOPTIMALITY = 1e-4
-N_EARLIER = 4  # solutions whose span predicts the next
-N_STEPS = 3  # last steps kept in the subspace
-MANY_STEPS = 30  # at one temperature, after which the preconditioner is to know more of K
-PRECONDITIONER_LIFE = 12  # iterations after which it is made anew at the current posterior
-LONGEST_STEP = 2.0  # beside the one it aims at: a longer one says that it is out of date
-PRECISION = 1e-10  # relative fall worth an inner step
-FINER, FINEST = 0.25, 1e-16  # by how much less is worth it where no certificate was given, and the least that ever is
-NEAR_STEPS = 2  # that a filling takes at most, unless it began far from its minimum
-NODE_SHARE = 0.5  # of the tolerance, for points that others are interpolated from
+N_EARLIER = 4  # earlier solutions whose span predicts the next one
+N_STEPS = 3  # latest steps kept in the subspace
+MANY_STEPS = 30  # iterations at one temperature, after which the preconditioner takes in more eigenvectors of K
+PRECONDITIONER_LIFE = 12  # iterations after which it is computed anew at the current posterior
+LONGEST_STEP = 2.0  # step length, relative to the preconditioner's full step, beyond which it is out of date
+PRECISION = 1e-10  # relative decrease that justifies an inner Newton step
+FINER, FINEST = 0.25, 1e-16  # factor on PRECISION whenever the certificate fails, and its lower bound
+NEAR_STEPS = 2  # most iterations at an intermediate temperature whose start was not far from its minimum
+NODE_SHARE = 0.5  # of `tol`, at nodes, which other temperatures are interpolated from
 WHOLE_VALUES = 20_000  # scores of all fits up to which they are solved as one stack
-STACKED_VALUES = 120_000  # likewise, as two, each in a thread
-FEW_SCORES = 4000  # of a fit, up to which a path is filled when it has ended, all temperatures in step
-OF_EACH = (  # what a search holds of each of its fits
+STACKED_VALUES = 120_000  # scores of all fits up to which they are solved as two stacks, each in a thread
+FEW_SCORES = 4000  # scores of a fit up to which intermediate temperatures are filled in at the end, as one stack
+OF_EACH = (  # attributes of a search that have one entry per fit
     *("fits", "places", "kappa", "weight", "missing", "alpha", "image", "intercept"),
     *("value", "posterior", "gradient_norm", "certificate", "decrement", "target", "before"),
 )
 
 
 class Subspace(Solver):
-    """Subspace minimization in combinations of rows, for the inner-product family on wide or sparse X."""
+    """Subspace minimization in combinations of samples, for the inner-product family on wide or sparse X."""
 
     def adapt(self, problem, tol):
         dtype = np.float32 if tol >= SINGLE_PRECISION_TOL else np.float64
@@ -75,7 +78,7 @@ class Subspace(Solver):
         return solution
 
     def fill(self, problem, starts, temperatures, *, tol, max_iter, memory):
-        """The final fit at several temperatures, in step; starts beyond those are left as they are."""
+        """The final fit at several temperatures, simultaneously; further starts are left unchanged."""
         solution = unsolved(starts)
         for places in _in_stacks(problem, temperatures):
             search = _Search(problem, np.zeros(len(places), dtype=int), places, starts[places], temperatures[places])
@@ -88,7 +91,7 @@ class Subspace(Solver):
         return problem.products.is_rounded
 
     def confirm(self, problem, starts, temperatures, *, tol, max_iter, memory):
-        """Certificates at images made anew; what these do not hold for is solved on in double precision."""
+        """Certify with new images, and continue in float64 where the certificate fails."""
         solution = unsolved(starts)
 
         def evaluate(places):
@@ -101,13 +104,13 @@ class Subspace(Solver):
         if len(rest):
             exact = problem.in_double()
             points = exact.seen_exactly(starts[rest])
-            found = self.fill(exact, points, temperatures[rest], tol=tol, max_iter=max_iter, memory=memory)
-            solution.put(rest, found)
+            refined = self.fill(exact, points, temperatures[rest], tol=tol, max_iter=max_iter, memory=memory)
+            solution.put(rest, refined)
         return solution
 
 
 def _in_stacks(problem, temperatures):
-    """Numbers of temperatures whose final fits go in step."""
+    """Positions of the temperatures, split into those whose final fits are solved as one stack."""
     size = max(1, STACKED_VALUES // _n_scores(problem))
     return np.split(np.arange(len(temperatures)), range(size, len(temperatures), size))
 
@@ -117,14 +120,14 @@ def _n_scores(problem) -> int:
 
 
 def _groups(problem):
-    """Fits that go in step: all of a small problem, halves of a larger one, each by itself of a large one."""
+    """Fits that are solved as one stack: all of a small problem, halves of a larger one, single fits of a large one."""
     n_values = problem.n_fits * _n_scores(problem)
     n_groups = problem.n_fits if n_values > STACKED_VALUES else 2 if n_values > WHOLE_VALUES else 1
     return np.array_split(np.arange(problem.n_fits), min(n_groups, problem.n_fits))
 
 
 def _run(problem, searches, solution, final_tol, max_iter):
-    """Solve, and make the preconditioner know more where steps become many."""
+    """Solve, extending the preconditioner if steps become many."""
     most = min(MANY_STEPS, max_iter)
     while True:
         advance = partial(_advanced, solution=solution, tol=final_tol, most=most, is_last=most == max_iter)
@@ -137,7 +140,7 @@ def _run(problem, searches, solution, final_tol, max_iter):
 
 
 def _advanced(search, solution, tol, most, is_last):
-    """A search as far as `most` iterations lead; the final fit goes on by itself once the folds beside it are there."""
+    """Advance a search up to `most` iterations; the final fit continues alone once the folds of its stack are done."""
     if search.converged:
         return search
     if search.has_folds:
@@ -160,7 +163,7 @@ class _Earlier:
         self.points = [*self.points, parameters][-N_EARLIER:]
 
     def directions(self, problem, fits, start):
-        """The current point, which is the newest, and the ways from it to those before, with their images."""
+        """The current point, which is the newest solution, and its differences from the earlier ones, with images."""
         if not self.points:
             return None
         here = start[fits]
@@ -170,7 +173,7 @@ class _Earlier:
 
 
 class _Search:
-    """Some fits at one temperature, or the final one at several, in step. `places` are theirs in the solution."""
+    """Some fits at one temperature, or the final one at several; `places` are their positions in the solution."""
 
     def __init__(self, problem, fits, places, start, temperature, ways=None):
         self.problem, self.fits, self.places = problem, fits, places
@@ -182,15 +185,15 @@ class _Search:
         self.n_iter, self.converged = 0, False
         self.gradient_norm, self.certificate = np.full((2, len(fits)), np.nan)
         self.precision = PRECISION
-        self.decrement = np.zeros(len(fits))  # that the last direction promised
-        self.target = self.before = self.decrement  # what it is to be, and the value when it last was
+        self.decrement = np.zeros(len(fits))  # predicted by the last direction
+        self.target = self.before = self.decrement  # decrement to reach, and value when it was last reached
         self.preconditioner: Any = None
         self.steps: list = []
         self.value: Any = None
         self.posterior: Any = None
         self._known: tuple | None = None
         self._is_stuck = False
-        self._age = PRECONDITIONER_LIFE  # of the preconditioner, in iterations: none was made yet
+        self._age = PRECONDITIONER_LIFE  # iterations since the preconditioner was computed; none yet
         nothing = np.zeros((len(fits), 0, *self.alpha.shape[1:]))
         alphas, images = (nothing, nothing) if ways is None else ways
         self.minimize_over(alphas, images, thoroughly=True)
@@ -207,36 +210,37 @@ class _Search:
         return bool(self.fits[-1] > 0)
 
     def renew_aim(self):
-        """Make a new preconditioner before the next step."""
+        """Compute a new preconditioner before the next step."""
         self._age = PRECONDITIONER_LIFE
 
     def part(self, few):
-        """Some of these, from here on by themselves."""
-        other = copy(self)
+        """A search over some of the fits, which continues separately."""
+        search = copy(self)
         for name in OF_EACH:
-            setattr(other, name, getattr(self, name)[few])
-        other.steps = [(step[few], image[few]) for step, image in self.steps]
-        other.preconditioner = None if self.preconditioner is None else self.preconditioner.part(few)
-        other._known = None
-        return other
+            setattr(search, name, getattr(self, name)[few])
+        search.steps = [(step[few], image[few]) for step, image in self.steps]
+        search.preconditioner = None if self.preconditioner is None else self.preconditioner.part(few)
+        search._known = None
+        return search
 
     def solve(self, suboptimality, max_iter):
-        """Iterate until the decrement, an estimate of the relative suboptimality, is small."""
+        """Iterate until the decrement, an estimate of the suboptimality, is small relative to the value."""
         while self.n_iter < max_iter and not self.converged:
             self.converged = bool((self.iterate(suboptimality) <= suboptimality * self.value).all())
 
     def certify(self, solution, tol, max_iter):
-        """Iterate until the certificate of (17) holds in double precision; it is asked once the decrement is small.
+        """Iterate until (17) is certified in float64; the certificate is computed once the decrement is small.
 
-        Those for which it holds are written and left behind. What comes back are the others, none if it converged.
+        Certified fits are written to the solution and dropped. Returns a search over the others, converged if none is
+        left.
         """
         search, share = self, SUBOPTIMALITY_SHARE * tol
         search.precision = min(search.precision, (0.1 * tol) ** 2)
         search.target, search.before = np.full(len(self.fits), share), search.value
-        asked, is_stuck = search.decrement <= share * search.value, np.zeros(len(self.fits), dtype=bool)
+        is_due, is_stuck = search.decrement <= share * search.value, np.zeros(len(self.fits), dtype=bool)
         while True:
-            holds = search.has_certificate(asked, tol)
-            if (asked & ~holds).any():
+            holds = search.has_certificate(is_due, tol)
+            if (is_due & ~holds).any():
                 search.precision = max(FINER * search.precision, FINEST)
             if holds.any():
                 search, is_stuck = search.without(holds, solution), is_stuck[~holds]
@@ -246,20 +250,20 @@ class _Search:
             if search.n_iter >= max_iter or is_stuck.all():
                 search.write(solution)
                 return search
-            asked = search.iterate() <= 0.3 * search.target * search.value
-            search.target = np.where(asked, FINER * search.target, search.target)
-            is_stuck = asked & (search.before - search.value <= 1e-15 * search.before) & (search.target < 1e-3 * share)
-            search.before = np.where(asked, search.value, search.before)
+            is_due = search.iterate() <= 0.3 * search.target * search.value
+            search.target = np.where(is_due, FINER * search.target, search.target)
+            is_stuck = is_due & (search.before - search.value <= 1e-15 * search.before) & (search.target < 1e-3 * share)
+            search.before = np.where(is_due, search.value, search.before)
 
     def without(self, done, solution):
-        """What is left when those that are done are written."""
+        """Write the fits that are done; return a search over the others."""
         solved = self.part(done)
         solved.converged = True
         solved.write(solution)
         return self.part(~done)
 
     def has_certificate(self, asked, tol):
-        """Of which of those asked it holds."""
+        """Whether the certificate holds, computed for the fits in the mask `asked` only."""
         holds = np.zeros(len(self.fits), dtype=bool)
         if not asked.any():
             return holds
@@ -268,7 +272,7 @@ class _Search:
         by_intercept = self._intercept_gradient()[asked]
         largest = np.abs(gradient).max(axis=(0, 2)) / self.problem.gradient_unit
         self.gradient_norm[asked] = largest = np.maximum(largest, np.abs(by_intercept).max(axis=1))
-        # At the best intercept the gradient differs by no more than the rows' length times the intercept's.
+        # At the best intercept, the gradient differs by at most `row_length` times the intercept's gradient.
         length = np.sqrt(np.einsum("pfs,pfs->f", gradient, gradient))
         length += self.problem.row_length * np.linalg.norm(by_intercept, axis=1)
         certificate = length**2 / (2 * self.kappa[asked]) / np.maximum(self.value[asked], np.finfo(float).tiny)
@@ -277,13 +281,13 @@ class _Search:
         return holds
 
     def row_residual(self, posterior):
-        """Weight (posterior - targets), by scores; the last one asked for is remembered."""
+        """Weight (posterior - targets), by scores; cached for the latest posterior."""
         if self._known is None or self._known[0] is not posterior:
             self._known = posterior, self.problem.contrasts.residual(posterior, self.labels, self.weight)
         return self._known[1]
 
     def _residual(self):
-        """Kappa alpha - weight (targets - posterior): the optimum's condition, and minus the fall's direction."""
+        """The residual `kappa alpha - weight (targets - posterior)`: zero at the optimum, minus steepest descent."""
         return self.row_residual(self.posterior) + self.kappa[:, None, None] * self.alpha
 
     def _intercept_gradient(self):
@@ -291,11 +295,12 @@ class _Search:
         return by_rows if self.problem.fit_intercept else np.zeros_like(by_rows)
 
     def iterate(self, enough=0.0):
-        """One direction a fit, one image, one subspace; the decrement the direction promised.
+        """One direction per fit, its image, and a subspace minimization. Returns the decrement the direction predicted.
 
-        A step longer than aimed at would lengthen what the direction has outside K's range, too, which no value sees
-        but rounding does: the next aim is by a new preconditioner. Where K is little like what that takes it for, a
-        direction may lead nowhere; the residual itself, the steepest way down, then joins the next.
+        If the step is much longer than expected, the preconditioner is computed anew: such a step also magnifies the
+        part of the direction outside the range of K, on which no value depends, but which amplifies rounding. If the
+        preconditioner models K poorly, its direction may not decrease the value; the next iteration then adds the
+        residual itself, the direction of steepest descent.
         """
         if self._age >= PRECONDITIONER_LIFE:
             self.preconditioner = RowPreconditioner(self.problem, self.posterior, self.weight, self.kappa)
@@ -308,7 +313,7 @@ class _Search:
         self.decrement = np.abs(0.5 * np.einsum("fns,fns->f", residual, images[0]))
         scalars = self.minimize_over(
             np.stack([*directions, *(step for step, _ in self.steps)], axis=1),
-            np.stack([*images, *(own for _, own in self.steps)], axis=1),
+            np.stack([*images, *(step_image for _, step_image in self.steps)], axis=1),
             thoroughly=False,
         )
         self._is_stuck = bool(((self.value >= before) & (self.decrement > enough * self.value)).any())
@@ -317,7 +322,7 @@ class _Search:
         return self.decrement
 
     def minimize_over(self, alphas, images, thoroughly):
-        """Move towards the minimum over the current point plus these directions, and the intercepts."""
+        """Move to the minimum over the span of the current point, these directions and the intercepts."""
         span = Span(self, alphas, images)
         scalars, self.intercept, self.value, self.posterior = span.minimize(thoroughly)
         move, move_image = span.moves(scalars)

@@ -1,4 +1,4 @@
-"""The walk from temperature to temperature: `anneal`."""
+"""Annealing: the path of a stack of fits from hot to cold temperatures, computed by `anneal`."""
 
 from annealed.walk.base import Step, Validation, Validator, Watch
 from annealed.walk.cooling import anneal, concluded

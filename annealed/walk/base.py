@@ -1,4 +1,4 @@
-"""What a walk is made of: who judges and who watches it, and the step that each temperature leaves."""
+"""Parts of an annealing path: validation, callbacks, and the record of every temperature."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from annealed.objectives import HeldOut, Problem, TrainingSummary
 
 @dataclass(frozen=True)
 class Validation:
-    """What validation says of one temperature: a score per fold, and the scale at which the posterior speaks.
+    """Validation at one temperature: a score per fold, and the calibration factor of the posterior.
 
-    penalty : what a log-loss owes to its scale and its certainty, where temperatures are compared
+    penalty : added to a log-loss when temperatures are compared, for its calibration factor and overconfidence
     """
 
     scores: np.ndarray | None = None
@@ -31,7 +31,7 @@ NO_SUMMARY = TrainingSummary(np.nan, np.nan)
 
 
 class Validator(Protocol):
-    """Validator every temperature (step 5). `sees_final`: by the final fit too, not by folds alone."""
+    """Validates every temperature (step 5). `sees_final`: whether it uses the final fit too, not only the folds."""
 
     held_out: HeldOut
     sees_final: bool
@@ -42,22 +42,22 @@ class Validator(Protocol):
 
 
 class Watch(Protocol):
-    """Follows a walk from temperature to temperature, and may end it."""
+    """Follows the path from temperature to temperature, and may end it."""
 
     def begin(self, temperature: float) -> None: ...
 
     def end(self, nodes: list[Step]) -> bool:
-        """Whether to stop, given every node so far."""
+        """Whether to stop, given all nodes so far."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One temperature of the walk: what is kept of it. Numbers are those of fit 0, the final fit.
+    """Record of one temperature. Scalars are those of fit 0, the final fit.
 
-    parameters : of all fits where they may yet predict others, else of the final one alone
-    tangent : how they move with the logarithm of the temperature, where the solver says so
-    was_far : whether they were interpolated so badly that what lies nearby may be, too
-    entropy : of the posterior, where the last look told it
+    parameters : of all fits while other temperatures may be interpolated from them, then of the final fit only
+    tangent : derivative of the parameters with respect to log temperature, if the solver provides it
+    was_far : whether the interpolated start was so poor that those of neighbouring temperatures may be too
+    entropy : mean entropy of the posterior, if the last evaluation yielded it
     """
 
     temperature: float

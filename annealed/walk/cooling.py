@@ -1,9 +1,10 @@
-"""The walk: `anneal` cools a stack of fits from temperature to temperature (table 1, steps 2 to 6).
+"""The path: `anneal` cools a stack of fits from temperature to temperature (table 1, steps 2 to 6).
 
-Where a family's minima lie on one smooth curve, the folds are solved at nodes only, no closer than REACH in log
-temperature. Temperatures between them start from the polynomial through the nodes; the final fit is solved there too,
-most often certified as it starts, and the folds are validated as interpolated. The middles of gaps go first: the final
-fit's polynomial has them among its points from then on. Beside one that started far off, the gaps are halved again.
+If the minima of a family lie on one smooth curve, the folds are solved at nodes only, as far apart in log temperature
+as REACH allows. Intermediate temperatures start from the polynomial through the nodes. The final fit is solved there
+too, although most starts are certified without a step; the folds are validated as interpolated. The middle of every gap
+comes first, because the final fit's polynomial includes it from then on. Next to a start that was far off, gaps are
+halved again.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from annealed.walk.base import Step, Validation, Validator, Watch
 from annealed.walk.ending import has_ended
 from annealed.walk.prediction import along_tangents, interpolated, predicted
 
-COLDER_NODES = 2  # beyond a temperature, before it is filled
-NODES_AT_HAND = N_POINTS + COLDER_NODES  # newest ones, among which those around a waiting temperature are
-REACH = 0.95  # of log temperature, between nodes
-MOST_HALVINGS = 4  # of a gap in which the path bends
-MISLED = 1.1  # times the hot Q / T, which no fit ends above but by a start out of reach
+COLDER_NODES = 2  # nodes colder than an intermediate temperature, before it is filled in
+NODES_AT_HAND = N_POINTS + COLDER_NODES  # latest nodes that keep their folds: enough to surround a waiting temperature
+REACH = 0.95  # largest distance between nodes in log temperature, if the ladder is finer
+MOST_HALVINGS = 4  # of the gaps next to poor starts
+MISLED = 1.1  # times Q / T at the hot end: an unconverged fit above it had a misleading start
 
 
 def anneal(
@@ -41,9 +42,9 @@ def anneal(
     memory,
     watch: Watch | None = None,
 ) -> list[Step]:
-    """Cool a stack of fits, warm-started and predicted from temperature to temperature.
+    """Cool a stack of fits, with predicted warm starts from temperature to temperature.
 
-    `memory` is what `solver.new_memory(problem)` made. A path that is kept is then `concluded`.
+    `memory` is the result of `solver.new_memory(problem)`. If the path is kept, pass it to `concluded`.
     """
     problem.watch(validator.held_out)
     fills_gaps = schedule.fills_gaps and problem.interpolates
@@ -63,7 +64,7 @@ def anneal(
 
 
 def concluded(problem: Problem, steps: list[Step], solver: Solver, options: dict) -> list[Step]:
-    """The steps of a path that is kept: seen in full precision, and inspected, all in one reading of the rows."""
+    """The steps of a path that is kept: confirmed in float64, with training summaries, in one pass over the samples."""
     if solver.needs_confirmation(problem):
         of_all = not solver.sees_fillings_exactly
         rough = [number for number, step in enumerate(steps) if of_all or step.is_node or step.n_iter]
@@ -72,16 +73,16 @@ def concluded(problem: Problem, steps: list[Step], solver: Solver, options: dict
         steps = [confirmed.get(number, step) for number, step in enumerate(steps)]
     points = [(step.parameters[0, ...], step.temperature, step.validation.scale) for step in steps]
     summaries = problem.summarize(points, [step.entropy for step in steps])
-    return [replace(step, training_summary=own) for step, own in zip(steps, summaries, strict=True)]
+    return [replace(step, training_summary=summary) for step, summary in zip(steps, summaries, strict=True)]
 
 
 def _solved_on(problem: Problem, steps: list[Step], solve, options: dict) -> list[Step]:
-    """The steps with their final fits as `solve` leaves them."""
+    """The steps with their final fits replaced by those that `solve` returns."""
     began = perf_counter()
     temperatures = np.array([step.temperature for step in steps])
-    found = solve(problem, stacked([step.parameters[0, ...] for step in steps]), temperatures, **options)
+    solution = solve(problem, stacked([step.parameters[0, ...] for step in steps]), temperatures, **options)
     seconds = (perf_counter() - began) / len(steps)
-    return [_with_final(step, found.only(number), seconds) for number, step in enumerate(steps)]
+    return [_with_final(step, solution.only(number), seconds) for number, step in enumerate(steps)]
 
 
 def _with_final(step: Step, found: Solution, seconds) -> Step:
@@ -99,12 +100,12 @@ def _with_final(step: Step, found: Solution, seconds) -> Step:
 
 
 def _of_final(values) -> float:
-    """Of fit 0, where a solver says so."""
+    """The entry of fit 0, NaN if the solver returns none."""
     return np.nan if values is None else float(values[0])
 
 
 def _with_nodes(ladder, reach):
-    """(temperature, whether it is left out) of a ladder: nodes are as far apart as `reach` and the ladder allow."""
+    """Yield (temperature, whether it is skipped) of a ladder; the others are nodes, spaced by `reach` if possible."""
     node = waiting = None
     for temperature in ladder:
         if waiting is not None:
@@ -118,21 +119,21 @@ def _with_nodes(ladder, reach):
 
 
 class _Walk:
-    """The steps of one annealing: nodes, where all fits are solved, and fillings, where the final one is."""
+    """The steps of one annealing: nodes, where all fits are solved, and fillings, where only the final fit is."""
 
     def __init__(self, problem: Problem, solver: Solver, validator: Validator, fills_gaps: bool, options: dict):
         self.problem, self.solver, self.validator, self.options = problem, solver, validator, options
-        self.fills_gaps = fills_gaps  # by temperatures of its own
+        self.fills_gaps = fills_gaps  # with temperatures that are not on the ladder
         self.settles_last = solver.settles_last and not validator.sees_final
         self.nodes: list[Step] = []
         self.fillings: list[Step] = []
-        self.waiting: list[float] = []  # temperatures to fill
+        self.waiting: list[float] = []  # intermediate temperatures, to be filled in
 
     def steps(self) -> list[Step]:
         return sorted([*self.nodes, *self.fillings], key=lambda step: -step.temperature)
 
     def groups(self, ladder):
-        """Nodes of a ladder, as many at a time as the solver takes together; what it leaves out waits."""
+        """Yield the nodes of a ladder in groups that the solver takes together; skipped temperatures wait."""
         group: list[float] = []
         size = self.solver.n_together(self.problem) if self.settles_last else 1
         for temperature, is_left_out in ladder:
@@ -144,33 +145,35 @@ class _Walk:
             yield group
 
     def is_over(self, schedule, watch: Watch | None, n_new) -> bool:
-        """Whether one of the last nodes ends the walk, by what is seen or by a watch; those after it are forgotten."""
+        """Whether the path ends at one of the latest nodes, by its stopping rule or by a callback; drop later nodes."""
         for end in range(len(self.nodes) - n_new + 1, len(self.nodes) + 1):
-            seen = self.nodes[:end]
-            if (watch is not None and watch.end(seen)) or has_ended(self.problem, schedule, seen):
-                self.nodes = seen
+            nodes = self.nodes[:end]
+            if (watch is not None and watch.end(nodes)) or has_ended(self.problem, schedule, nodes):
+                self.nodes = nodes
                 return True
             if watch is not None and end < len(self.nodes):
                 watch.begin(self.nodes[end].temperature)
         return False
 
     def visit(self, temperatures):
-        """Solve and validate every fit at the next nodes; fill what now has nodes enough around it."""
+        """Solve and validate every fit at the next nodes, and fill in temperatures that are now surrounded by nodes."""
         began = perf_counter()
         first, *later = temperatures
-        starts = [predicted(self.problem, self.nodes, first), *(self._foreseen(own) for own in later)]
+        starts = [predicted(self.problem, self.nodes, first), *(self._foreseen(temperature) for temperature in later)]
         solutions = self._solved_from(starts, temperatures)
         if any(map(self._was_misled, solutions)):
             again = self._solved_from([self.nodes[-1].parameters] * len(starts), temperatures)
             pairs = zip(solutions, again, strict=True)
-            solutions = [min(pair, key=lambda own: float(own.value.sum())) for pair in pairs]
-        validated = self.validator.validate_all(self.problem, [own.parameters for own in solutions], temperatures)
+            solutions = [min(pair, key=lambda solution: float(solution.value.sum())) for pair in pairs]
+        validated = self.validator.validate_all(
+            self.problem, [solution.parameters for solution in solutions], temperatures
+        )
         seconds = (perf_counter() - began) / len(temperatures)
         for temperature, solution, validation in zip(temperatures, solutions, validated, strict=True):
             self.nodes.append(self._record(temperature, solution, validation, seconds, is_node=True))
             if self.fills_gaps and len(self.nodes) > 1:
                 self._fill_middle(self.nodes[-2].temperature, temperature)
-        if self.solver.fills_last:  # small enough to keep every fold
+        if self.solver.fills_last:  # small enough for every node to keep its folds
             return
         if len(self.nodes) >= N_POINTS:
             self.fill(self.nodes[-COLDER_NODES].temperature)
@@ -183,8 +186,9 @@ class _Walk:
         return [self.solver.minimize(self.problem, starts[0], temperatures[0], **self.options)]
 
     def _was_misled(self, solution: Solution) -> bool:
-        """Whether a fit ended above where the path began, as only one can that was predicted out of reach: a row that
-        lies far out makes tangents point anywhere. From the last node Q / T can but fall.
+        """Whether a fit ended above the hot end of the path, which only a misleading start can cause.
+
+        An outlying sample can make tangents point in a wrong direction. From the last node, Q / T can only decrease.
         """
         if not (self.nodes and self.problem.interpolates):
             return False
@@ -192,12 +196,12 @@ class _Walk:
         return bool(is_lost.any())
 
     def _fill_middle(self, hotter, colder):
-        """The middle of a gap waits to be filled, unless the ladder has left out something in it that does."""
-        if not any(hotter > own > colder for own in self.waiting):
+        """Add the middle of a gap to the waiting temperatures, unless one of the ladder is waiting there."""
+        if not any(hotter > temperature > colder for temperature in self.waiting):
             self.waiting.append(float(np.sqrt(hotter) * np.sqrt(colder)))
 
     def _foreseen(self, temperature):
-        """Where a minimum may lie that is solved together with those before it: on the line of the last tangent."""
+        """Start for a node that is solved together with earlier ones: linear extrapolation by the last tangent."""
         return along_tangents(self.nodes[-1:], temperature) if self.nodes else self.problem.start(temperature)
 
     def settle(self):
@@ -205,15 +209,15 @@ class _Walk:
         self.nodes = _solved_on(self.problem, self.nodes, self.solver.settle, self.options)
 
     def fill(self, coldest):
-        """Solve the final fit at the waiting temperatures hotter than `coldest`, and validate the folds as they lie."""
-        waves = self._waves([own for own in self.waiting if own > coldest])
-        self.waiting = [own for own in self.waiting if own <= coldest]
+        """Solve the final fit at the waiting temperatures above `coldest`, and validate the interpolated folds."""
+        waves = self._waves([temperature for temperature in self.waiting if temperature > coldest])
+        self.waiting = [temperature for temperature in self.waiting if temperature <= coldest]
         filled = [step for wave in waves for step in self._fill_wave(wave)]
         if self.fills_gaps:
             self._bisect(filled)
 
     def _bisect(self, filled):
-        """Halve the gaps beside badly interpolated fillings, until what is between is certified as it lies."""
+        """Halve the gaps next to poor starts, until the starts between are certified without a step."""
         for _ in range(MOST_HALVINGS):
             far = {step.temperature for step in filled if step.was_far and step.converged}
             if not far:
@@ -221,12 +225,12 @@ class _Walk:
             filled = self._fill_wave(self._middles_beside(far), only_solved=True)
 
     def _middles_beside(self, temperatures: set[float]):
-        """The middles of the gaps on both sides of some temperatures, falling."""
+        """The middles of the gaps on both sides of these temperatures, descending."""
         gaps = pairwise([step.temperature for step in self.steps()])
         return [float(np.sqrt(hotter) * np.sqrt(colder)) for hotter, colder in gaps if {hotter, colder} & temperatures]
 
     def _fill_wave(self, temperatures, only_solved=False) -> list[Step]:
-        """Fill some temperatures, a few at a time; all are kept, or those that had to be solved."""
+        """Fill in temperatures, a few at a time; keep all of them, or those that needed a step."""
         filled, size = [], self.solver.filled_together
         for first in range(0, len(temperatures), size):
             new = self._fill_together(temperatures[first : first + size])
@@ -238,31 +242,31 @@ class _Walk:
     def _fill_together(self, temperatures) -> list[Step]:
         began = perf_counter()
         points = self._between(temperatures)
-        starts = stacked([own[0, ...] for own in points])
-        found = self.solver.fill(self.problem, starts, np.array(temperatures), **self.options)
+        starts = stacked([point[0, ...] for point in points])
+        solution = self.solver.fill(self.problem, starts, np.array(temperatures), **self.options)
         for number, point in enumerate(points):
-            point[0, ...] = found.parameters[number, ...]
+            point[0, ...] = solution.parameters[number, ...]
         validated = self.validator.validate_all(self.problem, points, temperatures)
         seconds = (perf_counter() - began) / len(temperatures)
         return [
-            self._record(temperature, found.only(number), validated[number], seconds, is_node=False)
+            self._record(temperature, solution.only(number), validated[number], seconds, is_node=False)
             for number, temperature in enumerate(temperatures)
         ]
 
     def _waves(self, ready):
-        """What lies nearest to the middle of each gap between nodes, and then the rest."""
+        """The temperature nearest to the middle of each gap between nodes, and then the rest."""
         nodes = -np.log([node.temperature for node in self.nodes])
         gaps: dict[int, list] = {}
-        for own in ready:
-            gaps.setdefault(int(np.searchsorted(nodes, -np.log(own))), []).append(own)
+        for temperature in ready:
+            gaps.setdefault(int(np.searchsorted(nodes, -np.log(temperature))), []).append(temperature)
         middles = []
         for gap, inside in gaps.items():
             from_middle = np.abs(-np.log(inside) - 0.5 * (nodes[gap - 1] + nodes[gap]))
             middles.append(inside[int(np.argmin(from_middle))])
-        return middles, [own for own in ready if own not in middles]
+        return middles, [temperature for temperature in ready if temperature not in middles]
 
     def _between(self, temperatures) -> list:
-        """Parameters of all fits, interpolated: the folds from nodes, the final fit from all where it was solved."""
+        """Interpolated parameters of all fits: folds from the nodes, the final fit from every temperature solved."""
         points = interpolated(self.nodes, [node.parameters for node in self.nodes], temperatures)
         solved = [step for step in self.steps() if step.is_node or (step.n_iter and step.converged)]
         if len(solved) > len(self.nodes):

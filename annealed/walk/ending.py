@@ -1,4 +1,4 @@
-"""When a walk ends: by what the schedule sees of it, and by what rows say that the penalty holds back."""
+"""Stopping rule of a path: the schedule's criterion, and a score test of what the penalty still suppresses."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ import numpy as np
 from annealed.objectives import Problem
 from annealed.walk.base import Step
 
-LEAST_LEARNED = 0.01  # share of the hot Q / T by which it falls where something was learned
-MUCH_HELD_BACK = 0.1  # share of Q / T that what is held back could make it fall by
-CLEAR_EVIDENCE, NO_EVIDENCE = 5.0, 2.0  # standard errors beyond chance, from which and up to which rows tell so
-WORSE = 1e-3  # share of the hot end's score by which it is below that
-LONG_WORSE = 50.0  # times as hot as the last: worse since then, where rows cannot say whether there is more to learn
+LEAST_LEARNED = 0.01  # relative decrease of Q / T since the hot end, from which something was learned
+MUCH_HELD_BACK = 0.1  # share of Q / T by which the suppressed directions could lower it
+CLEAR_EVIDENCE, NO_EVIDENCE = 5.0, 2.0  # standard errors beyond chance: clear from the first, none up to the second
+WORSE = 1e-3  # share of the hot end's score by which a score must be lower to count as worse
+LONG_WORSE = 50.0  # ratio of temperatures over which scores stay worse before a path ends, if the test is unavailable
 
 
 def has_ended(problem: Problem, schedule, seen: list[Step]) -> bool:
-    """Whether the schedule says so. One that lets learn late goes on after all where rows clearly tell something
-    that is held back, and much beside what was learned; and does not wait for it where they tell nothing.
+    """Whether the path ends at the last node.
+
+    The schedule decides. If it has `learns_late`, a score test may overrule it. The path continues if the test clearly
+    finds signal in directions that the penalty suppresses, and if that signal is large relative to Q / T or nothing has
+    been learned yet. While the schedule is waiting for validation to improve, the path ends if the test finds nothing.
+
     """
     has_passed, is_waiting = _should_stop(schedule, seen), schedule.is_waiting(*_record_of(seen))
     if not schedule.learns_late or not (has_passed or is_waiting):
@@ -31,20 +35,24 @@ def has_ended(problem: Problem, schedule, seen: list[Step]) -> bool:
 
 
 def _should_stop(schedule, nodes: list[Step]) -> bool:
-    """Whether what validation says, or what temperatures are compared by, has passed its best."""
+    """Whether the validation score, or the penalized one that temperatures are compared by, has passed its best."""
     temperatures, scores, values = _record_of(nodes)
     compared = [node.validation.compared for node in nodes]
-    return any(schedule.should_stop(temperatures, own, values) for own in (scores, compared))
+    return any(schedule.should_stop(temperatures, fold_scores, values) for fold_scores in (scores, compared))
 
 
 def _has_long_been_worse(nodes: list[Step]) -> bool:
-    """Whether validation has been below the hot end for so long that nothing need be waited for."""
+    """Whether validation has been worse than at the hot end for so long that waiting is useless."""
     temperatures, scores, _ = _record_of(nodes)
     hot, *means = np.mean(scores, axis=1)
-    recent = [mean for mean, own in zip(means, temperatures[1:], strict=True) if own <= LONG_WORSE * temperatures[-1]]
+    recent = [
+        mean
+        for mean, temperature in zip(means, temperatures[1:], strict=True)
+        if temperature <= LONG_WORSE * temperatures[-1]
+    ]
     return max(recent) < hot - WORSE * abs(hot)
 
 
 def _record_of(nodes: list[Step]):
-    """Temperatures, fold scores and Q / T, as schedules are shown them."""
+    """Temperatures, fold scores and Q / T of the nodes, as arguments of a schedule."""
     return zip(*((node.temperature, node.validation.scores, node.value) for node in nodes), strict=True)

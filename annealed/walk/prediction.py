@@ -1,4 +1,4 @@
-"""Where the minimum at another temperature should lie, by those that are known."""
+"""Prediction of the minimum at another temperature, from known ones: extrapolation and interpolation."""
 
 from __future__ import annotations
 
@@ -9,43 +9,45 @@ from annealed.interpolation import WIDEST_STEP, between, hermite, lagrange, near
 from annealed.objectives import Problem
 from annealed.walk.base import Step
 
-N_SMOOTHED = 10  # newest nodes behind a smoothed prediction
+N_SMOOTHED = 10  # latest nodes in a smoothed prediction
 
 
 def predicted(problem: Problem, nodes: list[Step], temperature):
-    """Where the next minimum should lie: the last three carried along a parabola in log temperature, or the last two by
-    their tangents where these are known.
+    """Predicted minimum at the next temperature.
 
-    Where nodes lie close, the parabola nearest to several of them: their own errors are then not magnified.
+    It is extrapolated along the tangents of the last two nodes if the solver provides them, else along a parabola in
+    log temperature through the last three. If every temperature is a node, so that nodes are close together, a parabola
+    is fitted to more of them, which does not amplify their errors.
+
     """
     if not nodes:
         return problem.start(temperature)
     if nodes[-1].tangent is not None and np.log(nodes[-1].temperature / temperature) <= WIDEST_STEP:
         return along_tangents(nodes, temperature)
     if problem.visits_all and problem.temperature_free and len(nodes) > 3:
-        known = nodes[-N_SMOOTHED:]
-        places = np.log([node.temperature for node in known])
-        return combined(nearest_parabola(places, np.log(temperature)), [node.parameters for node in known])
-    known = nodes[-3:] if problem.extrapolates else nodes[-1:]
-    carried = [problem.carry(node.parameters, node.temperature, temperature) for node in known]
-    places = np.log([node.temperature for node in known])
+        latest = nodes[-N_SMOOTHED:]
+        positions = np.log([node.temperature for node in latest])
+        return combined(nearest_parabola(positions, np.log(temperature)), [node.parameters for node in latest])
+    latest = nodes[-3:] if problem.extrapolates else nodes[-1:]
+    carried = [problem.carry(node.parameters, node.temperature, temperature) for node in latest]
+    positions = np.log([node.temperature for node in latest])
     target = np.log(temperature)
-    if len(known) < 3 or places[-1] - target > 2 * min(places[0] - places[1], places[1] - places[2]):
+    if len(latest) < 3 or positions[-1] - target > 2 * min(positions[0] - positions[1], positions[1] - positions[2]):
         return carried[-1]
-    return combined(lagrange(places, target), carried)
+    return combined(lagrange(positions, target), carried)
 
 
 def along_tangents(nodes: list[Step], temperature):
-    """By the last two, or the last alone where these lie so close that what they say of far away is noise."""
-    places, target = [float(np.log(node.temperature)) for node in nodes[-2:]], float(np.log(temperature))
-    has_two = len(places) > 1 and nodes[-2].tangent is not None
-    n_known = 2 if has_two and places[-1] - target <= 2 * (places[0] - places[1]) else 1
-    known, places = nodes[-n_known:], places[-n_known:]
-    weights = np.concatenate(hermite(places, target))
-    return combined(weights, [*(node.parameters for node in known), *(node.tangent for node in known)])
+    """Hermite extrapolation from the last two nodes, or from the last one if they are too close for the distance."""
+    positions, target = [float(np.log(node.temperature)) for node in nodes[-2:]], float(np.log(temperature))
+    has_two = len(positions) > 1 and nodes[-2].tangent is not None
+    n_known = 2 if has_two and positions[-1] - target <= 2 * (positions[0] - positions[1]) else 1
+    latest, positions = nodes[-n_known:], positions[-n_known:]
+    weights = np.concatenate(hermite(positions, target))
+    return combined(weights, [*(node.parameters for node in latest), *(node.tangent for node in latest)])
 
 
 def interpolated(steps: list[Step], parameters: list, temperatures) -> list:
-    known = [step.temperature for step in steps]
-    found = [between(known, temperature) for temperature in temperatures]
-    return [combined(weights, parameters[window]) for weights, window in found]
+    temperatures_of_steps = [step.temperature for step in steps]
+    windows = [between(temperatures_of_steps, temperature) for temperature in temperatures]
+    return [combined(weights, parameters[window]) for weights, window in windows]

@@ -12,7 +12,7 @@ def test_default_is_raw_and_complete():
     assert table.X.shape == (569, 30) == (len(table.y), len(table.feature_names))
     assert set(table.y) == set(range(len(table.target_names)))
     spreads = table.X.std(axis=0)
-    assert spreads.max() / spreads.min() > 1e5, "the default is meant to have unscaled columns"
+    assert spreads.max() / spreads.min() > 1e5, "the default is meant to have unscaled features"
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 7])
@@ -26,7 +26,7 @@ def test_gaussian_logits_are_the_bayes_posterior(n_classes):
     np.testing.assert_allclose(posterior, expected, rtol=1e-7, atol=1e-12)
 
 
-def test_gaussian_covariance_and_means_are_those_of_the_rows():
+def test_gaussian_covariance_and_means_are_those_of_the_samples():
     problem = make_gaussian_classes(200_000, 3, 3, condition=25.0, random_state=1)
     np.testing.assert_allclose(np.linalg.cond(problem.covariance), 25.0)
     residual = problem.X - problem.means[problem.y]
@@ -109,12 +109,12 @@ def test_sparse_table(suite):
 
 def test_pickled_table_is_refused(suite):
     np.savez(suite / "objects.npz", X=np.array([[None]]), y=[0], classes=["a"])
-    with pytest.raises(ValueError, match="objects.npz' is damaged, or not of plain arrays"):
+    with pytest.raises(ValueError, match="objects.npz' is damaged, or does not contain plain arrays"):
         load_table("objects")
 
 
 @pytest.mark.parametrize("damage", [lambda old: b"", lambda old: b"junk", lambda old: old[: len(old) // 2]])
-def test_damaged_table_is_called_so(suite, damage):
+def test_damaged_table_is_refused(suite, damage):
     path = suite / "dense.npz"
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(ValueError, match="dense.npz' is damaged.*Write it again"):
@@ -124,18 +124,18 @@ def test_damaged_table_is_called_so(suite, damage):
         load_table("part")
 
 
-def test_unknown_table_names_the_known_ones(suite):
+def test_error_for_an_unknown_table_lists_the_known_ones(suite):
     with pytest.raises(FileNotFoundError, match="no table 'denes'.*Choose one of: csr, dense"):
         load_table("denes")
 
 
-def test_missing_folder_says_what_to_set(tmp_path, monkeypatch):
+def test_error_for_a_missing_folder_names_the_variable(tmp_path, monkeypatch):
     monkeypatch.setenv("ANNEALED_DATA", str(tmp_path / "absent"))
     with pytest.raises(FileNotFoundError, match="absent.*ANNEALED_DATA"):
         table_names()
 
 
-def test_no_data_at_all_says_what_to_set(tmp_path, monkeypatch):
+def test_error_without_data_names_the_variable(tmp_path, monkeypatch):
     monkeypatch.delenv("ANNEALED_DATA", raising=False)
     monkeypatch.setattr("annealed.datasets.corpora.REPOSITORY", tmp_path / "checkout")
     assert data_home() is None

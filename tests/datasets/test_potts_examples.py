@@ -1,4 +1,4 @@
-"""The slides' examples, reconstructed: what their makers promise."""
+"""Reconstructions of the slides' examples have the documented properties."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ MAKERS = [make_mixed_strips, make_xor_means, make_spirals]
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_rows_of_two_classes_that_repeat_with_their_seed(make):
+def test_two_classes_that_repeat_with_their_seed(make):
     X, y = make(random_state=0)
     assert X.shape == (800, 2) and np.bincount(y).min() > 300
     np.testing.assert_array_equal(X, make(random_state=0)[0])
@@ -20,13 +20,13 @@ def test_rows_of_two_classes_that_repeat_with_their_seed(make):
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_no_rows_are_refused(make):
+def test_zero_samples_are_refused(make):
     with pytest.raises(ValueError, match="n_samples must be at least 1. Got 0."):
         make(0)
 
 
 @pytest.mark.parametrize("options", [{"turns": 0}, {"turns": np.inf}, {"noise": -1}, {"noise": np.inf}])
-def test_spirals_refuse_what_is_no_spiral(options):
+def test_spirals_refuse_impossible_settings(options):
     with pytest.raises(ValueError, match="turns must be positive and noise not negative, both finite. Got"):
         make_spirals(**options)
 
@@ -37,14 +37,14 @@ def test_strips_alternate_across():
     np.testing.assert_array_equal(np.round(across).astype(int) % 2, y)
 
 
-def test_corners_of_one_class_lie_opposite_each_other():
+def test_opposite_corners_have_the_same_class():
     X, y = make_xor_means(random_state=0)
     along, across = (X @ np.linalg.inv(MIXING).T).T
     np.testing.assert_array_equal(np.abs(across) > 0.5, y == 1)
     assert (along[y == 0] > 1).any() and (along[y == 0] < -1).any()
 
 
-def test_spirals_are_hard_for_a_default_machine():
-    """As in the slides, where a support vector machine errs 45 %."""
+def test_spirals_are_hard_for_a_default_support_vector_machine():
+    """As in the slides, where a support vector machine has an error of 45 %."""
     X, y = make_spirals(random_state=0)
     assert SVC().fit(X, y).score(X, y) < 0.75

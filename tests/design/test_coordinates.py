@@ -1,4 +1,4 @@
-"""Coordinates of all fits and of each one's own: directions divided by their variance, and those without any."""
+"""Coordinates shared by all fits or one per fit: directions divided by a power of their variance, empty directions."""
 
 from dataclasses import replace
 
@@ -26,20 +26,24 @@ def covariance(design, fit):
 @pytest.mark.parametrize("make", [gaussian, wide], ids=lambda make: make.__name__)
 def test_each_fit_divides_by_the_variance_of_its_own_rows(make, power):
     design = centred(make)
-    own = coordinates_of_fits(design, power, is_centered=True)
+    coordinates = coordinates_of_fits(design, power, is_centered=True)
     for fit in range(design.n_fits):
         variance, vectors = np.linalg.eigh(covariance(design, fit))
         is_kept = variance > 1e-10 * variance[-1]
         assert is_kept.all() == (make is gaussian)
         lowered = np.where(is_kept, np.where(is_kept, variance, 1.0) ** (-2 * power), 0.0)
         expected = (vectors * lowered) @ vectors.T
-        np.testing.assert_allclose(own.basis[fit] @ own.basis[fit].T, expected, atol=1e-8 * np.abs(expected).max())
-        seen = own.basis[fit].T @ covariance(design, fit) @ own.basis[fit]
-        np.testing.assert_allclose(own.spectrum[fit], np.diag(seen), atol=1e-10 * own.spectrum[fit].max())
+        np.testing.assert_allclose(
+            coordinates.basis[fit] @ coordinates.basis[fit].T, expected, atol=1e-8 * np.abs(expected).max()
+        )
+        moment = coordinates.basis[fit].T @ covariance(design, fit) @ coordinates.basis[fit]
+        np.testing.assert_allclose(
+            coordinates.spectrum[fit], np.diag(moment), atol=1e-10 * coordinates.spectrum[fit].max()
+        )
 
 
 @pytest.mark.parametrize("power", [0.0, 0.25, 0.5])
-def test_directions_in_which_no_row_lies_are_dropped(power):
+def test_empty_directions_are_dropped(power):
     design = centred(categories)
     coordinates = principal_coordinates(design, np.ones(12), power)
     assert coordinates.rank == 12 - 3
@@ -49,46 +53,46 @@ def test_directions_in_which_no_row_lies_are_dropped(power):
 
 @pytest.mark.parametrize("power", [0.0, 0.5])
 @pytest.mark.parametrize("value", [1.0, 0.1, 1e5 / 3])
-def test_a_constant_column_leaves_the_others_their_eigenbasis(value, power):
+def test_a_constant_feature_does_not_affect_the_eigenbasis(value, power):
     table = gaussian()
     design = stack_of(replace(table, X=np.column_stack([table.X, np.full(len(table.y), value)])))
-    design = design.centered(np.append(design.column_mean()[:-1], value * (1 + 1e-15)))  # as rounding leaves it
+    design = design.centered(np.append(design.column_mean()[:-1], value * (1 + 1e-15)))  # a mean with rounding error
     coordinates = principal_coordinates(design, np.ones(5), power)
     assert coordinates.basis.shape == (5, 4)
     assert not coordinates.basis[-1].any()
 
 
 @pytest.mark.parametrize("power", [0.0, 0.5])
-def test_rows_that_are_all_the_same_keep_some_direction(power):
+def test_equal_samples_keep_at_least_one_direction(power):
     design = make_design(np.zeros((6, 3)), np.arange(6) % 2, np.full((6, 1), 1 / 6), np.full(1, 6.0), 2)
     assert principal_coordinates(design, np.ones(3), power).rank > 0
 
 
-def test_points_and_coefficients_come_back():
+def test_mapping_points_there_and_back_is_the_identity():
     design = centred(gaussian)
-    own = coordinates_of_fits(design, 0.5, is_centered=True)
+    coordinates = coordinates_of_fits(design, 0.5, is_centered=True)
     rows = np.broadcast_to(design.X - design.center, (design.n_fits, *design.X.shape))
-    np.testing.assert_allclose(own.to_points(own.from_features(rows)), rows, atol=1e-9)
+    np.testing.assert_allclose(coordinates.to_points(coordinates.from_features(rows)), rows, atol=1e-9)
 
 
-def test_the_final_fit_has_the_coordinates_of_all_rows():
+def test_the_final_fit_has_the_coordinates_of_all_samples():
     design = centred(gaussian)
-    own = coordinates_of_fits(design, 0.5, is_centered=True).of_final
+    final = coordinates_of_fits(design, 0.5, is_centered=True).of_final
     shared = principal_coordinates(design, np.ones(design.n_features), 0.5)
-    np.testing.assert_allclose(np.abs(own.basis), np.abs(shared.basis), atol=1e-8 * np.abs(shared.basis).max())
-    np.testing.assert_allclose(own.spectrum, shared.spectrum, rtol=1e-8)
+    np.testing.assert_allclose(np.abs(final.basis), np.abs(shared.basis), atol=1e-8 * np.abs(shared.basis).max())
+    np.testing.assert_allclose(final.spectrum, shared.spectrum, rtol=1e-8)
 
 
-def test_folds_are_turned_as_the_final_fit_is():
-    """So that one fit's moves serve another."""
+def test_folds_have_axes_close_to_those_of_the_final_fit():
+    """So that the steps of one fit are useful to another."""
     design = centred(gaussian)
-    own = coordinates_of_fits(design, 0.5, is_centered=True)
-    for fold in own.basis[1:]:
-        assert np.linalg.norm(fold - own.basis[0]) < 0.3 * np.linalg.norm(own.basis[0])
+    coordinates = coordinates_of_fits(design, 0.5, is_centered=True)
+    for fold in coordinates.basis[1:]:
+        assert np.linalg.norm(fold - coordinates.basis[0]) < 0.3 * np.linalg.norm(coordinates.basis[0])
 
 
-def test_coordinates_of_neighbouring_fits_are_not_copied():
-    own = coordinates_of_fits(centred(gaussian), 0.5, is_centered=True)
+def test_selecting_consecutive_fits_does_not_copy():
+    coordinates = coordinates_of_fits(centred(gaussian), 0.5, is_centered=True)
     for fits in (slice(None), slice(0, 1), [1, 2], np.array([0])):
-        assert np.shares_memory(own.of_fits(fits).basis, own.basis)
-    np.testing.assert_array_equal(own.of_fits([0, 2]).basis, own.basis[[0, 2]])
+        assert np.shares_memory(coordinates.of_fits(fits).basis, coordinates.basis)
+    np.testing.assert_array_equal(coordinates.of_fits([0, 2]).basis, coordinates.basis[[0, 2]])

@@ -1,4 +1,4 @@
-"""Every backend sums what NumPy sums on the rows written out."""
+"""Every storage backend computes the same sums as NumPy on the dense rows."""
 
 from dataclasses import replace
 
@@ -92,7 +92,7 @@ def test_moments_under_weights_of_either_sign(backend):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_columns_of_long_rows_are_summed_a_few_at_a_time(monkeypatch, dtype):
+def test_a_wide_array_is_summed_in_groups_of_columns(monkeypatch, dtype):
     monkeypatch.setattr("annealed.design.dense.PART_BYTES", 8 * 4 * 64)
     table = wide()
     X = np.tile(table.X, 4).astype(dtype)
@@ -107,14 +107,14 @@ def test_columns_of_long_rows_are_summed_a_few_at_a_time(monkeypatch, dtype):
     np.testing.assert_allclose(design.row_gram(2 * np.ones(rows.shape[1])), 4 * rows @ rows.T, atol=1e-9)
 
 
-def test_a_pass_over_some_fits_has_their_weights(backend):
+def test_a_pass_over_some_fits_uses_their_weights(backend):
     design, rows = backend
     (sums,) = design.sum_rows(lambda block: (block.weight.T @ rows[block.rows],), np.array([2, 0]))
     np.testing.assert_allclose(sums, design.weight[:, [2, 0]].T @ rows, rtol=1e-12)
 
 
 @pytest.mark.parametrize("is_blocked", [False, True], ids=["whole", "blocks"])
-def test_named_rows_come_in_the_order_they_are_named(backend, is_blocked, monkeypatch):
+def test_map_rows_keeps_the_order_of_the_indices(backend, is_blocked, monkeypatch):
     if is_blocked:
         in_short_blocks(monkeypatch)
     design, rows = backend
@@ -131,31 +131,31 @@ def test_named_rows_come_in_the_order_they_are_named(backend, is_blocked, monkey
     np.testing.assert_allclose(products, np.einsum("nd,scd->nsc", rows[named], coef), rtol=1e-10, atol=1e-12)
 
 
-def test_no_named_rows_are_no_blocks(backend):
+def test_map_rows_without_indices_has_no_blocks(backend):
     design, _ = backend
     assert list(design.map_rows(lambda block: block, np.empty(0, dtype=int))) == []
 
 
-def test_centring_does_not_touch_the_rows(backend):
+def test_centring_does_not_copy_the_rows(backend):
     design, _ = backend
-    other = design.centered(np.zeros(25))
-    assert other.X is design.X
+    recentred = design.centered(np.zeros(25))
+    assert recentred.X is design.X
     np.testing.assert_array_equal(design.center, CENTER)
 
 
 @pytest.mark.parametrize("keeps_copy", [True, False])
 @pytest.mark.parametrize("distance", [0.5, 1e8])
-def test_products_keep_their_digits_wherever_the_centre_lies(distance, keeps_copy, monkeypatch):
+def test_products_keep_their_digits_wherever_the_centre_is(distance, keeps_copy, monkeypatch):
     monkeypatch.setattr("annealed.design.dense.FEW_VALUES", 10**6 if keeps_copy else 0)
     generator = np.random.default_rng(0)
-    X = generator.integers(-512, 512, (40, 6)) / 512 + distance  # exact in double precision, as is the centre
+    X = generator.integers(-512, 512, (40, 6)) / 512 + distance  # exact in float64, as is the centre
     design = DenseDesign(X, np.zeros(40, int), np.ones((40, 1)), 40.0, 1).centered(np.full(6, distance))
     coef, residual = generator.normal(size=(1, 2, 6)), generator.normal(size=(40, 1, 2))
     (sums,) = design.sum_rows(lambda block: (block.transposed_product(residual[block.rows]),))
     np.testing.assert_allclose(design.product(coef)[:, 0], (X - distance) @ coef[0].T, rtol=0, atol=1e-13)
     np.testing.assert_allclose(sums[0], residual[:, 0].T @ (X - distance), rtol=0, atol=1e-12)
-    elsewhere = design.centered(np.full(6, distance - 1.0))
-    np.testing.assert_allclose(elsewhere.product(coef)[:, 0], (X - distance + 1) @ coef[0].T, rtol=0, atol=1e-13)
+    recentred = design.centered(np.full(6, distance - 1.0))
+    np.testing.assert_allclose(recentred.product(coef)[:, 0], (X - distance + 1) @ coef[0].T, rtol=0, atol=1e-13)
 
 
 def test_sparse_squares_of_a_nearly_constant_column_do_not_cancel():
@@ -165,20 +165,22 @@ def test_sparse_squares_of_a_nearly_constant_column_do_not_cancel():
     np.testing.assert_allclose(variance, (np.arange(10.0) / 1e3).var(), rtol=1e-6)
 
 
-def test_entries_in_parts_are_those_of_the_whole():
-    whole = sparse_rows(20, 4, density=0.5)
-    parts = sparse.csr_array(
-        (np.column_stack([3 * whole.data, -2 * whole.data]).ravel(), np.repeat(whole.indices, 2), 2 * whole.indptr),
-        shape=whole.shape,
+def test_duplicate_entries_are_summed():
+    summed = sparse_rows(20, 4, density=0.5)
+    with_duplicates = sparse.csr_array(
+        (np.column_stack([3 * summed.data, -2 * summed.data]).ravel(), np.repeat(summed.indices, 2), 2 * summed.indptr),
+        shape=summed.shape,
     )
     labels, weight = np.arange(20) % 2, np.full((20, 1), 0.05)
-    seen, expected = (make_design(X, labels, weight, np.full(1, 20.0), 2).column_variance() for X in (parts, whole))
-    np.testing.assert_allclose(seen, expected, rtol=1e-12)
-    assert len(parts.data) == 2 * len(whole.data)  # the user's rows are as they were
+    actual, expected = (
+        make_design(X, labels, weight, np.full(1, 20.0), 2).column_variance() for X in (with_duplicates, summed)
+    )
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
+    assert len(with_duplicates.data) == 2 * len(summed.data)  # the user's array is unchanged
 
 
 @pytest.mark.parametrize("make", [wide, wide_text], ids=lambda make: make.__name__)
-def test_row_span_writes_the_rows_in_an_orthonormal_basis(make):
+def test_row_span_coordinates_are_orthonormal(make):
     table = make()
     rows = dense(table.X)
     center, scale = rows.mean(axis=0), np.linspace(0.5, 2, rows.shape[1])
@@ -194,7 +196,7 @@ def test_row_span_writes_the_rows_in_an_orthonormal_basis(make):
 
 
 @pytest.mark.parametrize("make", [wide, wide_text], ids=lambda make: make.__name__)
-def test_row_span_of_points_goes_both_ways(make):
+def test_row_span_maps_points_both_ways(make):
     table = make()
     rows = dense(table.X)
     center, scale = rows.mean(axis=0), np.linspace(0.5, 2, rows.shape[1])
@@ -203,7 +205,7 @@ def test_row_span_of_points_goes_both_ways(make):
     np.testing.assert_allclose(span.project(rows[3] - center), span.rows[3], atol=1e-9)
 
 
-def test_row_span_of_equal_rows_is_one_direction_of_zeros():
+def test_row_span_of_equal_rows_is_one_zero_direction():
     table = type(text())("constant", np.ones((4, 9)), np.array([0, 1, 0, 1]))
     span = row_span(stack_of(table).centered(np.ones(9)), np.ones(9))
     np.testing.assert_array_equal(span.rows, np.zeros((4, 1)))
@@ -216,10 +218,10 @@ def diagonal_of(design, scale):
 @pytest.mark.parametrize("n_folds", [3, 70], ids=["few_folds", "more_than_are_grouped"])
 @pytest.mark.parametrize("is_weighted", [False, True], ids=["rows_alike", "weighted"])
 def test_second_moments_of_folds_equal_numpy(is_weighted, n_folds, monkeypatch):
-    """A fifth of the rows weighs nothing, where they are weighted."""
+    """With weights, a fifth of the samples has weight zero."""
     table = gaussian()
-    own = np.arange(len(table.y)) % 5 / 3 if is_weighted else np.ones(len(table.y))
-    design = stack_of(table, fold_masks(len(table.y), n_folds) * own[:, None])
+    sample_weight = np.arange(len(table.y)) % 5 / 3 if is_weighted else np.ones(len(table.y))
+    design = stack_of(table, fold_masks(len(table.y), n_folds) * sample_weight[:, None])
     design = design.centered(design.column_mean())
     n_multiplied, gram = [], DenseBlock.gram
 
@@ -228,8 +230,8 @@ def test_second_moments_of_folds_equal_numpy(is_weighted, n_folds, monkeypatch):
         return gram(block, weight)
 
     monkeypatch.setattr(DenseBlock, "gram", counted)
-    found, rows = design.covariances(), table.X - design.center
-    for weight, moment in zip(design.weight.T, found, strict=True):
+    actual, rows = design.covariances(), table.X - design.center
+    for weight, moment in zip(design.weight.T, actual, strict=True):
         np.testing.assert_allclose(moment, (rows.T * weight) @ rows, rtol=1e-10, atol=1e-13)
     assert (sum(n_multiplied) == len(rows)) == (n_folds == 3)
 
@@ -248,13 +250,13 @@ def test_principal_coordinates_diagonalize_the_covariance(power):
 
 
 @pytest.mark.parametrize("make", [diagonal_of, principal_coordinates])
-def test_some_coordinates_are_those_of_all(make):
+def test_along_gives_the_selected_coordinates(make):
     table = gaussian()
     coordinates = make(stack_of(table), table.X.std(axis=0))
     np.testing.assert_allclose(coordinates.along([2, 0])(table.X), coordinates.from_features(table.X)[:, [2, 0]])
 
 
-def test_dense_rows_that_outnumber_their_columns_are_rotated_further(monkeypatch):
+def test_dense_data_with_more_samples_than_features_are_rotated_up_to_a_larger_width(monkeypatch):
     monkeypatch.setattr("annealed.design.coordinates.WIDEST_EIGENPROBLEM", 3)
     for table, n_axes in [(gaussian(), 2), (text(), 1), (wide(), 1)]:
         design = stack_of(table)
@@ -263,11 +265,11 @@ def test_dense_rows_that_outnumber_their_columns_are_rotated_further(monkeypatch
     assert principal_coordinates(stack_of(gaussian()), np.ones(4)).basis.ndim == 1
 
 
-# --- rows in single precision -----------------------------------------------------------------------
+# --- float32 copies of the rows ----------------------------------------------------------------------
 
 
 def nearly_collinear():
-    """The rows of `gaussian` with the first column twice, the second time with a millionth of noise."""
+    """The samples of `gaussian` with the first feature repeated, plus noise of a millionth."""
     plain = gaussian()
     noise = 1e-6 * np.random.default_rng(3).normal(size=len(plain.y))
     return type(plain)("nearly_collinear", np.column_stack([plain.X, plain.X[:, 0] + noise]), plain.y)
@@ -283,7 +285,7 @@ def in_both_precisions(table, power=0.0):
 @pytest.mark.parametrize("power", [0.0, 0.25, 0.5], ids=["rotated", "half-whiten", "whitened"])
 @pytest.mark.parametrize("make", [gaussian, badly_scaled, nearly_collinear], ids=lambda make: make.__name__)
 def test_single_precision_rows_agree_with_the_design_in_the_same_coordinates(make, power, is_blocked, monkeypatch):
-    """Every coordinate to its own digits: errors are measured by its spread, the smallest too."""
+    """Errors are relative to the spread of each coordinate, including the smallest."""
     if is_blocked:
         in_short_blocks(monkeypatch)
     design, coordinates, rows = in_both_precisions(make(), power)
@@ -301,7 +303,7 @@ def test_single_precision_rows_agree_with_the_design_in_the_same_coordinates(mak
     np.testing.assert_allclose(single / spread, coordinates.from_features(double) / spread, atol=1e-6)
 
 
-def test_single_precision_coefficients_keep_products_single_and_sums_double():
+def test_float32_coefficients_give_float32_products_and_float64_sums():
     design, coordinates, rows = in_both_precisions(badly_scaled())
     coef = np.random.default_rng(0).normal(size=(3, 3, coordinates.rank))
     single = rows.product(coef.astype(np.float32))
@@ -312,7 +314,7 @@ def test_single_precision_coefficients_keep_products_single_and_sums_double():
     assert sums.dtype == np.float64
 
 
-def test_single_precision_rows_leave_the_design_alone():
+def test_single_precision_rows_do_not_change_the_design():
     table = gaussian()
     design, _, rows = in_both_precisions(table)
     assert design.X is table.X
@@ -323,13 +325,13 @@ def test_single_precision_rows_leave_the_design_alone():
 
 @pytest.fixture(params=[1, 10**9], ids=["large", "small"])
 def groups(request, monkeypatch):
-    """Whether folds are taken for large enough to have blocks of their own."""
+    """Whether the held-out part of a fold is large enough for blocks of its own."""
     monkeypatch.setattr("annealed.design.dense.GROUP_WORK", request.param)
     return request.param == 1
 
 
 def in_folds(n_rows=1200, n_folds=3):
-    """A design of the final fit and folds of 400 random rows, and its rows in single precision."""
+    """A design with the final fit and folds of random samples, 400 by default, and its float32 copy."""
     table = gaussian(n_samples=n_rows)
     weight = np.ones((n_rows, 1 + n_folds))
     fold = np.random.default_rng(0).permutation(n_rows) % n_folds
@@ -338,39 +340,39 @@ def in_folds(n_rows=1200, n_folds=3):
     return design, SinglePrecisionRows(design, principal_coordinates(design, np.ones(table.X.shape[1]), 0.0)), fold
 
 
-def test_rows_of_a_fold_lie_together_and_its_fit_skips_them_where_they_are_many(groups):
+def test_held_out_samples_are_stored_together_and_skipped_if_they_are_many(groups):
     _, rows, fold = in_folds()
-    seen = dict.fromkeys(range(3), 0)
+    n_evaluated = dict.fromkeys(range(3), 0)
 
     def evaluate(block):
         for fit in range(3) if block.fit_positions is None else block.fit_positions:
-            seen[fit] += len(block.labels)
+            n_evaluated[fit] += len(block.labels)
         assert (block.weight > 0).all() == groups
 
     list(rows.map_blocks(evaluate, np.arange(1, 4)))
-    assert seen == {fit: np.sum(fold != fit) if groups else len(fold) for fit in range(3)}
+    assert n_evaluated == {fit: np.sum(fold != fit) if groups else len(fold) for fit in range(3)}
     assert rows.n_groups == (3 if groups else 1)
     assert sum(rows.map_blocks(lambda block: np.count_nonzero(block.weight), slice(0, 1))) == len(fold)
     assert np.count_nonzero(np.diff(fold[rows.order])) == 2
 
 
 @pytest.mark.parametrize("fits", [slice(None), slice(0, 1), np.arange(1, 4), np.array([2]), np.array([1, 3])], ids=str)
-def test_sums_over_rows_that_lie_together_are_those_of_the_design(fits, groups):
+def test_sums_over_regrouped_rows_equal_those_of_the_design(fits, groups):
     design, rows, _ = in_folds()
     (sums,) = rows.sum_rows(lambda block: (block.weight.sum(axis=0),), fits)
     np.testing.assert_allclose(sums, np.ones(len(np.arange(4)[fits])), rtol=1e-6)
 
     def kernel(block):
-        return (np.stack([np.bincount(block.labels, own, 3) for own in block.weight.T]),)
+        return (np.stack([np.bincount(block.labels, weight, 3) for weight in block.weight.T]),)
 
     np.testing.assert_allclose(rows.sum_rows(kernel, fits)[0], design.sum_rows(kernel, fits)[0], rtol=1e-6)
 
 
-def test_rows_that_lie_together_are_found_by_their_own_numbers(groups):
+def test_regrouped_rows_keep_their_indices(groups):
     design, rows, fold = in_folds()
-    for numbers in (np.flatnonzero(fold == 1), np.array([5, 900, 17])):
-        labels = np.concatenate(list(rows.map_rows(lambda block: block.labels, numbers)))
-        np.testing.assert_array_equal(labels, design.labels[numbers])
+    for indices in (np.flatnonzero(fold == 1), np.array([5, 900, 17])):
+        labels = np.concatenate(list(rows.map_rows(lambda block: block.labels, indices)))
+        np.testing.assert_array_equal(labels, design.labels[indices])
     coef = np.random.default_rng(0).normal(size=(4, 3, rows.n_features))
     coordinates = principal_coordinates(design, np.ones(design.n_features), 0.0)
     np.testing.assert_allclose(rows.product(coef), design.product(coordinates.to_features(coef)), atol=1e-5)

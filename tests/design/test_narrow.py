@@ -1,4 +1,4 @@
-"""Products with few vectors, piece by piece: the same as those of BLAS in one go."""
+"""Products with few vectors, computed in pieces, equal plain matrix products."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def arrays(n_vectors, n_rows, n_columns, dtype=np.float64, order="C"):
         (3, 0, 40),
     ],
 )
-def test_products_are_those_in_one_go(shape, dtype, order, has_small_products, monkeypatch):
+def test_products_in_pieces_equal_plain_products(shape, dtype, order, has_small_products, monkeypatch):
     monkeypatch.setattr(narrow, "HAS_SMALL_PRODUCTS", has_small_products)
     vectors, weights, rows = arrays(*shape, dtype, order)
     tol = {"rtol": 1e-4, "atol": 1e-3} if dtype == np.float32 else {"rtol": 1e-10, "atol": 1e-10}
@@ -44,7 +44,7 @@ def test_products_are_those_in_one_go(shape, dtype, order, has_small_products, m
     np.testing.assert_allclose(sums, weights @ rows, **tol)
 
 
-def test_pieces_cover_few_vectors_only(monkeypatch):
+def test_only_products_with_few_vectors_are_cut_into_pieces(monkeypatch):
     monkeypatch.setattr(narrow, "HAS_SMALL_PRODUCTS", True)
     _, _, rows = arrays(2, 1000, 64)
 

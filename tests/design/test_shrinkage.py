@@ -1,4 +1,4 @@
-"""Leave-one-out least squares against one refit a row."""
+"""Closed-form leave-one-out ridge regression against one refit per left-out sample."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from annealed.design.shrinkage import ridge_effect
 
 
 def wide_rows(weighted, is_centered, n_rows=15, n_columns=20):
-    """Three classes apart along what varies most."""
+    """Three classes separated along the features of largest variance."""
     generator = np.random.default_rng(3)
     rows = generator.normal(size=(n_rows, n_columns)) * np.geomspace(1, 0.05, n_columns)
     rows[:, :3] += 2 * np.eye(3)[np.arange(n_rows) % 3]
@@ -21,7 +21,7 @@ def wide_rows(weighted, is_centered, n_rows=15, n_columns=20):
 
 
 def refitted(rows, weight, indicators, ridge, is_centered):
-    """Every row as predicted without it."""
+    """Prediction of every sample by a fit without it."""
     predicted = np.empty_like(indicators)
     for row in range(len(rows)):
         others = np.arange(len(rows)) != row
@@ -39,38 +39,38 @@ def test_errors_are_those_of_refits_without_each_row(weighted, is_centered, monk
     gram = np.sqrt(weight)[:, None] * rows
     eigenvalues = np.linalg.eigvalsh(gram @ gram.T)[int(is_centered) :]
     ridges = [1e-9 * eigenvalues[0], np.median(eigenvalues), *np.geomspace(0.1 * eigenvalues[0], eigenvalues[-1], 6)]
-    wanted = indicators - (weight @ indicators if is_centered else 0)
+    targets = indicators - (weight @ indicators if is_centered else 0)
     errors = []
     for ridge in ridges:
-        predicted = refitted(rows, weight, indicators, ridge, is_centered) - (indicators - wanted)
-        along, size = (np.sum(weight[:, None] * predicted * own) for own in (wanted, predicted))
-        errors.append(np.sum(weight[:, None] * wanted**2) - max(along, 0) ** 2 / size)
+        predicted = refitted(rows, weight, indicators, ridge, is_centered) - (indicators - targets)
+        along, size = (np.sum(weight[:, None] * predicted * part) for part in (targets, predicted))
+        errors.append(np.sum(weight[:, None] * targets**2) - max(along, 0) ** 2 / size)
     assert min(errors) < 0.99 * errors[0]
-    found = ridge_effect(rows, weight, indicators, is_centered)
-    np.testing.assert_allclose(found, [1 - min(errors) / errors[0], errors[1] / errors[0] - 1], rtol=1e-5)
+    actual = ridge_effect(rows, weight, indicators, is_centered)
+    np.testing.assert_allclose(actual, [1 - min(errors) / errors[0], errors[1] / errors[0] - 1], rtol=1e-5)
 
 
-def test_the_unit_of_rows_does_not_matter():
+def test_the_unit_of_the_features_does_not_matter():
     rows, weight, indicators = wide_rows(weighted=True, is_centered=True)
-    here, there = (ridge_effect(unit * rows, weight, indicators, True) for unit in (1, 1e3))
-    np.testing.assert_allclose(here, there, rtol=1e-9)
+    original, rescaled = (ridge_effect(unit * rows, weight, indicators, True) for unit in (1, 1e3))
+    np.testing.assert_allclose(original, rescaled, rtol=1e-9)
 
 
-def test_by_what_cannot_be_predicted_a_ridge_changes_nothing():
-    """Rows that have nothing in common: every prediction is the mean of the others, which goes against the left-out."""
+def test_a_ridge_has_no_effect_if_nothing_can_be_predicted():
+    """Orthogonal samples: every prediction is the mean of the others, which is opposite to the left-out sample."""
     rows, indicators = np.eye(9) - 1 / 9, np.eye(3)[np.arange(9) % 3]
     np.testing.assert_allclose(ridge_effect(rows, np.full(9, 1 / 9), indicators, True), 0.0, atol=1e-12)
 
 
-def test_a_row_that_occurs_twice_is_one_of_twice_the_weight():
+def test_a_duplicate_sample_counts_as_a_larger_weight():
     rows, weight, indicators = wide_rows(weighted=True, is_centered=True)
     double = np.r_[0, 0:15, 4, 4]
     share = weight / np.bincount(double)
-    found = ridge_effect(rows[double], share[double], indicators[double], True)
-    np.testing.assert_allclose(found, ridge_effect(rows, weight, indicators, True), rtol=1e-9)
+    actual = ridge_effect(rows[double], share[double], indicators[double], True)
+    np.testing.assert_allclose(actual, ridge_effect(rows, weight, indicators, True), rtol=1e-9)
 
 
-def test_rows_that_are_all_but_the_same_tell_nothing():
+def test_near_duplicates_make_the_effect_unknown():
     rows, weight, indicators = wide_rows(weighted=False, is_centered=False)
     rows[1] = rows[0] + 1e-4 * rows[2]
     assert np.isnan(ridge_effect(rows, weight, indicators, False)).all()

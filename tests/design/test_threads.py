@@ -1,4 +1,4 @@
-"""Threads change the time a pass takes, never its result."""
+"""Threads change the duration of a pass, never its result."""
 
 import os
 from multiprocessing import get_context
@@ -15,7 +15,7 @@ from annealed import AnnealedLogisticRegression
 from annealed.design import DenseDesign, SinglePrecisionRows, principal_coordinates, threads
 
 
-def test_order_is_kept_and_errors_come_through():
+def test_order_is_kept_and_errors_are_raised():
     with threads.threads_over_blocks():
         assert list(threads.map_in_order(lambda item: item * 2, range(50))) == list(range(0, 100, 2))
         with pytest.raises(ZeroDivisionError):
@@ -30,20 +30,20 @@ def test_outside_the_context_there_is_one_thread():
     assert threads._n_threads.get() == 1
 
 
-def test_the_calling_thread_takes_its_share_and_what_it_maps_meanwhile_stays_in_it(monkeypatch):
+def test_the_calling_thread_works_too_and_its_nested_maps_stay_in_it(monkeypatch):
     monkeypatch.setattr(threads, "available_threads", lambda: 3)
     meeting = Barrier(3)
 
     def inner_threads(_):
-        meeting.wait(timeout=60)  # three items at once, or none gets on
+        meeting.wait(timeout=60)  # passes only if three items run at once
         return set(threads.map_in_order(lambda _: get_ident(), range(4)))
 
     with threads.threads_over_blocks():
-        seen = list(threads.map_in_order(inner_threads, range(3)))
+        thread_ids = list(threads.map_in_order(inner_threads, range(3)))
         assert threads._n_threads.get() == 3
-    assert all(len(own) == 1 for own in seen)
-    assert {get_ident()} in seen
-    assert len(set.union(*seen)) == 3
+    assert all(len(ids) == 1 for ids in thread_ids)
+    assert {get_ident()} in thread_ids
+    assert len(set.union(*thread_ids)) == 3
 
 
 def own_thread(_):
@@ -51,7 +51,7 @@ def own_thread(_):
     return get_ident()
 
 
-def test_no_more_threads_are_used_than_asked_for(monkeypatch):
+def test_most_threads_is_respected(monkeypatch):
     monkeypatch.setattr(threads, "available_threads", lambda: 4)
     with threads.threads_over_blocks():
         used = {most: set(threads.map_in_order(own_thread, range(8), most)) for most in (0, 1, 2)}
@@ -59,8 +59,8 @@ def test_no_more_threads_are_used_than_asked_for(monkeypatch):
     assert len(used[2]) == 2
 
 
-def test_few_rows_in_groups_of_folds_are_not_shared_by_threads(monkeypatch):
-    """However many groups there are: each would be less than a thread is worth."""
+def test_few_samples_in_groups_of_folds_use_one_thread(monkeypatch):
+    """However many groups there are, because each is too small to justify a thread."""
     table = gaussian(2000, 20)
     folds = (np.arange(2000)[:, None] % 5 != np.arange(5)) / 1600.0
     design = DenseDesign(table.X, table.y, folds, np.ones(5), 3)
@@ -68,16 +68,16 @@ def test_few_rows_in_groups_of_folds_are_not_shared_by_threads(monkeypatch):
     rows = SinglePrecisionRows(design, principal_coordinates(design, np.ones(20), 0.0))
     monkeypatch.setattr(threads, "available_threads", lambda: 4)
     with threads.threads_over_blocks():
-        alone = set(rows.map_blocks(own_thread))
+        few_multiplications = set(rows.map_blocks(own_thread))
         monkeypatch.setattr("annealed.design.base.SHARED_WORK", 1 << 10)
-        shared = set(rows.map_blocks(own_thread))
-    assert alone == {get_ident()}
-    assert len(shared) > 1
+        many_multiplications = set(rows.map_blocks(own_thread))
+    assert few_multiplications == {get_ident()}
+    assert len(many_multiplications) > 1
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_fit_in_a_forked_process_does_not_wait_for_threads_of_its_parent(monkeypatch):
+def test_a_fit_in_a_forked_process_does_not_wait_for_its_parents_threads(monkeypatch):
     monkeypatch.setattr(threads, "available_threads", lambda: 2)
     monkeypatch.setattr(DenseDesign, "block_rows", lambda self, n_fits, copies_rows=True: 7)
     expected = fitted_temperature()
@@ -90,7 +90,7 @@ def fitted_temperature():
     return AnnealedLogisticRegression().fit(table.X, table.y).temperature_
 
 
-def test_an_error_of_the_calling_thread_waits_for_the_others_and_leaves_the_context_as_it_was(monkeypatch):
+def test_an_error_in_the_calling_thread_waits_for_the_others_and_restores_the_context(monkeypatch):
     monkeypatch.setattr(threads, "available_threads", lambda: 2)
     caller, meeting, done = get_ident(), Barrier(2), []
 
@@ -107,7 +107,7 @@ def test_an_error_of_the_calling_thread_waits_for_the_others_and_leaves_the_cont
         assert threads._n_threads.get() == 2
 
 
-def test_results_that_were_handed_over_are_not_held(monkeypatch):
+def test_yielded_results_are_not_kept(monkeypatch):
     monkeypatch.setattr(threads, "available_threads", lambda: 2)
     alive: WeakSet = WeakSet()
 
@@ -119,11 +119,11 @@ def test_results_that_were_handed_over_are_not_held(monkeypatch):
 
     with threads.threads_over_blocks():
         most = max(len(alive) for _ in threads.map_in_order(work, range(300)))
-    assert most < 300  # as many as there would be if the first were handed over after the last
+    assert most < 300  # all 300 would be alive if the first were yielded after the last was computed
 
 
 class Tracked(np.ndarray):
-    """An array that a weak set can hold."""
+    """An array that a weak set can contain."""
 
     __hash__ = object.__hash__
 
@@ -133,8 +133,8 @@ def test_users_limit_is_respected():
         assert threads.available_threads() == 1
 
 
-def test_the_last_of_overlapping_fits_gives_back_the_limit_of_blas():
-    """However they overlap: the first to enter need not be the last to leave."""
+def test_the_last_of_overlapping_fits_restores_the_blas_limit():
+    """In whatever order they overlap: the first to enter need not be the last to leave."""
 
     def limits():
         return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}

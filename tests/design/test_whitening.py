@@ -1,4 +1,4 @@
-"""Coordinates in which the covariance of each fit's own rows is the identity."""
+"""Coordinates in which the covariance of the samples of each fit is the identity."""
 
 import numpy as np
 import oracles
@@ -26,19 +26,19 @@ def estimates(make, shrinkage=AMOUNT, is_pooled=True, in_span=False, weight=None
 
 
 def whitened(covariances, all_diagonal):
-    """Coordinates with a basis of each fit."""
-    own = whitening_coordinates(covariances, all_diagonal)
-    return own if all_diagonal else own.merged()
+    """Coordinates with one basis per fit."""
+    coordinates = whitening_coordinates(covariances, all_diagonal)
+    return coordinates if all_diagonal else coordinates.merged()
 
 
 def covariance_by_definition(covariances, fit):
     design = covariances.design
     rows, weight = design.X - design.center, design.weight[:, fit]
     total = (rows.T * weight) @ rows - np.outer(weight @ rows, weight @ rows)
-    own = oracles.pooled_covariance(rows, design.labels, weight) if covariances.is_pooled else total
+    covariance = oracles.pooled_covariance(rows, design.labels, weight) if covariances.is_pooled else total
     units = np.sqrt(np.outer(np.diag(total), np.diag(total)))
-    target = np.trace(own / units) / len(own) * np.eye(len(own)) * units
-    return (1 - AMOUNT) * own + AMOUNT * target
+    target = np.trace(covariance / units) / len(covariance) * np.eye(len(covariance)) * units
+    return (1 - AMOUNT) * covariance + AMOUNT * target
 
 
 @pytest.mark.parametrize("all_diagonal", [True, False])
@@ -46,35 +46,37 @@ def covariance_by_definition(covariances, fit):
 @pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
 def test_the_covariance_of_every_fit_becomes_the_identity(make, is_pooled, all_diagonal):
     covariances = estimates(make, is_pooled=is_pooled)
-    own = whitened(covariances, all_diagonal)
+    coordinates = whitened(covariances, all_diagonal)
     for fit in range(covariances.design.n_fits):
-        seen = own.basis[fit].T @ covariance_by_definition(covariances, fit) @ own.basis[fit]
-        np.testing.assert_allclose(seen, np.eye(own.rank), atol=1e-9)
-        np.testing.assert_allclose(own.inverse[fit].T @ own.basis[fit], np.eye(own.rank), atol=1e-9)
+        covariance = coordinates.basis[fit].T @ covariance_by_definition(covariances, fit) @ coordinates.basis[fit]
+        np.testing.assert_allclose(covariance, np.eye(coordinates.rank), atol=1e-9)
+        np.testing.assert_allclose(
+            coordinates.inverse[fit].T @ coordinates.basis[fit], np.eye(coordinates.rank), atol=1e-9
+        )
 
 
 @pytest.mark.parametrize("all_diagonal", [True, False])
-def test_the_spectrum_is_the_second_moment_or_for_folds_near_it(all_diagonal):
+def test_the_spectrum_is_the_second_moment_approximately_so_for_folds(all_diagonal):
     covariances = estimates(lambda: gaussian(n_samples=2000))
-    own = whitened(covariances, all_diagonal)
+    coordinates = whitened(covariances, all_diagonal)
     for fit in range(covariances.design.n_fits):
-        moment = own.basis[fit].T @ covariances.design.covariance(fit) @ own.basis[fit]
-        tolerance = 1e-10 if all_diagonal or fit == 0 else 0.15 * own.spectrum[0].max()
-        np.testing.assert_allclose(moment, np.diag(own.spectrum[fit]), atol=tolerance)
+        moment = coordinates.basis[fit].T @ covariances.design.covariance(fit) @ coordinates.basis[fit]
+        tolerance = 1e-10 if all_diagonal or fit == 0 else 0.15 * coordinates.spectrum[0].max()
+        np.testing.assert_allclose(moment, np.diag(coordinates.spectrum[fit]), atol=tolerance)
 
 
 @pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
-def test_one_factor_from_the_final_fit_does_what_two_decompositions_do(make):
+def test_one_cholesky_factor_replaces_two_eigendecompositions(make):
     covariances = estimates(make)
     quick, slow = (whitened(covariances, all_diagonal) for all_diagonal in (False, True))
     assert not np.allclose(quick.basis[1], slow.basis[1])  # they differ by a rotation
-    for one, other in zip(quick.basis, slow.basis, strict=True):
-        product = other @ other.T
-        np.testing.assert_allclose(one @ one.T, product, rtol=1e-8, atol=1e-10 * np.abs(product).max())
+    for quick_basis, slow_basis in zip(quick.basis, slow.basis, strict=True):
+        product = slow_basis @ slow_basis.T
+        np.testing.assert_allclose(quick_basis @ quick_basis.T, product, rtol=1e-8, atol=1e-10 * np.abs(product).max())
 
 
 @pytest.mark.parametrize("weight", [None, 1 + np.arange(24) % 3], ids=["rows_alike", "weighted"])
-def test_the_axes_of_a_span_do_what_decompositions_do(weight):
+def test_the_axes_of_a_span_replace_eigendecompositions(weight):
     covariances = estimates(wide, in_span=True, weight=weight)
     quick, slow = (whitened(covariances, all_diagonal) for all_diagonal in (False, True))
     for fit in range(covariances.design.n_fits):
@@ -87,35 +89,37 @@ def test_the_axes_of_a_span_do_what_decompositions_do(weight):
 
 
 @pytest.mark.parametrize("in_span", [False, True], ids=["columns", "span"])
-def test_turned_coordinates_map_as_bases_of_each_fit_do(in_span):
+def test_turned_coordinates_equal_one_basis_per_fit(in_span):
     turned = whitening_coordinates(estimates(wide if in_span else gaussian, in_span=in_span), all_diagonal=False)
     merged = turned.merged()
-    generator, some = np.random.default_rng(0), np.array([2, 0])
+    generator, fits = np.random.default_rng(0), np.array([2, 0])
     z = generator.normal(size=(2, 3, turned.rank))
     x = generator.normal(size=(2, 3, len(turned.frame.basis)))
     for name, vectors in (("to_features", z), ("to_points", z), ("from_features", x)):
-        first, second = (getattr(own.of_fits(some), name)(vectors) for own in (turned, merged))
+        first, second = (getattr(coordinates.of_fits(fits), name)(vectors) for coordinates in (turned, merged))
         np.testing.assert_allclose(first, second, rtol=1e-9, atol=1e-9)
 
 
-def test_a_fold_whose_covariance_has_no_factor_is_found_by_itself(monkeypatch):
+def test_a_fold_without_a_cholesky_factor_is_decomposed(monkeypatch):
     covariances = estimates(gaussian)
     expected = whitened(covariances, all_diagonal=False)
     monkeypatch.setattr(whitening, "_cholesky", lambda matrix: None)
-    own = whitened(covariances, all_diagonal=False)
-    for first, second in zip(own.basis, expected.basis, strict=True):
+    coordinates = whitened(covariances, all_diagonal=False)
+    for first, second in zip(coordinates.basis, expected.basis, strict=True):
         np.testing.assert_allclose(first @ first.T, second @ second.T, rtol=1e-8, atol=1e-9)
-    np.testing.assert_allclose(np.swapaxes(own.inverse, 1, 2) @ own.basis, [np.eye(own.rank)] * 4, atol=1e-9)
+    np.testing.assert_allclose(
+        np.swapaxes(coordinates.inverse, 1, 2) @ coordinates.basis, [np.eye(coordinates.rank)] * 4, atol=1e-9
+    )
 
 
-def test_a_covariance_without_shrinkage_keeps_a_floor_under_its_eigenvalues():
-    """Of a column that is the sum of two others."""
+def test_a_covariance_without_shrinkage_has_floored_eigenvalues():
+    """With a feature that is the sum of two others."""
 
     def collinear():
         table = gaussian()
         table.X[:, 3] = table.X[:, 0] + table.X[:, 1]
         return table
 
-    own = whitened(estimates(collinear, shrinkage=0.0), all_diagonal=False)
-    assert np.isfinite(own.basis).all()
-    assert np.abs(own.basis).max() < 2 / np.sqrt(whitening.SMALLEST_VARIANCE)
+    coordinates = whitened(estimates(collinear, shrinkage=0.0), all_diagonal=False)
+    assert np.isfinite(coordinates.basis).all()
+    assert np.abs(coordinates.basis).max() < 2 / np.sqrt(whitening.SMALLEST_VARIANCE)

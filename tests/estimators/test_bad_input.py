@@ -192,7 +192,7 @@ def test_class_rarer_than_the_folds_needs_no_warning():
 
 def test_fewer_rows_than_folds_in_every_class():
     rows = [0, 1, 60, 61, 120, 121]
-    with pytest.warns(UserWarning, match="largest class has 2 rows, fewer than the 5 folds: 2 folds"):
+    with pytest.warns(UserWarning, match="largest class has 2 samples, fewer than the 5 folds: 2 folds"):
         model = AnnealedLogisticRegression().fit(X[rows], y[rows])
     assert model.path_.validation_score.shape[1] == 2
     with pytest.warns(UserWarning) as caught:

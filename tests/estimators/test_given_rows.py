@@ -38,7 +38,7 @@ def accuracy_by_position(model, X, y):
 
 @ESTIMATORS
 @FRAMES
-@pytest.mark.filterwarnings("ignore:. of the 2 folds of cv train without any row")
+@pytest.mark.filterwarnings("ignore:. of the 2 folds of cv train without any sample")
 def test_frames_reach_splitters_and_scorers(estimator, library):
     frame = pytest.importorskip(library).DataFrame(dict(zip(NAMES, X.T, strict=True)))
     is_above = X[:, 0] > 5.8

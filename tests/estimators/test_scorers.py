@@ -49,7 +49,7 @@ def test_folds_without_a_score_are_left_out(rule):
 @pytest.mark.parametrize(
     ("scoring", "message"),
     [
-        (lambda model, X, y: np.nan, "no number on some held-out part at each of 3 temperatures"),
+        (lambda model, X, y: np.nan, "returned NaN on a validation fold at each of 3 temperatures"),
         (lambda model, X, y: None, "must give one number. Got None"),
         (["accuracy", "neg_log_loss"], "the name of one scorer"),
     ],
@@ -151,12 +151,12 @@ def test_folds_as_flags_are_folds_as_numbers():
 def test_rows_that_there_are_not_cannot_be_folds(rows, reason, part):
     every_row = np.arange(len(y))
     cv = [(rows, every_row) if part == "train" else (every_row, rows)]
-    with pytest.raises(ValueError, match=f"cv must give rows by their numbers, from 0 to {len(y) - 1}, .*{reason}"):
+    with pytest.raises(ValueError, match=f"cv must give sample indices from 0 to {len(y) - 1}, .*{reason}"):
         AnnealedLogisticRegression(cv=cv, schedule=FEW).fit(X, y)
 
 
 def test_rows_of_a_fold_are_a_list():
-    with pytest.raises(ValueError, match=r"a list of numbers, .* Got shape \(300, 1\)"):
+    with pytest.raises(ValueError, match=r"lists of sample indices, .* Got shape \(300, 1\)"):
         AnnealedLogisticRegression(cv=[(np.arange(300)[:, None], np.arange(300, 500))], schedule=FEW).fit(X, y)
 
 

@@ -185,7 +185,9 @@ def test_overlapping_test_parts():
 @pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, AnnealedLDA])
 def test_fold_without_a_class_stays_finite(estimator):
     model = estimator(cv=GroupKFold(3), schedule=np.geomspace(10, 1e-2, 8))
-    with pytest.warns(UserWarning, match="3 of the 3 folds of cv train without any row of a class, such as [012], and"):
+    with pytest.warns(
+        UserWarning, match="3 of the 3 folds of cv train without any sample of a class, such as [012], and"
+    ):
         model.fit(X, y, groups=y)
     assert np.isfinite(model.path_.validation_score).all()
     assert np.isfinite(model.predict_proba(X)).all()
@@ -199,10 +201,12 @@ def test_a_class_that_only_rows_of_weight_zero_have_is_not_missed():
 
 def test_folds_that_train_on_one_class_are_refused():
     names = load_iris().target_names[y]
-    with pytest.raises(ValueError, match="Fold 1 of cv trains on rows of a single class, setosa. Use stratified folds"):
+    with pytest.raises(
+        ValueError, match="Fold 1 of cv trains on samples of a single class, setosa. Use stratified folds"
+    ):
         AnnealedLogisticRegression(cv=TimeSeriesSplit(3)).fit(X, names)
     cv = [(np.arange(100), np.arange(100, 150)), (np.arange(100), np.arange(100))]
-    with pytest.raises(ValueError, match="Fold 1 of cv trains on rows of a single class, versicolor"):
+    with pytest.raises(ValueError, match="Fold 1 of cv trains on samples of a single class, versicolor"):
         AnnealedLogisticRegression(cv=cv).fit(X, names, sample_weight=(y > 0).astype(float))
 
 

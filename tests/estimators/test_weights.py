@@ -111,7 +111,7 @@ def test_shares_of_a_validation_set():
 def test_a_class_that_a_fold_has_not_seen_at_any_size_of_weights(size):
     """Iris is sorted by class: each fold leaves one out."""
     model = AnnealedLogisticRegression(cv=KFold(3), calibrate=False)
-    with pytest.warns(UserWarning, match="3 of the 3 folds of cv train without any row of a class"):
+    with pytest.warns(UserWarning, match="3 of the 3 folds of cv train without any sample of a class"):
         model.fit(X, y, sample_weight=np.full(len(y), size))
     assert model.path_.converged.all()
     assert (model.path_.validation_score.mean(axis=1) < -1).all()

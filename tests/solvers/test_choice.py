@@ -1,4 +1,4 @@
-"""Which solver a problem gets: by name, as given, or by the shape of its rows."""
+"""Choice of the solver: by name, as given, or by the shape of the data."""
 
 import numpy as np
 import pytest
@@ -62,7 +62,9 @@ def test_subspace_without_row_combinations_is_refused(solver):
         (260, 400, 3, False, "auto", "lbfgs"),
     ],
 )
-def test_the_solver_goes_by_the_shape_of_the_rows(n_rows, n_columns, n_classes, is_sparse, penalty_scaling, expected):
+def test_auto_chooses_the_solver_by_the_shape_of_the_data(
+    n_rows, n_columns, n_classes, is_sparse, penalty_scaling, expected
+):
     X = np.random.default_rng(0).normal(size=(n_rows, n_columns))
     table = Bunch(X=sparse.csr_array(X) if is_sparse else X, y=np.arange(n_rows) % n_classes, n_classes=n_classes)
     problem = prepared(InnerProduct(penalty_scaling=penalty_scaling), table, n_folds=5)
@@ -74,16 +76,16 @@ def test_the_solver_goes_by_the_shape_of_the_rows(n_rows, n_columns, n_classes, 
 @pytest.mark.parametrize("solver", ["subspace", Subspace()], ids=str)
 @pytest.mark.parametrize("value", [0.0, 1.0, 3.3])
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
-def test_subspace_of_rows_that_are_all_the_same_is_refused(kind, value, solver):
+def test_subspace_with_equal_samples_is_refused(kind, value, solver):
     table = Bunch(X=kind(np.full((1100, 1200), value)), y=np.arange(1100) % 2, n_classes=2)
     problem = prepared(InnerProduct(), table)
-    with pytest.raises(ValueError, match='solver="subspace" needs rows that differ.*"auto"'):
+    with pytest.raises(ValueError, match='solver="subspace" needs samples that differ.*"auto"'):
         make_solver(solver, problem)
     assert not isinstance(make_solver("auto", problem), Subspace)
 
 
 @pytest.mark.parametrize("penalty_scaling", ["standardize", "none"])
-def test_subspace_is_for_rows_that_differ_in_one_column_too(penalty_scaling):
+def test_subspace_accepts_samples_that_differ_in_one_feature_only(penalty_scaling):
     X = np.full((1100, 1200), 3.3)
     X[:, 0] = 1e18
     X[:, 5] += 1e-6 * np.arange(1100)

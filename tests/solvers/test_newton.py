@@ -1,4 +1,4 @@
-"""Newton's own: how its minima move with the temperature, its factors, and when L-BFGS hands over to it."""
+"""Newton's method: its tangents, its factors, and the handover from L-BFGS."""
 
 import numpy as np
 import pytest
@@ -14,41 +14,41 @@ CONVEX = [gaussian, badly_scaled, two_classes, rare_class, separable]
 
 @pytest.mark.parametrize("temperature", [3.0, 0.05])
 @pytest.mark.parametrize("make", CONVEX, ids=lambda make: make.__name__)
-def test_newton_says_how_minima_move_with_the_temperature(make, temperature):
+def test_newton_gives_the_derivative_of_the_minima_by_log_temperature(make, temperature):
     table = make()
     problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
     change = 1e-3
     points = {}
     for shift in (-change, 0.0, change):
-        own = temperature * np.exp(shift)
-        points[shift] = Newton().minimize(problem, problem.start(own), own, tol=1e-10, max_iter=100)
+        shifted = temperature * np.exp(shift)
+        points[shift] = Newton().minimize(problem, problem.start(shifted), shifted, tol=1e-10, max_iter=100)
     by_difference = (points[change].parameters - points[-change].parameters) / (2 * change)
     size = np.abs(by_difference).max()
     np.testing.assert_allclose(points[0.0].tangent, by_difference, rtol=1e-4, atol=1e-5 * size)
 
 
 @pytest.mark.parametrize("fits", [[0, 3], [1, 3, 2], [0, 0, 2], [1, 2]], ids=str)
-def test_fits_in_coordinates_of_their_own_are_seen_in_these(fits):
+def test_stacks_of_fits_with_coordinates_per_fit_are_evaluated_in_them(fits):
     table = wide()
     problem = InnerProduct(penalty_scaling="half-whiten").prepare(
         stack_of(table, fold_masks(len(table.y), 4)), random_state=0
     )
     point = 0.1 * np.random.RandomState(0).standard_normal((len(fits), problem.n_parameters))
     temperatures, numbers = np.full(len(fits), 0.1), np.array(fits)
-    expected = [problem.objective(point[[own]], 0.1, numbers[[own]])[:2] for own in range(len(fits))]
-    for seen in (
+    expected = [problem.objective(point[[position]], 0.1, numbers[[position]])[:2] for position in range(len(fits))]
+    for terms in (
         problem.objective_along(point, point, temperatures, numbers)[:2],
         problem.objective_and_hessian(point, temperatures, numbers)[:2],
         problem.objective(point, temperatures, numbers)[:2],
     ):
-        for own, (value, gradient) in enumerate(expected):
-            np.testing.assert_allclose(seen[0][own], value[0], rtol=1e-10)
-            np.testing.assert_allclose(seen[1][own], gradient[0], rtol=1e-8, atol=1e-10)
+        for position, (value, gradient) in enumerate(expected):
+            np.testing.assert_allclose(terms[0][position], value[0], rtol=1e-10)
+            np.testing.assert_allclose(terms[1][position], gradient[0], rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("make", CONVEX, ids=lambda make: make.__name__)
-def test_newton_comes_back_from_far_away(make):
-    """Whole steps fail there, by new factors and by old ones."""
+def test_newton_converges_from_a_distant_start(make):
+    """Full steps fail there, with new factors and with old ones."""
     table = make()
     problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
     far = problem.start(0.01) + 30 * np.random.default_rng(0).normal(size=(problem.n_fits, problem.n_parameters))
@@ -61,63 +61,66 @@ def test_newton_comes_back_from_far_away(make):
 
 @pytest.mark.parametrize("is_kept", [True, False])
 @pytest.mark.parametrize("make", [gaussian, separable, wide], ids=lambda make: make.__name__)
-def test_a_last_step_is_not_taken_blindly_where_it_is_long(make, is_kept, monkeypatch):
-    """However little it promises: where the posterior is certain the Hessian says nothing of what is further on."""
+def test_a_long_last_step_is_not_taken_without_evaluation(make, is_kept, monkeypatch):
+    """However small the predicted decrease: where the posterior is certain, the Hessian is local information."""
     if not is_kept:
         monkeypatch.setattr("annealed.objectives.hessian.MOST_PRODUCTS", 0)
     table = make()
     problem = InnerProduct(penalty_scaling="none").prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
     far = problem.start(0.01) + 30 * np.random.default_rng(0).normal(size=(problem.n_fits, problem.n_parameters))
-    found = Newton().minimize(problem, far.copy(), 0.01, tol=10.0, max_iter=300)
-    value, _, _ = problem.objective(found.parameters, 0.01)
+    solution = Newton().minimize(problem, far.copy(), 0.01, tol=10.0, max_iter=300)
+    value, _, _ = problem.objective(solution.parameters, 0.01)
     assert (value <= problem.objective(far, 0.01)[0]).all()
-    np.testing.assert_allclose(value, found.value, rtol=0.1)
+    np.testing.assert_allclose(value, solution.value, rtol=0.1)
 
 
-def test_what_a_path_leaves_rough_is_settled_in_one_stack():
+def test_settle_solves_the_results_of_approach_in_one_stack():
     table = gaussian()
     problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
     temperatures = np.array([1.0, 0.3, 0.1])
     options = {"tol": 1e-6, "max_iter": 100}
     solver, start = Newton(), problem.start(1.0)
     rough = np.stack(
-        [own.parameters[0] for own in solver.approach(problem, [start] * len(temperatures), temperatures, **options)]
+        [
+            solution.parameters[0]
+            for solution in solver.approach(problem, [start] * len(temperatures), temperatures, **options)
+        ]
     )
-    rough[1] *= 1.1  # no longer solved as it lies
+    rough[1] *= 1.1  # no longer solved at the start
     settled = solver.settle(problem, rough, temperatures, **options)
     assert settled.converged.all()
     assert settled.n_iter[1] > settled.n_iter[0] == 0
-    for number, own in enumerate(temperatures):
-        tight = solver.minimize(problem, start, own, tol=1e-12, max_iter=100)
+    for number, temperature in enumerate(temperatures):
+        tight = solver.minimize(problem, start, temperature, tol=1e-12, max_iter=100)
         np.testing.assert_allclose(settled.value[number], tight.value[0], rtol=1e-8)
 
 
-def test_starts_of_large_hessians_are_filled_a_few_at_a_time(monkeypatch):
+def test_large_hessians_are_filled_in_a_few_at_a_time(monkeypatch):
     table = gaussian()
     problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
     temperatures, options = np.array([1.0, 0.3, 0.1, 0.03, 0.01]), {"tol": 1e-6, "max_iter": 100}
     starts = np.repeat(problem.start(1.0)[:1], len(temperatures), axis=0)
     at_once = Newton().fill(problem, starts, temperatures, **options)
     monkeypatch.setattr("annealed.solvers.newton.STACKED_ENTRIES", 2 * problem.hessian_size**2)
-    few = Newton().fill(problem, starts, temperatures, **options)
-    assert few.converged.all()
-    np.testing.assert_allclose(few.parameters, at_once.parameters, rtol=1e-9, atol=1e-12)
-    np.testing.assert_array_equal(few.n_iter, at_once.n_iter)
+    in_parts = Newton().fill(problem, starts, temperatures, **options)
+    assert in_parts.converged.all()
+    np.testing.assert_allclose(in_parts.parameters, at_once.parameters, rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(in_parts.n_iter, at_once.n_iter)
 
 
 @pytest.mark.parametrize(("beside", "ridge"), [(0.5, 0.0), (1 + 1e-9, 1e-7)], ids=["definite", "rounded"])
-def test_a_factor_has_as_small_a_ridge_as_it_needs(beside, ridge):
+def test_a_factor_has_the_smallest_ridge_that_succeeds(beside, ridge):
     matrix = np.eye(4) + beside * (1 - np.eye(4))
     expected = matrix + ridge * np.eye(4)
     factor = np.tril(_factored(matrix.copy()))
     np.testing.assert_allclose(factor @ factor.T, expected, rtol=0, atol=1e-14)
 
 
-# --- L-BFGS hands over -------------------------------------------------------------------------------
+# --- handover from L-BFGS ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("successor", [None, Newton()], ids=["alone", "newton"])
-def test_where_hessians_were_learned_twice_a_successor_takes_over(successor, monkeypatch):
+def test_the_successor_takes_over_once_two_hessians_were_learned(successor, monkeypatch):
     table = badly_scaled()
     problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
     solver, options = LBFGS(successor=successor), {"tol": 1e-6, "max_iter": 200}
@@ -132,13 +135,13 @@ def test_where_hessians_were_learned_twice_a_successor_takes_over(successor, mon
     third = solver.minimize(problem, second.parameters, 0.003, memory=memory, **options)
     assert (third.tangent is None) is (successor is None)
     between = solver.fill(problem, third.parameters[:1], np.array([0.005]), memory=memory, **options)
-    for found, temperature in ((third, 0.003), (between, 0.005)):
+    for solution, temperature in ((third, 0.003), (between, 0.005)):
         tight = Newton().minimize(problem, problem.start(1.0), temperature, tol=1e-10, max_iter=100)
-        np.testing.assert_allclose(found.value[0], tight.value[0], rtol=1e-8)
+        np.testing.assert_allclose(solution.value[0], tight.value[0], rtol=1e-8)
 
 
 @pytest.mark.parametrize(("work", "kind"), [(1.0, type(None)), (np.inf, Newton)], ids=["dear", "bearable"])
-def test_hessians_that_can_be_borne_have_newton_as_the_successor(work, kind, monkeypatch):
+def test_newton_is_the_successor_if_hessians_are_affordable(work, kind, monkeypatch):
     monkeypatch.setattr("annealed.solvers.CHEAP_WORK", 0.0)
     monkeypatch.setattr("annealed.solvers.BEARABLE_WORK", work)
     problem = InnerProduct().prepare(stack_of(gaussian(), fold_masks(120)), random_state=0)

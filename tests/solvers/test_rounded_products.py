@@ -1,4 +1,4 @@
-"""Sparse rows whose columns are of unlike sizes: products in single precision would drown the small in the large."""
+"""Sparse data with features of very different sizes: in float32, the small ones would be lost beside the large ones."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ N_ROWS = 620
 
 
 def words_and(column):
-    """Sparse words that tell the classes, and one dense column beside them."""
+    """Sparse words that determine the classes, and one dense feature beside them."""
     generator = np.random.RandomState(0)
     words = sparse.random(
         N_ROWS, 1500, 0.02, format="csr", random_state=generator, data_rvs=lambda size: generator.rand(size) + 0.2
@@ -37,7 +37,7 @@ def far_off(generator):
 
 
 def values_of(path, X, y, scale):
-    """Q / T at every temperature, of the coefficients that the path has, in double precision."""
+    """Q / T at every temperature, from the coefficients of the path, in float64."""
     logits = np.stack([X @ coef.T for coef in path.coef]) + path.intercept[:, None]
     margin = np.take_along_axis(logits, np.broadcast_to(y[:, None], (*logits.shape[:2], 1)), axis=2) - logits
     loss = np.log(np.exp(-margin).sum(axis=2)).mean(axis=1)
@@ -46,19 +46,19 @@ def values_of(path, X, y, scale):
 
 @pytest.mark.parametrize("penalty_scaling", ["none", "standardize"])
 @pytest.mark.parametrize("column", [year, prices, wide_noise, far_off])
-def test_columns_of_unlike_sizes_are_solved(column, penalty_scaling):
-    """Against double precision throughout, which a small tolerance asks for."""
+def test_features_of_very_different_sizes_are_solved(column, penalty_scaling):
+    """Compared with float64 throughout, which a small tolerance requires."""
     X, y = words_and(column)
     scale = 1.0 if penalty_scaling == "none" else X.toarray().std(axis=0)
     settings = dict(penalty_scaling=penalty_scaling, schedule=[1.0, 0.1, 0.01, 0.003], selection="last")
     usual, exact = (AnnealedLogisticRegression(tol=tol, **settings).fit(X, y).path_ for tol in (1e-4, 9e-6))
-    found, least = (values_of(path, X, y, scale) for path in (usual, exact))
-    np.testing.assert_allclose(usual.free_energy / usual.temperatures, found, rtol=1e-6)
-    assert (found / least - 1).max() < 1e-6
+    actual, least = (values_of(path, X, y, scale) for path in (usual, exact))
+    np.testing.assert_allclose(usual.free_energy / usual.temperatures, actual, rtol=1e-6)
+    assert (actual / least - 1).max() < 1e-6
 
 
-def test_a_path_in_single_precision_is_confirmed(monkeypatch):
-    """What rounding has led astray is found in the end, and solved in double precision."""
+def test_a_float32_path_is_confirmed_in_float64(monkeypatch):
+    """Points that rounding has misled are detected at the end, and solved in float64."""
     monkeypatch.setattr(representer, "MOST_ROUNDING", np.inf)
     X, y = words_and(lambda generator: 100 + 5 * generator.randn(N_ROWS))
     settings = dict(schedule=[1.0, 0.1, 0.01, 0.003], selection="last")

@@ -1,4 +1,4 @@
-"""Every solver: the minimum of a convex problem, a falling free energy, a stack that equals its fits alone."""
+"""Every solver: minimum of a convex problem, decreasing free energy, and a stack that equals its fits solved alone."""
 
 import numpy as np
 import oracles
@@ -21,7 +21,7 @@ from annealed.objectives import Distance, InnerProduct, Quadratic
 from annealed.solvers import LBFGS, SOLVERS
 from annealed.solvers.lbfgs import STEPS_TOGETHER, WHOLE
 
-SMOOTH = [name for name in SOLVERS if name != "subspace"]  # solvers that ask a problem for its gradient
+SMOOTH = [name for name in SOLVERS if name != "subspace"]  # solvers that evaluate the gradient of a problem
 CONVEX = [gaussian, badly_scaled, two_classes, rare_class, separable]
 FAMILIES = {
     "inner_product": InnerProduct(),
@@ -34,7 +34,7 @@ FAMILIES = {
 
 
 class Alone:
-    """One fit of a stack as a problem of its own, in the coordinates of the stack."""
+    """One fit of a stack as a separate problem, in the coordinates of the stack."""
 
     n_fits = 1
 
@@ -73,7 +73,7 @@ class Alone:
 
 
 class Recorder:
-    """A problem that keeps every point a solver asked for, and its value."""
+    """A problem that records every point a solver evaluates, and its value."""
 
     def __init__(self, problem):
         self.problem = problem
@@ -103,7 +103,7 @@ class Recorder:
 
 
 class Stumbling(Recorder):
-    """A problem whose value is infinite in the second and third pass: every fit's first step fails."""
+    """A problem whose value is infinite in the second and third pass, so that the first step of every fit fails."""
 
     def _record(self, parameters, values, fits):
         self.visited.append(len(values))
@@ -149,11 +149,11 @@ def test_reaches_the_minimum_of_a_convex_problem(make, temperature, solver):
 
 
 @pytest.mark.parametrize(("family", "solver"), family_and_solver())
-def test_solution_tells_the_truth(family, solver):
-    """Value and gradient norm are those of the returned parameters, converged those within the tolerance.
+def test_solution_agrees_with_the_problem(family, solver):
+    """Value and gradient norm are those of the returned parameters, and converged fits are within the tolerance.
 
-    Newton's last step is taken without a look, and so is that of a fold in L-BFGS: the gradient is no larger than said,
-    the value of a fold within what such a step may promise.
+    The last step of Newton's method is taken without an evaluation, and so is that of a fold in L-BFGS. The gradient is
+    then at most the reported one, and the value of a fold agrees to within what such a step may predict.
     """
     problem = prepared(FAMILIES[family], gaussian())
     solution = minimize(problem, solver, 2.0, tol=1e-5)
@@ -164,8 +164,8 @@ def test_solution_tells_the_truth(family, solver):
     largest = np.abs(gradient).max(axis=1)
     assert (largest <= solution.gradient_norm + 1e-9).all()
     if solver != "newton":
-        looked = slice(0, 1) if solver == "lbfgs" else slice(None)
-        np.testing.assert_allclose(solution.gradient_norm[looked], largest[looked], atol=1e-9)
+        evaluated = slice(0, 1) if solver == "lbfgs" else slice(None)
+        np.testing.assert_allclose(solution.gradient_norm[evaluated], largest[evaluated], atol=1e-9)
     assert solution.converged.all()
     assert largest[0] <= 1e-5
     assert solution.gradient_norm[0] <= 1e-5
@@ -181,33 +181,33 @@ def test_iterations_are_bounded_and_counted(family, solver):
 
 
 @pytest.mark.parametrize(("family", "solver"), family_and_solver())
-def test_a_solved_start_is_left_alone(family, solver):
+def test_a_solved_start_is_unchanged(family, solver):
     problem = prepared(FAMILIES[family], gaussian())
     solved = minimize(problem, "lbfgs", 2.0, tol=1e-9, max_iter=5000)
     again = minimize(problem, solver, 2.0, start=solved.parameters, tol=1e-5)
     assert again.n_iter.tolist() == [0, 0, 0]
-    first, second = (problem.report(own.parameters, 2.0) for own in (solved, again))
+    first, second = (problem.report(solution.parameters, 2.0) for solution in (solved, again))
     for name, array in first.items():
         np.testing.assert_allclose(second[name], array, atol=0 if solver == "scg" else 1e-5)
 
 
-# --- a falling free energy --------------------------------------------------------------------------
+# --- a decreasing free energy ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("temperature", [20.0, 0.3])
 @pytest.mark.parametrize(("family", "solver"), family_and_solver())
-def test_free_energy_never_rises_within_a_solve(family, solver, temperature):
-    """A solve of the final fit, cut after k iterations, is the first k iterations of the whole one."""
+def test_free_energy_never_increases_within_a_solve(family, solver, temperature):
+    """A solve of the final fit that stops after k iterations is the first k iterations of a longer one."""
     problem = prepared(FAMILIES[family], gaussian(n_samples=60))
     values = np.array([minimize(problem, solver, temperature, max_iter=k).value for k in range(16)])
-    improves_significantly = np.diff(values[:, 0]) / np.abs(values[0, 0])
-    assert improves_significantly.max() <= 1e-13
+    increases = np.diff(values[:, 0]) / np.abs(values[0, 0])
+    assert increases.max() <= 1e-13
     assert (values[1:] <= values[0]).all()
     assert (values[-1] < values[0]).all()
 
 
 @pytest.mark.parametrize(("family", "solver"), family_and_solver())
-def test_no_visited_point_is_better_than_the_one_returned(family, solver):
+def test_no_visited_point_is_better_than_the_returned_one(family, solver):
     problem = Recorder(prepared(FAMILIES[family], gaussian(n_samples=60)))
     solution = minimize(problem, solver, 2.0, tol=1e-6)
     for fit, _, value in problem.visited:
@@ -224,14 +224,14 @@ def test_survives_an_iteration_in_which_every_fit_fails(solver):
 
 @pytest.mark.parametrize("solver", SMOOTH)
 def test_survives_a_tolerance_below_rounding(solver):
-    """Every step fails in the end: the best point is returned, converged or not."""
+    """In the end every step fails: the best point is returned, converged or not."""
     problem = prepared(InnerProduct(), two_classes())
     solution = minimize(problem, solver, 1.0, tol=1e-30, max_iter=300)
     np.testing.assert_allclose(solution.value, solve(problem, 1.0).value, rtol=1e-12)
 
 
 @pytest.mark.parametrize("solver", SMOOTH)
-def test_reaches_the_minimum_from_far_away(solver):
+def test_reaches_the_minimum_from_a_distant_start(solver):
     problem = prepared(InnerProduct(), gaussian(n_samples=60))
     start = 3 * np.random.default_rng(0).normal(size=problem.start(0.1).shape)
     solution = minimize(problem, solver, 0.1, start=start, tol=1e-6, max_iter=5000)
@@ -256,7 +256,7 @@ def test_a_stack_equals_each_fit_alone(family, solver):
             np.testing.assert_allclose(array[0], reported[name][fit], atol=2e-3 if solver == "lbfgs" else 1e-4)
 
 
-@pytest.mark.parametrize("solver", ["newton", "scg"])  # in L-BFGS folds begin where the final fit has ended
+@pytest.mark.parametrize("solver", ["newton", "scg"])  # in L-BFGS, folds start where the final fit has ended
 def test_first_iterations_of_a_stack_are_those_of_each_fit_alone(solver):
     problem = prepared(InnerProduct(), gaussian(n_samples=60), n_folds=3)
     for max_iter in range(1, 5):
@@ -270,7 +270,7 @@ def test_first_iterations_of_a_stack_are_those_of_each_fit_alone(solver):
 
 
 @pytest.mark.parametrize(("family", "solver"), family_and_solver())
-def test_final_fit_alone_is_solved_and_folds_stay_as_they_start(family, solver):
+def test_final_only_solves_the_final_fit_and_leaves_the_folds_unchanged(family, solver):
     problem = Recorder(prepared(FAMILIES[family], gaussian(n_samples=60)))
     start = problem.start(2.0)
     solution = minimize(problem, solver, 2.0, start=start.copy(), tol=1e-6, final_only=True)
@@ -284,7 +284,7 @@ def test_final_fit_alone_is_solved_and_folds_stay_as_they_start(family, solver):
 
 
 @pytest.mark.parametrize("solver", SMOOTH)
-def test_final_fit_alone_tells_when_it_did_not_converge(solver):
+def test_final_only_reports_that_it_did_not_converge(solver):
     problem = prepared(InnerProduct(), gaussian())
     solution = minimize(problem, solver, 0.1, max_iter=1, final_only=True)
     assert solution.converged.tolist() == [False, True, True]
@@ -320,7 +320,7 @@ def one_fit(problem, fit, temperature):
 
 
 class Valley:
-    """Rosenbrock's valley, one start a fit: steps that fail, overshoot and fall short all occur."""
+    """Rosenbrock's valley, one start per fit: steps fail, overshoot and are too short."""
 
     n_fits = 12
     has_certificate = False
@@ -345,7 +345,7 @@ def test_scaled_conjugate_gradient_is_netlabs_down_a_curved_valley():
     start = np.random.default_rng(1).uniform(-2, 2, size=(12, 2))
     expected = [oracles.scaled_conjugate_gradient(one_fit(problem, fit, 1.0), start[fit], 20) for fit in range(12)]
     values = np.array([[value for _, value in visited] for visited in expected])
-    assert (np.diff(values) == 0).any(), "no step failed: the valley is too gentle to tell"
+    assert (np.diff(values) == 0).any(), "no step failed: the valley is too gentle for this test"
     for done in range(1, 21):
         solution = minimize(problem, "scg", 1.0, start=start, tol=1e-300, max_iter=done)
         for fit in range(12):
@@ -353,7 +353,7 @@ def test_scaled_conjugate_gradient_is_netlabs_down_a_curved_valley():
 
 
 def test_scaled_conjugate_gradient_turns_to_steepest_descent_after_as_many_successes_as_parameters():
-    """Two classes and few columns: few parameters, so the restart falls into the first dozen iterations."""
+    """Two classes and few features: with few parameters, the restart is among the first dozen iterations."""
     problem = prepared(InnerProduct(fit_intercept=False), two_classes(n_features=4))
     assert problem.start(0.1).shape[1] == 4
     visited = oracles.scaled_conjugate_gradient(one_fit(problem, 0, 0.1), problem.start(0.1)[0], 9)
@@ -376,7 +376,7 @@ def test_memory_carried_over_temperatures_gives_the_answer_of_a_cold_start():
         point = carried.parameters
         cold = solve(problem, temperature, tol=1e-9)
         np.testing.assert_allclose(carried.value, cold.value, rtol=1e-11)
-        first, second = (problem.report(own.parameters, temperature)["coef"] for own in (carried, cold))
+        first, second = (problem.report(solution.parameters, temperature)["coef"] for solution in (carried, cold))
         np.testing.assert_allclose(first, second, atol=1e-5 * np.abs(second).max())
 
 
@@ -392,7 +392,7 @@ def test_memory_carried_over_temperatures_saves_iterations():
 
 
 @pytest.mark.parametrize("family", ["distance", "radial"])
-def test_memory_is_forgotten_where_the_loss_depends_on_temperature(family):
+def test_memory_is_cleared_if_the_loss_depends_on_the_temperature(family):
     problem = prepared(FAMILIES[family], gaussian())
     solver = LBFGS()
     memory = solver.new_memory(problem)
@@ -402,24 +402,24 @@ def test_memory_is_forgotten_where_the_loss_depends_on_temperature(family):
     np.testing.assert_array_equal(carried.parameters, fresh.parameters)
 
 
-def test_what_was_learned_far_colder_serves_no_hotter_temperature():
-    """There it tells of posteriors nearly hard, and its steps would be far too long."""
+def test_what_was_learned_at_a_much_lower_temperature_is_not_used():
+    """A Hessian of nearly hard posteriors would make steps far too long at a high temperature."""
     problem, solver = prepared(InnerProduct(), gaussian(400, 20)), LBFGS()
     hot, cold, options = np.array([8.0, 5.0]), 0.005, {"tol": 1e-6, "max_iter": 500}
-    starts, walked = np.repeat(problem.start(8.0)[:1], 2, axis=0), solver.new_memory(problem)
-    point = solver.minimize(problem, problem.start(cold), cold, **options, memory=walked).parameters[0]
-    walked.learn(WHOLE, problem, point, cold)
-    n_pairs = walked.count.copy()
-    found = solver.fill(problem, starts, hot, **options, memory=walked)
-    assert found.converged.all()
-    for each in range(2):  # alone, as one has nothing to tell the other
-        own = slice(each, each + 1)
-        afresh = solver.fill(problem, starts[own], hot[own], **options, memory=solver.new_memory(problem))
-        assert found.n_iter[each] <= afresh.n_iter[0] + STEPS_TOGETHER
-    np.testing.assert_array_equal(walked.count, n_pairs)
-    near = solver.fill(problem, starts, hot / 400, **options, memory=walked)
+    starts, memory = np.repeat(problem.start(8.0)[:1], 2, axis=0), solver.new_memory(problem)
+    point = solver.minimize(problem, problem.start(cold), cold, **options, memory=memory).parameters[0]
+    memory.learn(WHOLE, problem, point, cold)
+    n_pairs = memory.count.copy()
+    filled = solver.fill(problem, starts, hot, **options, memory=memory)
+    assert filled.converged.all()
+    for position in range(2):  # one by one, since they share no information
+        only = slice(position, position + 1)
+        afresh = solver.fill(problem, starts[only], hot[only], **options, memory=solver.new_memory(problem))
+        assert filled.n_iter[position] <= afresh.n_iter[0] + STEPS_TOGETHER
+    np.testing.assert_array_equal(memory.count, n_pairs)
+    near = solver.fill(problem, starts, hot / 400, **options, memory=memory)
     assert near.converged.all()
-    assert walked.count[0] > n_pairs[0]
+    assert memory.count[0] > n_pairs[0]
 
 
 @pytest.mark.parametrize("memory_size", [1, 3, 30])
@@ -429,8 +429,8 @@ def test_any_memory_size_reaches_the_minimum(memory_size):
     np.testing.assert_allclose(solve(problem, 0.05, LBFGS(memory_size=memory_size)).value, expected.value, rtol=1e-10)
 
 
-def test_without_a_penalty_no_step_is_taken_without_a_look():
-    """Soft means of separable classes, unanchored, meet hardly any curvature: a step can lead out of all bounds."""
+def test_without_a_penalty_every_step_is_evaluated():
+    """Soft means of separable classes without anchor have hardly any curvature: a step can be arbitrarily long."""
     table = gaussian(n_samples=40, separation=8.0)
     problem = prepared(Distance(anchor=0), table, n_folds=5)
     solver = LBFGS()

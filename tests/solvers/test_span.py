@@ -1,4 +1,4 @@
-"""The minimum over a few directions whose scores are known."""
+"""Minimization over a few directions whose scores are known."""
 
 import numpy as np
 import pytest
@@ -9,17 +9,17 @@ from annealed.solvers import Subspace, subspace
 from annealed.solvers.span import _falls
 
 
-def test_a_fall_is_a_share_of_what_was_promised_and_no_more_than_that():
-    promised = np.array([0.1, 0.1, 0.1, 0.0])
-    falls = _falls(np.ones(4), np.array([0.95, 1.0, 0.5, 1.0]), promised)
-    assert falls.tolist() == [True, False, False, True]
+def test_a_decrease_must_be_sufficient_and_no_larger_than_predicted():
+    predicted = np.array([0.1, 0.1, 0.1, 0.0])
+    decreases = _falls(np.ones(4), np.array([0.95, 1.0, 0.5, 1.0]), predicted)
+    assert decreases.tolist() == [True, False, False, True]
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.05])
-def test_the_value_is_that_of_the_point_where_rows_see_little_of_a_direction(monkeypatch, temperature):
-    """Ninety rows of three columns: most combinations of rows are no direction at all, and the last steps agree."""
+def test_the_value_is_that_of_the_point_if_directions_are_nearly_in_the_null_space(monkeypatch, temperature):
+    """Ninety samples of three features: K maps most combinations to zero, and the last steps are parallel."""
     make_everything_wide(monkeypatch)
-    monkeypatch.setattr(subspace, "WHOLE_VALUES", 0)  # by halves: rounding alone leaves their small systems indefinite
+    monkeypatch.setattr(subspace, "WHOLE_VALUES", 0)  # two stacks: rounding makes their small systems indefinite
     table = two_classes()
     solver = Subspace()
     problem = solver.adapt(

@@ -1,4 +1,4 @@
-"""Subspace minimization in combinations of rows, on tables made small by a low limit of what counts as wide."""
+"""Subspace minimization in combinations of samples, on small tables, with a low limit of what counts as wide."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ from annealed.objectives import HeldOut, InnerProduct
 from annealed.solvers import LBFGS, Subspace, make_solver, subspace
 from annealed.solvers.subspace import FOLD_SUBOPTIMALITY
 
-TOL = 5e-6  # below which products are in double precision
+TOL = 5e-6  # below which products are in float64
 TABLES = [gaussian, two_classes, separable, wide, text, wide_text]
 
 
@@ -73,14 +73,14 @@ def test_final_fit_reaches_the_minimum(make, penalty_scaling, temperature):
     np.testing.assert_allclose(solution.value[0], expected.value, rtol=0.01 * TOL)
     reported = problem.report(solution.parameters, temperature)
     logits, exact = (
-        rows @ own[0].T + own[1] for own in [(reported["coef"][0], reported["intercept"][0]), expected[:2]]
+        rows @ point[0].T + point[1] for point in [(reported["coef"][0], reported["intercept"][0]), expected[:2]]
     )
     np.testing.assert_allclose(logits, exact, atol=2e-3 * np.abs(exact).max())
 
 
 @pytest.mark.parametrize("make", [wide, text, wide_text], ids=lambda make: make.__name__)
 def test_reaches_a_fine_tolerance(make):
-    """As every other solver does: minima over the span must be as fine as the tolerance asks."""
+    """Like every other solver: inner minimizations must be as accurate as the tolerance requires."""
     _, problem = adapted(make(), tol=1e-7, penalty_scaling="none")
     assert minimize(problem, 0.1, tol=1e-7, max_iter=200).converged.all()
 
@@ -92,8 +92,8 @@ def test_reaches_a_cold_temperature_from_the_start():
 
 @pytest.mark.parametrize("temperature", [0.1, 0.02, 1e-3])
 @pytest.mark.parametrize("make", [separable, two_classes], ids=lambda make: make.__name__)
-def test_rows_of_low_rank_leave_combinations_bounded(make, temperature):
-    """Of two columns, all but two directions of row space move nothing: what a point has there must not grow."""
+def test_combinations_stay_bounded_if_the_samples_have_low_rank(make, temperature):
+    """With two features, K maps all but two directions to zero: the component of a point along them must not grow."""
     table = make()
     _, problem = adapted(replace(table, X=used_columns(table)[:, :2]), penalty_scaling="none")
     assert len(problem.eigenvalues) <= 2
@@ -115,7 +115,7 @@ def test_minimum_without_intercept():
 
 
 @pytest.mark.parametrize("make", [gaussian, wide, text], ids=lambda make: make.__name__)
-def test_folds_are_solved_to_their_own_suboptimality(make):
+def test_folds_are_solved_to_the_fold_suboptimality(make):
     table = make()
     primal, problem = adapted(table, uneven_weights(len(table.y)) * fold_masks(len(table.y)), penalty_scaling="none")
     solution = minimize(problem, 0.1)
@@ -128,7 +128,7 @@ def test_folds_are_solved_to_their_own_suboptimality(make):
 
 
 @pytest.mark.parametrize("make", [gaussian, wide, text], ids=lambda make: make.__name__)
-def test_single_precision_products_keep_what_the_default_tolerance_promises(make):
+def test_float32_products_keep_the_guarantees_of_the_default_tolerance(make):
     """The certified relative suboptimality is a hundredth of the tolerance, the gradient within it."""
     table = make()
     primal, problem = adapted(table, tol=1e-4, penalty_scaling="none")
@@ -158,7 +158,7 @@ def test_a_class_missing_from_a_fold_stays_finite(missing):
 
 @pytest.mark.parametrize("temperature", [5.0, 0.05])
 @pytest.mark.parametrize("make", [gaussian, wide, text], ids=lambda make: make.__name__)
-def test_free_energy_never_rises_within_a_solve(make, temperature):
+def test_free_energy_never_increases_within_a_solve(make, temperature):
     table = make()
     _, problem = adapted(table, fold_masks(len(table.y)))
     values = np.array([minimize(problem, temperature, tol=1e-12, max_iter=bound).value for bound in range(1, 15)])
@@ -176,7 +176,7 @@ def test_iterations_are_bounded_and_counted():
 
 
 @pytest.mark.parametrize("make", [gaussian, two_classes, text], ids=lambda make: make.__name__)
-def test_final_fit_alone_is_solved_and_folds_stay_as_they_start(make):
+def test_final_only_solves_the_final_fit_and_leaves_the_folds_unchanged(make):
     table = make()
     _, problem = adapted(table, fold_masks(len(table.y)))
     start = problem.start(0.1)
@@ -188,22 +188,22 @@ def test_final_fit_alone_is_solved_and_folds_stay_as_they_start(make):
     np.testing.assert_allclose(solution.value[0], minimize(problem, 0.1).value[0], rtol=0.01 * TOL)
 
 
-def test_final_fit_alone_does_not_change_what_is_remembered(monkeypatch):
-    monkeypatch.setattr(subspace, "MANY_STEPS", 1000)  # else the problem itself learns from one fit for the next
+def test_final_only_does_not_change_the_memory(monkeypatch):
+    monkeypatch.setattr(subspace, "MANY_STEPS", 1000)  # otherwise the problem itself learns eigenvectors in one fit
     table = gaussian()
     _, problem = adapted(table, fold_masks(len(table.y)))
     memory, untouched = Subspace().new_memory(problem), Subspace().new_memory(problem)
-    for own in (memory, untouched):
-        point = minimize(problem, 1.0, memory=own).parameters
+    for each in (memory, untouched):
+        point = minimize(problem, 1.0, memory=each).parameters
     minimize(problem, 0.5, memory=memory, start=point, final_only=True)
-    first, second = (minimize(problem, 0.3, memory=own, start=point) for own in (memory, untouched))
+    first, second = (minimize(problem, 0.3, memory=each, start=point) for each in (memory, untouched))
     np.testing.assert_array_equal(first.parameters, second.parameters)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.05])
 @pytest.mark.parametrize("limit", ["WHOLE_VALUES", "STACKED_VALUES"])
 @pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
-def test_fits_as_one_stack_equal_fits_by_halves_or_each_by_itself(make, limit, temperature, monkeypatch):
+def test_one_stack_two_stacks_and_single_fits_agree(make, limit, temperature, monkeypatch):
     table = make()
     _, problem = adapted(table, fold_masks(len(table.y), 4), penalty_scaling="none")
     stacked = minimize(problem, temperature)
@@ -216,7 +216,7 @@ def test_fits_as_one_stack_equal_fits_by_halves_or_each_by_itself(make, limit, t
 
 
 def test_folds_of_a_stack_share_their_iterations(monkeypatch):
-    """They step together until the last of them is done; by itself each counts its own."""
+    """They step together until the last of them is done; solved separately, each has its own count."""
     table = text()
     weight = np.column_stack([np.ones(60), np.arange(60) % 12 == 0, np.arange(60) < 50]).astype(float)
     _, problem = adapted(table, weight, penalty_scaling="none")
@@ -227,7 +227,7 @@ def test_folds_of_a_stack_share_their_iterations(monkeypatch):
     assert alone.n_iter[1] < alone.n_iter[2]
 
 
-def test_a_filling_tells_whether_it_began_far_from_its_minimum():
+def test_fill_reports_whether_a_start_was_far_from_its_minimum():
     _, problem = adapted(text())
     settings = {"tol": TOL, "max_iter": 500, "memory": None}
     temperatures = np.array([0.1, 0.09])
@@ -238,8 +238,8 @@ def test_a_filling_tells_whether_it_began_far_from_its_minimum():
 
 
 @pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
-def test_the_final_fit_at_several_temperatures_in_step_is_that_at_each(make):
-    """One starts solved, the others far away: each stops by itself."""
+def test_fill_at_several_temperatures_equals_fill_at_each(make):
+    """One start is solved, the others are far away: each stops separately."""
     _, problem = adapted(make(), penalty_scaling="none")
     temperatures, settings = np.array([1.0, 0.3, 0.02]), {"tol": TOL, "max_iter": 500, "memory": None}
     starts = np.repeat(problem.start(1.0)[:1], 3, axis=0)
@@ -253,14 +253,14 @@ def test_the_final_fit_at_several_temperatures_in_step_is_that_at_each(make):
         np.testing.assert_allclose(value, alone.value[0], rtol=0.01 * TOL)
 
 
-def test_too_few_iterations_leave_the_others_solved():
+def test_too_few_iterations_at_one_temperature_leave_the_others_solved():
     _, problem = adapted(text())
     temperatures, settings = np.array([0.3, 0.02]), {"tol": TOL, "max_iter": 2, "memory": None}
     starts = np.repeat(minimize(problem, 0.3, tol=0.1 * TOL).parameters[:1], 2, axis=0)
-    found = Subspace().fill(problem, starts, temperatures, **settings)
-    assert found.converged.tolist() == [True, False]
-    assert found.n_iter.tolist() == [0, 2]
-    np.testing.assert_array_equal(found.parameters[0, :-1], starts[0, :-1])
+    solution = Subspace().fill(problem, starts, temperatures, **settings)
+    assert solution.converged.tolist() == [True, False]
+    assert solution.n_iter.tolist() == [0, 2]
+    np.testing.assert_array_equal(solution.parameters[0, :-1], starts[0, :-1])
 
 
 # --- along a path -----------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def test_memory_carried_over_temperatures_gives_the_answer_of_a_cold_start(make)
         np.testing.assert_allclose(carried.value, cold.value, rtol=0.01 * TOL)
 
 
-def test_observation_is_loss_entropy_and_the_picked_logits():
+def test_summary_and_held_out_logits_match_the_definitions():
     table = text()
     weight = fold_masks(len(table.y))
     _, problem = adapted(table, weight)
@@ -289,15 +289,15 @@ def test_observation_is_loss_entropy_and_the_picked_logits():
     (training_summary,) = problem.summarize([(parameters[0], 0.1, 2.0)])
     reported = problem.report(parameters, 0.1)
     rows = dense(table.X)
-    own = weight[:, 0] / weight[:, 0].sum()
+    fit_weight = weight[:, 0] / weight[:, 0].sum()
     logits = rows @ reported["coef"][0].T + reported["intercept"][0]
     np.testing.assert_allclose(
-        training_summary.calibrated_loss, oracles.free_energy(2 * logits, table.y, 1.0, own), rtol=1e-7
+        training_summary.calibrated_loss, oracles.free_energy(2 * logits, table.y, 1.0, fit_weight), rtol=1e-7
     )
-    np.testing.assert_allclose(training_summary.entropy, oracles.mean_entropy(logits, 1.0, own), rtol=1e-7)
+    np.testing.assert_allclose(training_summary.entropy, oracles.mean_entropy(logits, 1.0, fit_weight), rtol=1e-7)
     for row, fit, picked in zip(held_out.rows, held_out.fits, problem.held_out_logits(parameters, 0.1), strict=True):
-        own = rows[row] @ reported["coef"][fit].T + reported["intercept"][fit]
-        np.testing.assert_allclose(picked - picked.mean(), own - own.mean(), atol=1e-7)
+        sample_logits = rows[row] @ reported["coef"][fit].T + reported["intercept"][fit]
+        np.testing.assert_allclose(picked - picked.mean(), sample_logits - sample_logits.mean(), atol=1e-7)
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.csr_array], ids=lambda kind: kind.__name__)
@@ -316,11 +316,11 @@ def test_gradient_vanishes_on_every_backend_through_the_classifier(kind, precisi
 
 
 @pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
-def test_a_path_filled_last_is_the_path_filled_on_the_way(make, monkeypatch):
-    """That of few scores is filled when it has ended, all temperatures in step."""
+def test_filling_at_the_end_and_on_the_way_give_the_same_path(make, monkeypatch):
+    """With few scores, the path is filled at its end, all temperatures as one stack."""
     table, ladder, paths = make(), np.geomspace(3, 1e-3, 14), []
-    for few in (subspace.FEW_SCORES, 0):
-        monkeypatch.setattr(subspace, "FEW_SCORES", few)
+    for limit in (subspace.FEW_SCORES, 0):
+        monkeypatch.setattr(subspace, "FEW_SCORES", limit)
         model = AnnealedClassifier(
             InnerProduct(penalty_scaling="none"), schedule=ladder, solver="subspace", cv=3, tol=TOL
         )
@@ -331,14 +331,14 @@ def test_a_path_filled_last_is_the_path_filled_on_the_way(make, monkeypatch):
     np.testing.assert_allclose(filled_last.validation_score, expected.validation_score, atol=0.01)
 
 
-def test_same_seed_same_bits():
-    """Fits run in threads, each by itself: their order changes nothing."""
+def test_equal_seeds_give_equal_bits():
+    """Fits run in separate threads: their order has no effect."""
     table = text()
     models = [
         AnnealedClassifier(InnerProduct(), schedule=[1.0, 0.1], solver="subspace", random_state=0) for _ in range(3)
     ]
-    first, *others = (model.fit(table.X, table.y).path_ for model in models)
-    assert all(first == other for other in others)
+    first, *repeated = (model.fit(table.X, table.y).path_ for model in models)
+    assert all(first == path for path in repeated)
 
 
 def test_choice_of_temperature_is_that_of_exact_folds():
@@ -355,7 +355,7 @@ def test_choice_of_temperature_is_that_of_exact_folds():
 
 
 def test_many_classes_take_fewer_eigenvectors(monkeypatch):
-    """Or the preconditioner's small systems, of eigenvectors x classes, would not be small."""
+    """Otherwise the preconditioner's systems, of size eigenvectors x classes, would not be small."""
     table = gaussian(n_samples=120)
     _, before = adapted(table)
     monkeypatch.setattr("annealed.objectives.representer.LARGEST_SYSTEM", 9)
@@ -367,8 +367,8 @@ def test_many_classes_take_fewer_eigenvectors(monkeypatch):
 
 
 @pytest.mark.parametrize("unit", [1e-4, 1.0, 1e6])
-def test_units_of_the_rows_change_neither_the_answer_nor_whether_it_converges(unit):
-    """A gradient is as large as the columns are: in double or single precision it falls no further than that allows."""
+def test_units_of_the_features_affect_neither_result_nor_convergence(unit):
+    """A gradient scales with the features; rounding limits how small it can become."""
     table = text()
     model = AnnealedClassifier(
         InnerProduct(penalty_scaling="none"), schedule=unit**2 * np.array([3.0, 0.3, 0.03]), solver="subspace", cv=3
@@ -383,19 +383,19 @@ def test_units_of_the_rows_change_neither_the_answer_nor_whether_it_converges(un
     np.testing.assert_allclose(path.validation_score, expected.validation_score, atol=1e-3)
 
 
-def test_rows_that_come_again_with_other_labels():
-    """Their inner products span a fifth of what a preconditioner takes them for: small steps decide the certificate."""
+def test_repeated_samples_with_random_labels():
+    """K has a fifth of the rank that the preconditioner assumes: small steps decide whether the certificate holds."""
     generator = np.random.default_rng(9)
     X, y = np.repeat(generator.normal(size=(86, 1290)), 5, axis=0), generator.integers(2, size=430)
     path = AnnealedClassifier(InnerProduct(penalty_scaling="none"), solver="subspace").fit(X, y).path_
     assert path.converged.all()
 
 
-# --- rows whose inner products have a long spectrum ----------------------------------------------------
+# --- Gram matrices whose spectrum decays slowly --------------------------------------------------------
 
 
 def smooth_features(n_classes, n_rows=240, n_columns=700):
-    """Waves of a few numbers: eigenvalues of inner products of rows fall slowly, over many orders of magnitude."""
+    """Waves of a few variables: the eigenvalues of K decay slowly, over many orders of magnitude."""
     generator = np.random.default_rng(3)
     points = generator.normal(size=(n_rows, 4))
     waves = np.cos(points @ generator.normal(size=(4, n_columns)) + generator.uniform(0, 6, n_columns))
@@ -404,7 +404,7 @@ def smooth_features(n_classes, n_rows=240, n_columns=700):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_where_steps_become_many_the_preconditioner_learns_more_of_the_spectrum(n_classes):
+def test_the_preconditioner_takes_in_more_eigenvectors_if_steps_become_many(n_classes):
     table = smooth_features(n_classes)
     primal, problem = adapted(table, fold_masks(len(table.y)))
     at_first = problem.n_leading
@@ -418,7 +418,7 @@ def test_where_steps_become_many_the_preconditioner_learns_more_of_the_spectrum(
 
 
 def test_the_final_fit_waits_for_folds_that_take_longer(monkeypatch):
-    """Each by itself, in rounds at the end of which not all are there."""
+    """Each fit is solved separately, in rounds after which some are unfinished."""
     monkeypatch.setattr(subspace, "STACKED_VALUES", 0)
     monkeypatch.setattr(subspace, "MANY_STEPS", 12)
     table = smooth_features(2)
@@ -429,7 +429,7 @@ def test_the_final_fit_waits_for_folds_that_take_longer(monkeypatch):
     assert solution.n_iter[0] < 12 < solution.n_iter[1]
 
 
-def test_without_more_eigenvectors_a_long_spectrum_takes_longer(monkeypatch):
+def test_without_more_eigenvectors_a_slowly_decaying_spectrum_takes_longer(monkeypatch):
     table = smooth_features(2)
     iterations = []
     for growth in (4, 1):
@@ -439,7 +439,7 @@ def test_without_more_eigenvectors_a_long_spectrum_takes_longer(monkeypatch):
     assert iterations[0] < 0.5 * iterations[1]
 
 
-def test_eigenvectors_are_taken_no_further_than_a_share_of_the_rows():
+def test_eigenvectors_are_limited_to_a_share_of_the_samples():
     _, problem = adapted(smooth_features(2))
     numbers = [problem.n_leading]
     while problem.lead_further():
