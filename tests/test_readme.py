@@ -1,9 +1,11 @@
-"""Every python block of README.md and docs/ runs as it stands, and what the pages point to is there.
+"""Every python block of README.md and docs/ runs, and every link and every named place in the code exists.
 
-The blocks of one page share a namespace, in order, as a reader would run them; every warning is an error.
+The blocks of one page share a namespace and run in order; every warning is an error.
 """
 
 import ast
+import contextlib
+import io
 import re
 import warnings
 from pathlib import Path
@@ -17,15 +19,21 @@ pyplot = pytest.importorskip("matplotlib.pyplot")
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+MARKDOWN = [
+    page for folder in (".", "docs", "experiments", "benchmarks") for page in sorted((ROOT / folder).glob("*.md"))
+]
 EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
+LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")  # [text](target#anchor); an empty target is the page itself
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+OUTPUT = re.compile(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]\d+)?")
 PLACE = re.compile(r"`(annealed/[\w/]+\.py)(?:::([\w.]+))?`")  # `annealed/path.py` or `annealed/path.py::AnnealingPath`
 
 
 class Block(NamedTuple):
-    line: int  # of the page, where the code begins
+    line: int  # line of the page at which the code begins
     code: str
 
 
@@ -34,7 +42,7 @@ def blocks_of(text):
 
 
 def run_blocks(text, name):
-    """Run a page's blocks in one namespace; a traceback shows the page's own line numbers."""
+    """Run the blocks of a page in one namespace; a traceback shows the line numbers of the page."""
     namespace = {"__name__": "page"}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -64,12 +72,30 @@ def _defined(node):
 
 
 def missing_places(text):
-    """Every `annealed/file.py::name` of a page whose file or name is not there."""
+    """Every `annealed/file.py::name` of a page whose file or name does not exist."""
     return [
         f"{path}::{name}" if name else path
         for path, name in PLACE.findall(text)
         if not (ROOT / path).is_file() or (name and name not in names_in((ROOT / path).read_text()))
     ]
+
+
+def anchors_in(text):
+    """The anchors that GitHub makes of the headings of a page."""
+    titles = HEADING.findall(re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL))
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def broken_links(page):
+    """Relative links of a page whose file does not exist, or whose anchor is not a heading of that file."""
+    broken = []
+    for target, anchor in LINK.findall(re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)):
+        if "://" in target:
+            continue
+        file = page.parent / target if target else page
+        if not file.exists() or (anchor and anchor not in anchors_in(file.read_text())):
+            broken.append(f"{target}#{anchor}" if anchor else target)
+    return broken
 
 
 @pytest.fixture(autouse=True)
@@ -97,15 +123,24 @@ def test_examples_run(example, monkeypatch):
         exec(code, {"__name__": "__main__"})
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_to_files(page):
-    targets = [target for target in LINK.findall(page.read_text()) if "://" not in target]
-    assert [target for target in targets if not (page.parent / target).exists()] == []
+@pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings(page):
+    assert broken_links(page) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_named_places_in_the_code_exist(page):
     assert missing_places(page.read_text()) == []
+
+
+def test_readme_output_is_what_the_code_prints():
+    """Numbers may differ between machines in their last digits, so only the words are compared."""
+    text = (ROOT / "README.md").read_text()
+    ((code, shown),) = OUTPUT.findall(text)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, {"__name__": "page"})
+    assert NUMBER.sub("#", printed.getvalue()).split() == NUMBER.sub("#", shown).split()
 
 
 def test_readme_is_short():
@@ -156,6 +191,14 @@ def test_a_bad_block_fails_and_names_its_line(second, error):
     assert ("page.md", 12) in where or (caught.value.filename, caught.value.lineno) == ("page.md", 12)
 
 
-def test_a_place_that_is_not_there_is_found():
+def test_a_missing_place_is_found():
     text = "`annealed/path.py::AnnealingPath` `annealed/path.py` `annealed/path.py::melt` `annealed/oven.py`"
     assert missing_places(text) == ["annealed/path.py::melt", "annealed/oven.py"]
+
+
+def test_a_broken_link_is_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A page: `code`\n\n[a](#a-page-code) [b](#b) [c](gone.md) [d](page.md#a-page-code) [e](page.md#e)\n"
+    )
+    assert broken_links(page) == ["#b", "gone.md", "page.md#e"]
