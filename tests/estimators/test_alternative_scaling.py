@@ -1,8 +1,10 @@
-"""penalty_scaling="auto": "standardize", unless folds a little on the way to "half-whiten" improve clearly.
+"""The penalty scaling chosen by `penalty_scaling="auto"`, and when the alternative scaling is tried.
 
-Where columns outnumber rows "covariance" is tried unasked, unless least squares need a ridge; far outnumbered rows that
-only lose by one begin there. Sparse columns are taken as they are, unless the
-diagonal metric is better: of few, or where nothing was learned, it is tried.
+Dense features start with "standardize". The alternative is "half-whiten", which is tried if perturbing the scaling
+towards it improves the validation score significantly. With more features than samples it is "whiten", which is tried
+unless ridge regression shows that shrinkage is needed; if shrinkage only does harm, the fit starts with "whiten".
+Sparse features start with "none". The alternative is "standardize", which is always tried for few features and for a
+path that has learned almost nothing.
 """
 
 from dataclasses import replace
@@ -29,7 +31,7 @@ TEMPERATURE = 0.3
 
 
 def little_variance():
-    """Six classes in correlated columns, apart along the directions of least variance too."""
+    """Six classes in correlated features, separated along directions of small variance as much as of large variance."""
     generator = np.random.default_rng(0)
     y = np.arange(600) % 6
     spread = np.geomspace(10, 0.05, 20)
@@ -38,83 +40,89 @@ def little_variance():
 
 
 def at_minimum(make):
-    """A problem with the metric left open, and its final fit's minimum."""
+    """A problem with `penalty_scaling="auto"` and the minimum of its final fit."""
     problem = InnerProduct().prepare(stack_of(make()))
     return problem, solve(problem, TEMPERATURE, Newton())
 
 
-def test_all_the_way_the_tilted_problem_is_that_of_the_metric_it_leads_to(monkeypatch):
+def fit_and_count_paths(X, y, monkeypatch, **settings):
+    """A fitted model, and how many paths were computed for it."""
+    calls, original = [], AnnealedLogisticRegression._walk
+    monkeypatch.setattr(AnnealedLogisticRegression, "_walk", lambda *args: calls.append(args) or original(*args))
+    return AnnealedLogisticRegression(**settings).fit(X, y), len(calls)
+
+
+def test_the_largest_perturbation_gives_the_problem_in_the_alternative_scaling(monkeypatch):
     monkeypatch.setattr(penalty_scaling, "TILT", penalty_scaling.POWERS["half-whiten"])
-    problem, found = at_minimum(gaussian)
-    with_perturbed_scaling, with_alternative_scaling = (
-        problem.with_perturbed_scaling(found.parameters[0], TEMPERATURE, found.value[0]),
+    problem, minimum = at_minimum(gaussian)
+    perturbed, alternative = (
+        problem.with_perturbed_scaling(minimum.parameters[0], TEMPERATURE, minimum.value[0]),
         problem.with_alternative_scaling(),
     )
-    assert with_alternative_scaling.chosen() == {"penalty_scaling": "half-whiten"}
-    unit = (
-        with_perturbed_scaling.penalty(1.0, slice(0, 1))[0][0] / problem.coordinates.spectrum[0] ** 0.5
-    )  # of the temperature
-    here = solve(with_perturbed_scaling, TEMPERATURE, Newton())
-    there = solve(with_alternative_scaling, TEMPERATURE * unit, Newton())
-    np.testing.assert_allclose(here.value, there.value, rtol=1e-8)
-    ours, theirs = (
-        own.report(at.parameters, TEMPERATURE)["coef"]
-        for own, at in ((with_perturbed_scaling, here), (with_alternative_scaling, there))
+    assert alternative.chosen() == {"penalty_scaling": "half-whiten"}
+    # The two penalties differ by a factor, which multiplies the temperature.
+    factor = perturbed.penalty(1.0, slice(0, 1))[0][0] / problem.coordinates.spectrum[0] ** 0.5
+    of_perturbed = solve(perturbed, TEMPERATURE, Newton())
+    of_alternative = solve(alternative, TEMPERATURE * factor, Newton())
+    np.testing.assert_allclose(of_perturbed.value, of_alternative.value, rtol=1e-8)
+    actual, expected = (
+        solved.report(solution.parameters, TEMPERATURE)["coef"]
+        for solved, solution in ((perturbed, of_perturbed), (alternative, of_alternative))
     )
-    np.testing.assert_allclose(ours, theirs, atol=1e-5 * np.abs(theirs).max())
+    np.testing.assert_allclose(actual, expected, atol=1e-5 * np.abs(expected).max())
 
 
-def test_tilted_penalty_weighs_the_final_fit_as_much():
-    problem, found = at_minimum(gaussian)
-    with_perturbed_scaling = problem.with_perturbed_scaling(found.parameters[0], TEMPERATURE, found.value[0])
-    values = [own.objective(found.parameters, TEMPERATURE)[0][0] for own in (problem, with_perturbed_scaling)]
+def test_perturbing_the_scaling_keeps_the_penalty_of_the_final_fit():
+    problem, minimum = at_minimum(gaussian)
+    perturbed = problem.with_perturbed_scaling(minimum.parameters[0], TEMPERATURE, minimum.value[0])
+    values = [scaled.objective(minimum.parameters, TEMPERATURE)[0][0] for scaled in (problem, perturbed)]
     assert values[0] == pytest.approx(values[1], rel=1e-12)
-    assert not np.allclose(*(own.penalty(TEMPERATURE, slice(0, 1))[0] for own in (problem, with_perturbed_scaling)))
+    assert not np.allclose(*(scaled.penalty(TEMPERATURE, slice(0, 1))[0] for scaled in (problem, perturbed)))
 
 
-def test_tilted_hessian_is_the_slope_of_its_gradient():
-    problem, found = at_minimum(gaussian)
-    with_perturbed_scaling = problem.with_perturbed_scaling(found.parameters[0], TEMPERATURE, found.value[0])
-    fits, point = slice(0, 1), found.parameters[:1]
-    _, _, hessian = with_perturbed_scaling.objective_and_hessian(point, TEMPERATURE, fits)
+def test_the_hessian_with_a_perturbed_scaling_agrees_with_finite_differences_of_the_gradient():
+    problem, minimum = at_minimum(gaussian)
+    perturbed = problem.with_perturbed_scaling(minimum.parameters[0], TEMPERATURE, minimum.value[0])
+    fits, point = slice(0, 1), minimum.parameters[:1]
+    _, _, hessian = perturbed.objective_and_hessian(point, TEMPERATURE, fits)
     direction = np.random.default_rng(0).normal(size=hessian.shape[1])
-    step = 1e-6 * with_perturbed_scaling.from_differences(direction[None])
-    rise, fall = (with_perturbed_scaling.objective(point + sign * step, TEMPERATURE, fits)[1] for sign in (1, -1))
-    slope = with_perturbed_scaling.by_differences(rise - fall)[0] / 2e-6
+    step = 1e-6 * perturbed.from_differences(direction[None])
+    forward, backward = (perturbed.objective(point + sign * step, TEMPERATURE, fits)[1] for sign in (1, -1))
+    slope = perturbed.by_differences(forward - backward)[0] / 2e-6
     np.testing.assert_allclose(hessian[0] @ direction, slope, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("solver", [LBFGS, Newton])
-def test_folds_alone_reach_what_they_reach_beside_the_final_fit(solver):
+def test_folds_solved_without_the_final_fit_reach_the_same_minima(solver):
     table = gaussian()
     problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y), 3)))
     start = problem.start(TEMPERATURE)
     options = {"tol": 1e-8, "max_iter": 500}
-    alone, beside = solver(), solver()
-    folds = alone.minimize_folds(problem, start, TEMPERATURE, memory=alone.new_memory(problem), **options)
-    every = beside.minimize(problem, start, TEMPERATURE, memory=beside.new_memory(problem), **options)
-    np.testing.assert_allclose(folds.value[1:], every.value[1:], rtol=1e-7)
+    of_folds, of_stack = solver(), solver()
+    folds = of_folds.minimize_folds(problem, start, TEMPERATURE, memory=of_folds.new_memory(problem), **options)
+    stack = of_stack.minimize(problem, start, TEMPERATURE, memory=of_stack.new_memory(problem), **options)
+    np.testing.assert_allclose(folds.value[1:], stack.value[1:], rtol=1e-7)
 
 
-def test_a_table_that_gains_gets_the_other_metric_and_its_path():
+def test_the_alternative_scaling_is_kept_where_it_validates_better():
     X, y = little_variance()
-    model, alone = (
+    model, half_whitened = (
         AnnealedLogisticRegression().fit(X, y),
         AnnealedLogisticRegression(penalty_scaling="half-whiten").fit(X, y),
     )
-    diagonal = AnnealedLogisticRegression(penalty_scaling="standardize").fit(X, y)
-    assert (model.penalty_scaling_, alone.penalty_scaling_, diagonal.penalty_scaling_) == (
+    standardized = AnnealedLogisticRegression(penalty_scaling="standardize").fit(X, y)
+    assert (model.penalty_scaling_, half_whitened.penalty_scaling_, standardized.penalty_scaling_) == (
         "half-whiten",
         "half-whiten",
         "standardize",
     )
-    np.testing.assert_allclose(model.path_.temperatures, alone.path_.temperatures, rtol=1e-6)
-    np.testing.assert_allclose(model.predict_proba(X), alone.predict_proba(X), atol=1e-4)
-    assert model.path_.validation_score.mean(axis=1).max() > diagonal.path_.validation_score.mean(axis=1).max()
+    np.testing.assert_allclose(model.path_.temperatures, half_whitened.path_.temperatures, rtol=1e-6)
+    np.testing.assert_allclose(model.predict_proba(X), half_whitened.predict_proba(X), atol=1e-4)
+    assert model.path_.validation_score.mean(axis=1).max() > standardized.path_.validation_score.mean(axis=1).max()
 
 
 @pytest.mark.parametrize("load", [load_iris, load_wine])
-def test_a_table_that_does_not_keeps_the_diagonal_one_to_the_bit(load):
+def test_without_a_gain_the_path_is_exactly_that_of_standardize(load):
     X, y = load(return_X_y=True)
     model = AnnealedLogisticRegression().fit(X, y)
     assert model.penalty_scaling_ == "standardize"
@@ -132,33 +140,32 @@ def test_a_table_that_does_not_keeps_the_diagonal_one_to_the_bit(load):
     ],
     ids=str,
 )
-def test_nothing_is_tried_where_it_was_not_left_open_or_cannot_be_told(settings, monkeypatch):
-    asked = []
-    monkeypatch.setattr(annealing, "improves_significantly", lambda *scores: asked.append(scores))
+def test_no_alternative_is_tried_if_the_scaling_is_given_or_scores_cannot_decide(settings, monkeypatch):
+    compared = []
+    monkeypatch.setattr(annealing, "improves_significantly", lambda *scores: compared.append(scores))
     X, y = little_variance()
     assert AnnealedLogisticRegression(**settings).fit(X, y).penalty_scaling_ == "standardize"
-    assert not asked
+    assert not compared
 
 
-def test_a_penalty_that_weighs_nothing_has_nothing_to_lean_to():
-    problem, found = at_minimum(gaussian)
-    assert problem.with_perturbed_scaling(found.parameters[0], 1e-6 * TEMPERATURE, found.value[0]) is None
+def test_the_scaling_of_a_negligible_penalty_is_not_perturbed():
+    problem, minimum = at_minimum(gaussian)
+    assert problem.with_perturbed_scaling(minimum.parameters[0], 1e-6 * TEMPERATURE, minimum.value[0]) is None
 
 
 @pytest.mark.parametrize(("least_gain", "is_tried"), [(0.01, True), (0.5, False)])
-def test_where_too_little_is_left_to_gain_no_other_metric_is_tried(least_gain, is_tried, monkeypatch):
-    walked, walk = [], AnnealedLogisticRegression._walk
+def test_other_scalings_are_tried_only_if_the_score_can_still_improve_enough(least_gain, is_tried, monkeypatch):
     monkeypatch.setattr(annealing, "LEAST_GAIN", least_gain)
-    monkeypatch.setattr(AnnealedLogisticRegression, "_walk", lambda *own: walked.append(own) or walk(*own))
-    AnnealedLogisticRegression(penalty_scaling="cv").fit(*load_iris(return_X_y=True))  # with a log-loss of about 0.07
-    assert (len(walked) > 1) == is_tried
+    X, y = load_iris(return_X_y=True)  # its log-loss is about 0.07
+    _, n_paths = fit_and_count_paths(X, y, monkeypatch, penalty_scaling="cv")
+    assert (n_paths > 1) == is_tried
 
 
 # --- sparse rows ------------------------------------------------------------------------------------
 
 
 def mixed_units(n_rows=300, n_words=30, seed=0):
-    """Counts of words beside one column of large numbers that says nothing."""
+    """Counts of words and one feature of large numbers that is unrelated to the classes."""
     generator = np.random.default_rng(seed)
     y = np.arange(n_rows) % 3
     topics = generator.dirichlet(np.full(n_words, 0.2), size=3) + 0.01
@@ -173,7 +180,7 @@ def everything_is_wide(monkeypatch):
 
 
 @pytest.mark.parametrize("is_wide", [False, True])
-def test_sparse_columns_in_other_units_get_the_diagonal_metric_and_its_path(is_wide, request):
+def test_sparse_features_in_very_different_units_are_standardized(is_wide, request):
     if is_wide:
         request.getfixturevalue("everything_is_wide")
     X, y = mixed_units()
@@ -185,18 +192,18 @@ def test_sparse_columns_in_other_units_get_the_diagonal_metric_and_its_path(is_w
 
 
 @pytest.mark.usefixtures("everything_is_wide")
-def test_many_sparse_columns_are_tried_unasked_where_next_to_nothing_was_learned():
+def test_for_many_sparse_features_the_alternative_is_always_tried_if_almost_nothing_was_learned():
     problem = InnerProduct().prepare(stack_of(text()))
     shares = problem.class_shares[0]
-    nothing = float(shares @ np.log(shares))
-    assert problem.always_tries_alternative(0.99 * nothing)
-    assert not problem.always_tries_alternative(0.9 * nothing)
+    score_of_prior = float(shares @ np.log(shares))
+    assert problem.always_tries_alternative(0.99 * score_of_prior)
+    assert not problem.always_tries_alternative(0.9 * score_of_prior)
     dense = InnerProduct().prepare(stack_of(gaussian()))
-    assert not dense.always_tries_alternative(nothing)
+    assert not dense.always_tries_alternative(score_of_prior)
 
 
 @pytest.mark.parametrize("is_wide", [False, True])
-def test_sparse_columns_in_like_units_stay_as_they_are_to_the_bit(is_wide, request):
+def test_for_sparse_features_in_similar_units_the_path_is_exactly_that_of_none(is_wide, request):
     if is_wide:
         request.getfixturevalue("everything_is_wide")
     table = text()
@@ -208,64 +215,57 @@ def test_sparse_columns_in_like_units_stay_as_they_are_to_the_bit(is_wide, reque
 @pytest.mark.parametrize(
     "settings", [{"schedule": [10.0, 1.0, 0.1]}, {"scoring": "accuracy"}, {"temperature": 1.0}], ids=str
 )
-def test_sparse_columns_stay_where_no_other_metric_was_left_open(settings):
+def test_no_alternative_is_tried_for_sparse_features_if_scores_cannot_decide(settings):
     X, y = mixed_units()
     assert AnnealedLogisticRegression(**settings).fit(X, y).penalty_scaling_ == "none"
 
 
-# --- more columns than rows --------------------------------------------------------------------------
+# --- more features than samples ----------------------------------------------------------------------
 
 
-def test_more_columns_than_rows_are_tried_unasked_and_not_tilted():
-    problem, found = at_minimum(wide)
-    assert problem.with_perturbed_scaling(found.parameters[0], TEMPERATURE, found.value[0]) is None
+def test_with_more_features_than_samples_whiten_is_tried_without_a_perturbed_scaling():
+    problem, minimum = at_minimum(wide)
+    assert problem.with_perturbed_scaling(minimum.parameters[0], TEMPERATURE, minimum.value[0]) is None
     assert problem.always_tries_alternative(-1.0)
     assert problem.with_alternative_scaling().chosen() == {"penalty_scaling": "whiten"}
 
 
-def test_rows_of_few_dimensions_in_many_columns_are_not_tried():
-    """No metric makes points of their classes: a second path would cost what the first did."""
+def test_for_samples_of_low_rank_whiten_is_not_always_tried():
+    """Whitening does not reduce their classes to points, so a second path would cost as much as the first."""
     table = gaussian()
-    turned = table.X @ np.random.default_rng(0).normal(size=(table.X.shape[1], len(table.y) + 10))
-    problem = InnerProduct().prepare(stack_of(replace(table, X=turned)))
+    embedded = table.X @ np.random.default_rng(0).normal(size=(table.X.shape[1], len(table.y) + 10))
+    problem = InnerProduct().prepare(stack_of(replace(table, X=embedded)))
     assert problem.span is not None
     assert not problem.always_tries_alternative(-1.0)
 
 
-def test_directions_that_hide_the_classes_get_the_covariance_metric():
+def test_whiten_is_chosen_if_directions_of_large_variance_hide_the_classes():
     X, y = shared_noise()
     model = AnnealedLogisticRegression().fit(X, y)
     assert model.penalty_scaling_ == "whiten"
-    plain = AnnealedLogisticRegression(penalty_scaling="standardize").fit(X, y)
-    new, labels = shared_noise(400, seed=2)
-    ours, theirs = (log_loss(labels, own.predict_proba(new)) for own in (model, plain))
-    assert ours < 0.9 * theirs
-    assert model.path_.validation_score[model.path_.best_index].mean() == pytest.approx(-ours, abs=0.1)
+    standardized = AnnealedLogisticRegression(penalty_scaling="standardize").fit(X, y)
+    X_new, y_new = shared_noise(400, seed=2)
+    loss, loss_standardized = (log_loss(y_new, fitted.predict_proba(X_new)) for fitted in (model, standardized))
+    assert loss < 0.9 * loss_standardized
+    assert model.path_.validation_score[model.path_.best_index].mean() == pytest.approx(-loss, abs=0.1)
 
 
-def far_outnumbered():
+def many_more_features():
     return shared_noise(n_columns=2000)
 
 
-def walks_of(X, y, monkeypatch, **settings):
-    """A fit, and how many paths it walked."""
-    walked, walk = [], AnnealedLogisticRegression._walk
-    monkeypatch.setattr(AnnealedLogisticRegression, "_walk", lambda *own: walked.append(own) or walk(*own))
-    return AnnealedLogisticRegression(**settings).fit(X, y), len(walked)
-
-
-def test_far_outnumbered_rows_that_only_lose_by_a_ridge_are_whitened_at_once(monkeypatch):
-    X, y = far_outnumbered()
-    model, n_walks = walks_of(X, y, monkeypatch)
-    assert (model.penalty_scaling_, n_walks) == ("whiten", 1)
+def test_with_many_more_features_whiten_is_the_only_path_if_shrinkage_does_harm(monkeypatch):
+    X, y = many_more_features()
+    model, n_paths = fit_and_count_paths(X, y, monkeypatch)
+    assert (model.penalty_scaling_, n_paths) == ("whiten", 1)
     assert model.path_ == AnnealedLogisticRegression(penalty_scaling="whiten").fit(X, y).path_
 
 
-def test_rows_that_a_splitter_may_keep_together_are_not_taken_one_by_one(monkeypatch):
-    X, y = far_outnumbered()
+def test_leave_one_out_regression_is_not_used_if_the_splitter_may_keep_samples_together(monkeypatch):
+    X, y = many_more_features()
     for cv in (StratifiedKFold(3), list(StratifiedKFold(3).split(X, y))):
-        _, n_walks = walks_of(X, y, monkeypatch, cv=cv)
-        assert n_walks > 1
+        _, n_paths = fit_and_count_paths(X, y, monkeypatch, cv=cv)
+        assert n_paths > 1
 
 
 @pytest.mark.parametrize(
@@ -276,23 +276,23 @@ def test_rows_that_a_splitter_may_keep_together_are_not_taken_one_by_one(monkeyp
         StratifiedShuffleSplit(3, random_state=0),
     ],
 )
-def test_a_splitter_that_deals_rows_at_random_is_as_a_number_of_folds(cv, monkeypatch):
-    X, y = far_outnumbered()
-    model, n_walks = walks_of(X, y, monkeypatch, cv=cv)
-    assert (model.penalty_scaling_, n_walks) == ("whiten", 1)
+def test_a_splitter_that_shuffles_is_treated_like_a_number_of_folds(cv, monkeypatch):
+    X, y = many_more_features()
+    model, n_paths = fit_and_count_paths(X, y, monkeypatch, cv=cv)
+    assert (model.penalty_scaling_, n_paths) == ("whiten", 1)
 
 
-def test_sample_weights_of_zero_are_rows_left_out_of_that_question():
-    X, y = far_outnumbered()
+def test_samples_of_weight_zero_do_not_affect_the_choice():
+    X, y = many_more_features()
     extra = np.random.default_rng(0).normal(size=(3, X.shape[1]))
     weight = np.r_[np.ones(len(y)), np.zeros(3)]
-    longer, labels = np.concatenate([X, extra]), np.r_[y, y[:3]]
-    model = AnnealedLogisticRegression(cv=3).fit(longer, labels, sample_weight=weight)
+    X_longer, y_longer = np.concatenate([X, extra]), np.r_[y, y[:3]]
+    model = AnnealedLogisticRegression(cv=3).fit(X_longer, y_longer, sample_weight=weight)
     assert model.penalty_scaling_ == AnnealedLogisticRegression(cv=3).fit(X, y).penalty_scaling_ == "whiten"
 
 
 @pytest.mark.parametrize(
-    ("gain", "cost", "n_columns", "n_walks"),
+    ("gain", "cost", "n_columns", "n_paths"),
     [
         (0.02, 0.1, 2000, 2),
         (0.0, 0.03, 2000, 2),
@@ -302,14 +302,14 @@ def test_sample_weights_of_zero_are_rows_left_out_of_that_question():
         (0.2, -0.1, 500, 1),
     ],
 )
-def test_least_squares_say_how_many_metrics_are_walked(gain, cost, n_columns, n_walks, monkeypatch):
-    """Both where the answer is not clear, or rows are not few enough to trust it; the diagonal one alone where a ridge
-    is needed.
+def test_the_effect_of_shrinkage_decides_how_many_paths_are_computed(gain, cost, n_columns, n_paths, monkeypatch):
+    """Two if the effect is unclear, or if samples are too many for it to be trusted; only that of "standardize" if
+    shrinkage is needed.
     """
-    monkeypatch.setattr(penalty_scaling, "ridge_effect", lambda *own: RidgeEffect(gain, cost))
-    model, walked = walks_of(*shared_noise(n_columns=n_columns), monkeypatch)
-    assert walked == n_walks
-    assert n_walks > 1 or model.penalty_scaling_ == "standardize"
+    monkeypatch.setattr(penalty_scaling, "ridge_effect", lambda *args: RidgeEffect(gain, cost))
+    model, n_computed = fit_and_count_paths(*shared_noise(n_columns=n_columns), monkeypatch)
+    assert n_computed == n_paths
+    assert n_paths > 1 or model.penalty_scaling_ == "standardize"
 
 
 @pytest.mark.parametrize(
@@ -322,34 +322,33 @@ def test_least_squares_say_how_many_metrics_are_walked(gain, cost, n_columns, n_
     ],
     ids=str,
 )
-def test_they_are_not_asked_where_the_metric_was_not_left_open(settings, monkeypatch):
-    monkeypatch.setattr(penalty_scaling, "ridge_effect", None)  # not to be called
-    model, n_walks = walks_of(*far_outnumbered(), monkeypatch, **settings)
-    assert (model.penalty_scaling_, n_walks) == ("standardize", 1)
+def test_the_effect_of_shrinkage_is_not_computed_if_no_alternative_is_possible(settings, monkeypatch):
+    monkeypatch.setattr(penalty_scaling, "ridge_effect", None)  # a call would raise
+    model, n_paths = fit_and_count_paths(*many_more_features(), monkeypatch, **settings)
+    assert (model.penalty_scaling_, n_paths) == ("standardize", 1)
 
 
-def test_one_validation_set_asks_for_no_other_metric():
-    """By how much two paths differ is not known from one set of rows."""
+def test_with_a_single_validation_set_no_alternative_is_tried():
+    """The error of the difference between two scores cannot be estimated from one set of samples."""
     X, y = shared_noise()
     assert AnnealedLogisticRegression(selection="holdout").fit(X, y).penalty_scaling_ == "standardize"
 
 
-# --- the question -----------------------------------------------------------------------------------
+# --- significance of an improvement ------------------------------------------------------------------
 
 
-def test_a_rise_is_many_errors_and_a_share_of_the_score():
+def test_an_improvement_must_be_large_compared_with_its_error_and_with_the_score():
     reference = np.array([-0.5, -0.6, -0.55, -0.4, -0.45])
     assert improves_significantly(reference + 0.01, reference)
-    assert not improves_significantly(reference + 0.001, reference)  # too little
+    assert not improves_significantly(reference + 0.001, reference)  # too small a share of the score
     assert not improves_significantly(reference - 0.01, reference)
-    assert not improves_significantly(
-        reference + np.array([0.1, -0.06, 0.1, -0.06, 0.02]), reference
-    )  # not beyond its error
+    within_its_error = np.array([0.1, -0.06, 0.1, -0.06, 0.02])
+    assert not improves_significantly(reference + within_its_error, reference)
     assert not improves_significantly(reference + np.nan, reference)
 
 
-def test_what_further_steps_do_to_rough_folds_is_not_taken_for_the_metric():
-    """Folds that stopped early validate worse here; solved, they validate as well where they are as a little on."""
+def test_progress_of_unfinished_folds_is_not_mistaken_for_an_effect_of_the_scaling():
+    """Folds that stopped early score worse than solved ones, so both scalings are compared at solved folds."""
 
     class Solved:
         leaves_folds_rough = True
@@ -361,11 +360,11 @@ def test_what_further_steps_do_to_rough_folds_is_not_taken_for_the_metric():
         def validate(self, problem, parameters, temperature):
             return Validation(-1 + 0.1 * parameters[:, 0] + 1e-6 * np.arange(len(parameters)))
 
-    problem, with_perturbed_scaling = SimpleNamespace(minimum=1.0), SimpleNamespace(minimum=1.0)
-    problem.with_perturbed_scaling = lambda *point: with_perturbed_scaling
+    problem, perturbed = SimpleNamespace(minimum=1.0), SimpleNamespace(minimum=1.0)
+    problem.with_perturbed_scaling = lambda *point: perturbed
     rough = np.zeros((5, 1))
     node = Step(1.0, 1.0, 0.0, 1, True, True, Scores().validate(problem, rough, 1.0), rough, 0.0)
     walk = Walk(problem, Scores(), [node], {}, Solved(), {})
     assert not AnnealedLogisticRegression()._prefers_alternative(walk)
-    with_perturbed_scaling.minimum = 2.0
+    perturbed.minimum = 2.0
     assert AnnealedLogisticRegression()._prefers_alternative(walk)

@@ -1,4 +1,4 @@
-"""AnnealedClassifier: any family, and what every estimator shares."""
+"""AnnealedClassifier with any family, and what it has in common with its specializations."""
 
 import pickle
 
@@ -21,13 +21,13 @@ FAMILIES = [InnerProduct(), Distance(), Quadratic(), Radial()]
 ESTIMATORS = [AnnealedLogisticRegression(), AnnealedLDA(), *map(AnnealedClassifier, FAMILIES)]
 
 
-def test_presets_are_the_general_classifier_with_a_family():
-    for preset, family in [(AnnealedLogisticRegression(), InnerProduct()), (AnnealedLDA(), Distance())]:
+def test_specializations_equal_the_general_classifier_with_their_family():
+    for specialization, family in [(AnnealedLogisticRegression(), InnerProduct()), (AnnealedLDA(), Distance())]:
         general = AnnealedClassifier(family).fit(X, y)
-        np.testing.assert_array_equal(preset.fit(X, y).predict_proba(X), general.predict_proba(X))
+        np.testing.assert_array_equal(specialization.fit(X, y).predict_proba(X), general.predict_proba(X))
 
 
-def test_own_family_in_one_small_class():
+def test_a_user_defined_family_can_be_fitted():
     model = AnnealedClassifier(Radial()).fit(X, y)
     assert model.score(X, y) > 0.9
     assert not hasattr(model, "coef_")
@@ -37,7 +37,7 @@ def test_own_family_in_one_small_class():
     assert other.temperature_ == model.path_.temperatures[3]
 
 
-def test_quadratic_scores_see_what_linear_ones_cannot():
+def test_quadratic_scores_separate_circles_and_linear_scores_do_not():
     features, labels = make_circles(300, noise=0.1, factor=0.5, random_state=0)
     linear = cross_val_score(AnnealedLogisticRegression(), features, labels)
     quadratic = cross_val_score(AnnealedClassifier(Quadratic()), features, labels)
@@ -58,7 +58,7 @@ def test_quadratic_equals_logistic_regression_on_second_order_features():
 
 
 @pytest.mark.parametrize("model", ESTIMATORS, ids=str)
-def test_clone_pickle_and_html(model):
+def test_models_can_be_cloned_pickled_and_shown_as_html(model):
     fitted = clone(model).set_params(schedule=[5.0, 1.0, 0.1]).fit(X, y)
     again = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
@@ -67,14 +67,14 @@ def test_clone_pickle_and_html(model):
 
 
 @pytest.mark.parametrize("model", ESTIMATORS, ids=str)
-def test_a_fitted_model_keeps_no_rows(model):
+def test_a_fitted_model_does_not_contain_its_training_data(model):
     features, labels = np.tile(X, (40, 1)), np.tile(y, 40)
     fitted = clone(model).set_params(schedule=[5.0, 1.0]).fit(features, labels)
     assert len(pickle.dumps(fitted)) < features.nbytes / 4
 
 
 @pytest.mark.parametrize("model", ESTIMATORS, ids=str)
-def test_feature_names(model):
+def test_feature_names_are_stored_and_checked(model):
     frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
     fitted = clone(model).set_params(schedule=[5.0, 1.0]).fit(frame, y)
     assert list(fitted.feature_names_in_) == ["a", "b", "c", "d"]
@@ -83,7 +83,7 @@ def test_feature_names(model):
 
 
 @pytest.mark.parametrize("model", ESTIMATORS, ids=str)
-def test_weight_two_equals_the_row_twice(model):
+def test_duplicated_samples_count_as_weights(model):
     weight = np.where(np.arange(len(y)) % 3 == 0, 2, 1)
     weight[::7] = 0
     rows = np.repeat(np.arange(len(y)), weight)
@@ -94,23 +94,23 @@ def test_weight_two_equals_the_row_twice(model):
 
 
 @pytest.mark.parametrize("model", ESTIMATORS, ids=str)
-def test_permuting_classes_permutes_the_answer(model):
+def test_permuting_classes_permutes_posteriors(model):
     settings = dict(schedule=[10.0, 1.0, 0.1], selection="last", tol=1e-8)
     plain = clone(model).set_params(**settings).fit(X, y)
     order = np.array([2, 0, 1])
-    renamed = clone(model).set_params(**settings).fit(X, order[y])
-    np.testing.assert_allclose(renamed.predict_proba(X)[:, order], plain.predict_proba(X), atol=1e-6)
+    permuted = clone(model).set_params(**settings).fit(X, order[y])
+    np.testing.assert_allclose(permuted.predict_proba(X)[:, order], plain.predict_proba(X), atol=1e-6)
 
 
-def test_class_weight_equals_row_weight():
+def test_class_weights_equal_sample_weights():
     settings = dict(schedule=[1.0, 0.1], calibrate=False)
     weight = np.array([1.0, 2.0, 5.0])
     by_class = AnnealedLogisticRegression(class_weight=dict(enumerate(weight)), **settings).fit(X, y)
-    by_row = AnnealedLogisticRegression(**settings).fit(X, y, sample_weight=weight[y])
-    np.testing.assert_allclose(by_class.coef_, by_row.coef_)
+    by_sample = AnnealedLogisticRegression(**settings).fit(X, y, sample_weight=weight[y])
+    np.testing.assert_allclose(by_class.coef_, by_sample.coef_)
 
 
-def test_balanced_classes_count_sample_weight():
+def test_balanced_class_weights_are_inverse_to_class_frequencies():
     labels = y[:120]
     balanced = AnnealedLogisticRegression(class_weight="balanced", temperature=0.1).fit(X[:120], labels)
     count = np.bincount(labels)
@@ -120,13 +120,13 @@ def test_balanced_classes_count_sample_weight():
     np.testing.assert_allclose(balanced.coef_, explicit.coef_)
 
 
-def test_any_temperature_of_the_path_without_a_refit():
+def test_at_gives_a_model_of_any_temperature_on_the_path_without_a_refit():
     features, labels = load_wine(return_X_y=True)
     model = AnnealedLogisticRegression(calibrate=False).fit(features, labels)
     before = model.coef_.copy()
     between = np.sqrt(model.path_.temperatures[8] * model.path_.temperatures[9])
-    other = model.at(between)
-    assert other.temperature_ == pytest.approx(between)
+    at_between = model.at(between)
+    assert at_between.temperature_ == pytest.approx(between)
     np.testing.assert_array_equal(model.coef_, before)
     refitted = AnnealedLogisticRegression(temperature=float(between), calibrate=False).fit(features, labels)
-    np.testing.assert_allclose(other.predict_proba(features), refitted.predict_proba(features), atol=1e-4)
+    np.testing.assert_allclose(at_between.predict_proba(features), refitted.predict_proba(features), atol=1e-4)

@@ -1,4 +1,4 @@
-"""Bad input gets a clear error before any work: what is wrong, the value, and what to do."""
+"""Errors about bad input are raised before any computation and say what is wrong, the value, and what to do."""
 
 import warnings
 
@@ -27,7 +27,7 @@ ESTIMATORS = pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, A
 @ESTIMATORS
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("store", [np.asarray, sparse.csr_array])
-def test_not_a_number_or_infinite(estimator, value, store):
+def test_nan_and_infinity_are_refused(estimator, value, store):
     bad = X.copy()
     bad[3, 1] = value
     with pytest.raises(ValueError, match="NaN|infinity"):
@@ -36,22 +36,22 @@ def test_not_a_number_or_infinite(estimator, value, store):
 
 @ESTIMATORS
 @pytest.mark.parametrize(("names", "shown"), [([0], "0"), ([1.0], "1.0"), (["setosa"], "'setosa'"), ([True], "True")])
-def test_one_class(estimator, names, shown):
+def test_a_single_class_is_refused_by_name(estimator, names, shown):
     with pytest.raises(ValueError, match=f"at least two classes. Got only one class: {shown}.$"):
         estimator().fit(X[:50], np.array(names)[y[:50]])
 
 
 @pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, MELDA, PottsDA, PooledGaussian])
 @pytest.mark.parametrize("other", [None, 1])
-@pytest.mark.parametrize("others", [[0], [2], [0, 1, 2]])
-def test_python_objects_as_labels(estimator, other, others):
-    labels = np.where(np.isin(y, others), other, np.array(["a", "b", "c"], dtype=object)[y])
+@pytest.mark.parametrize("replaced", [[0], [2], [0, 1, 2]])
+def test_labels_that_are_neither_strings_nor_numbers_are_refused(estimator, other, replaced):
+    labels = np.where(np.isin(y, replaced), other, np.array(["a", "b", "c"], dtype=object)[y])
     with pytest.raises(ValueError, match=f"Unknown label type: where y holds .* must be strings. Got {other}. Fill in"):
         estimator().fit(X, labels)
 
 
 @ESTIMATORS
-def test_one_class_of_positive_weight(estimator):
+def test_a_single_class_of_positive_weight_is_refused(estimator):
     with pytest.raises(ValueError, match="two classes with positive weight"):
         estimator().fit(X, y, sample_weight=(y == 0).astype(float))
 
@@ -66,7 +66,7 @@ def test_one_class_of_positive_weight(estimator):
         (np.where(np.arange(150) == 4, np.nan, 1), "must be finite. Got nan at row 4"),
     ],
 )
-def test_weights(estimator, weight, message):
+def test_invalid_sample_weights_are_refused(estimator, weight, message):
     with pytest.raises(ValueError, match=message):
         estimator().fit(X, y, sample_weight=weight)
 
@@ -100,7 +100,7 @@ def test_weights(estimator, weight, message):
     ],
 )
 @ESTIMATORS
-def test_parameters(estimator, parameters, message):
+def test_invalid_parameters_are_refused(estimator, parameters, message):
     with pytest.raises(ValueError, match=message):
         estimator(**parameters).fit(X, y)
 
@@ -119,25 +119,25 @@ def test_parameters(estimator, parameters, message):
         (AnnealedLDA(solver="newton"), "needs a family with a Hessian"),
     ],
 )
-def test_family_parameters(model, message):
+def test_invalid_parameters_of_a_family_are_refused(model, message):
     with pytest.raises(ValueError, match=message):
         model.fit(X, y)
 
 
-def test_objective_that_is_none():
+def test_an_objective_of_the_wrong_type_is_refused():
     model = AnnealedClassifier("linear")
     with pytest.raises(TypeError, match="objective must be an Objective"):
         model.fit(X, y)
     assert "linear" in model._repr_html_()
 
 
-def test_quadratic_refuses_sparse():
+def test_quadratic_scores_refuse_sparse_x():
     with pytest.raises(TypeError, match="dense data is required"):
         AnnealedClassifier(Quadratic()).fit(sparse.csr_array(X), y)
 
 
 @ESTIMATORS
-def test_unfitted_and_mismatched_columns(estimator):
+def test_prediction_needs_a_fit_and_the_same_features(estimator):
     with pytest.raises(NotFittedError):
         estimator().predict(X)
     with pytest.raises(NotFittedError):
@@ -147,7 +147,7 @@ def test_unfitted_and_mismatched_columns(estimator):
         model.predict(X[:, :3])
 
 
-def test_temperature_off_the_path():
+def test_a_temperature_outside_the_path_is_refused():
     model = AnnealedLogisticRegression(schedule=[1.0, 0.1]).fit(X, y)
     with pytest.raises(ValueError, match="between 0.1 and 1. Got 5.0"):
         model.at(5.0)
@@ -155,7 +155,7 @@ def test_temperature_off_the_path():
         model.at(-1)
 
 
-def test_validation_set():
+def test_an_invalid_validation_set_is_refused():
     model = AnnealedLogisticRegression(selection="holdout")
     with pytest.raises(ValueError, match=r"y_val holds labels that y does not: \[7\]. Known: \[0, 1"):
         model.fit(X, y, X_val=X[:5], y_val=np.array([0, 0, 7, 0, 1]))
@@ -167,30 +167,30 @@ def test_validation_set():
         AnnealedLogisticRegression().fit(X, y, X_val=X[:5], y_val=y[:5])
 
 
-def test_unknown_fit_argument():
+def test_an_unknown_argument_of_fit_is_refused():
     with pytest.raises(TypeError, match="enable_metadata_routing"):
         AnnealedLogisticRegression().fit(X, y, colour="red")
 
 
 @pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, AnnealedLDA])
-def test_class_of_one_row_is_trained_on_in_every_fold_without_a_warning(estimator):
+def test_a_class_of_one_sample_is_in_the_training_part_of_every_fold_without_a_warning(estimator):
     labels = np.array(["a", "b", "c"], dtype=object)[y]
-    labels[0] = "lonely"
+    labels[0] = "rare"
     model = estimator().fit(X, labels)
-    assert "lonely" in model.classes_
+    assert "rare" in model.classes_
     assert model.path_.validation_score.shape[1] == 5
     assert np.isfinite(model.path_.validation_score).all()
     assert np.isfinite(model.predict_proba(X)).all()
 
 
-def test_class_rarer_than_the_folds_needs_no_warning():
+def test_a_class_with_fewer_samples_than_folds_causes_no_warning():
     labels = y.copy()
     labels[[0, 60]] = 3
     model = AnnealedLogisticRegression().fit(X, labels)
     assert model.path_.validation_score.shape[1] == 5
 
 
-def test_fewer_rows_than_folds_in_every_class():
+def test_fewer_samples_than_folds_in_every_class_reduce_the_folds_with_a_warning():
     rows = [0, 1, 60, 61, 120, 121]
     with pytest.warns(UserWarning, match="largest class has 2 samples, fewer than the 5 folds: 2 folds"):
         model = AnnealedLogisticRegression().fit(X[rows], y[rows])
@@ -200,15 +200,15 @@ def test_fewer_rows_than_folds_in_every_class():
     assert any("nothing can be held out" in str(warning.message) for warning in caught)
 
 
-def test_a_temperature_that_fails_is_named_with_the_remedy():
+def test_the_warning_of_no_convergence_names_the_temperature_and_the_remedy():
     model = AnnealedClassifier(InnerProduct(), schedule=[1.0, 1e-6], solver="lbfgs", selection="last", max_iter=2)
     with pytest.warns(ConvergenceWarning, match=r"first at .*Raise max_iter \(now 2\)"):
         model.fit(X, y)
 
 
 @pytest.mark.parametrize("max_iter", [1, 3])
-def test_a_path_that_is_cut_short_is_rough_but_not_wild(max_iter):
-    """Between temperatures lie polynomials: through points that were not reached they would run away."""
+def test_free_energies_stay_bounded_if_solves_stop_early(max_iter):
+    """Interpolating polynomials through points far from their minima would diverge."""
     with pytest.warns(ConvergenceWarning):
         path = AnnealedClassifier(InnerProduct(), solver="lbfgs", max_iter=max_iter).fit(X, y).path_
     assert (path.free_energy / path.temperatures).max() < 2 * np.log(3)
@@ -216,12 +216,12 @@ def test_a_path_that_is_cut_short_is_rough_but_not_wild(max_iter):
 
 
 @pytest.mark.parametrize("unit", [1e100, 1e140])
-def test_raw_columns_may_be_as_large_as_their_squares_allow(unit):
+def test_unscaled_features_may_be_so_large_that_their_squares_barely_fit_a_float(unit):
     assert AnnealedLogisticRegression(penalty_scaling="none").fit(unit * X, y).score(unit * X, y) > 0.95
 
 
 @pytest.mark.parametrize("temperature", [1e-20, 1e-30])
-def test_next_to_no_penalty_ends_in_numbers(temperature):
+def test_an_almost_vanishing_penalty_gives_finite_posteriors(temperature):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = AnnealedLogisticRegression(schedule=[1.0, temperature], selection="last").fit(X, y)
@@ -230,29 +230,29 @@ def test_next_to_no_penalty_ends_in_numbers(temperature):
 
 @pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, AnnealedLDA, AnnealedClassifier, MELDA, PottsDA])
 @pytest.mark.parametrize(("factor", "what"), [(1e200, "large"), (1e-200, "small")])
-def test_columns_whose_squares_are_no_numbers(estimator, factor, what):
-    far = X.copy()
-    far[:, 2] *= factor
+def test_columns_whose_squares_overflow_or_underflow_are_refused(estimator, factor, what):
+    extreme = X.copy()
+    extreme[:, 2] *= factor
     with pytest.raises(ValueError, match=f"Column 2 of X holds numbers so {what}"):
-        estimator().fit(far, y)
+        estimator().fit(extreme, y)
 
 
 @pytest.mark.parametrize("value", ["a", None, np.inf, np.nan, -1.0])
-def test_strength_of_a_penalty(value):
+def test_an_invalid_l2_strength_is_refused(value):
     with pytest.raises(ValueError, match="l2_strength must be a positive number"):
         AnnealedLogisticRegression(l2_strength=value).fit(X, y)
 
 
 @pytest.mark.parametrize("settings", [{"anchor": "a"}, {"anchor": np.inf}, {"inner_iterations": 2.5}])
-def test_settings_of_distances(settings):
+def test_invalid_settings_of_annealed_lda_are_refused(settings):
     with pytest.raises(ValueError, match="must be a"):
         AnnealedLDA(**settings).fit(X, y)
 
 
-@pytest.mark.filterwarnings("ignore:invalid value encountered in reduce")  # scikit-learn's own sum of such a row
+@pytest.mark.filterwarnings("ignore:invalid value encountered in reduce")  # scikit-learn sums each row to find NaN
 @pytest.mark.parametrize("model", [AnnealedLogisticRegression(), AnnealedLDA(), MELDA(), MELDA(n_components=1)])
 @pytest.mark.parametrize("make_rows", [np.asarray, sparse.csr_array])
-def test_rows_whose_products_are_infinite_belong_where_those_nearer_do(model, make_rows):
+def test_samples_whose_logits_overflow_are_classified_by_their_direction(model, make_rows):
     X, y = load_iris(return_X_y=True)
     model = clone(model).fit(X, y)
     directions = np.random.default_rng(0).normal(size=(50, 4))
@@ -266,13 +266,13 @@ def test_rows_whose_products_are_infinite_belong_where_those_nearer_do(model, ma
     ("settings", "message"),
     [({"n_components": 5}, "from 1 to min.* = 2. Got 5"), ({"reference_class": "x"}, "a class of y. Got 'x'")],
 )
-def test_what_melda_cannot_give_is_refused_before_the_walk(settings, message, monkeypatch):
-    monkeypatch.setattr(AnnealedClassifier, "fit", lambda *_, **__: pytest.fail("it walked"))
+def test_invalid_parameters_of_melda_are_refused_before_any_fit(settings, message, monkeypatch):
+    monkeypatch.setattr(AnnealedClassifier, "fit", lambda *_, **__: pytest.fail("a path was computed"))
     with pytest.raises(ValueError, match=message):
         MELDA(**settings).fit(X, y)
 
 
-def test_long_lists_are_not_shown_whole():
+def test_messages_abbreviate_long_lists():
     for call in (
         lambda: AnnealedLogisticRegression().fit(X, y, sample_weight=["a"] * len(y)),
         lambda: AnnealedLogisticRegression(schedule=["a"] * 1000).fit(X, y),
@@ -282,6 +282,6 @@ def test_long_lists_are_not_shown_whole():
         assert len(str(caught.value)) < 200
 
 
-def test_a_single_class_is_refused_for_that_alone():
+def test_of_several_errors_a_single_class_is_reported_first():
     with pytest.raises(ValueError, match="at least two classes"):
         MELDA(n_components=2).fit(X, np.zeros(len(y)))

@@ -19,14 +19,14 @@ from annealed.objectives import Distance, Quadratic
 X, y = load_wine(return_X_y=True)
 
 
-def test_information_is_not_there_in_the_papers_coordinates():
+def test_a_refit_in_the_papers_coordinates_removes_the_explained_information():
     model = MELDA().fit(X, y)
     assert hasattr(model, "explained_information_")
     model.set_params(coordinates="paper").fit(X, y)
     assert not hasattr(model, "explained_information_")
 
 
-def test_another_family_has_settings_of_its_own():
+def test_a_refit_with_another_family_removes_the_attributes_of_the_first():
     model = AnnealedClassifier().fit(X, y)
     assert model.penalty_scaling_ == "standardize"
     model.set_params(objective=Distance()).fit(X, y)
@@ -36,7 +36,7 @@ def test_another_family_has_settings_of_its_own():
     np.testing.assert_array_equal(model.predict_proba(X), fresh.predict_proba(X))
 
 
-def test_a_wrong_parameter_leaves_the_prototypes_as_they_were():
+def test_an_invalid_parameter_keeps_the_previous_fit():
     model = PottsDA(3, n_init=1, shrinkage="oas", refine=False).fit(X, y)
     posterior = model.predict_proba(X)
     with pytest.raises(ValueError, match="n_init must be a positive whole number. Got 0"):
@@ -46,7 +46,7 @@ def test_a_wrong_parameter_leaves_the_prototypes_as_they_were():
 
 
 @pytest.mark.parametrize("columns", [slice(None), slice(2)])
-def test_a_refit_that_fails_leaves_no_old_prototypes_under_new_classes(columns):
+def test_a_failed_refit_with_other_classes_leaves_no_fitted_prototypes(columns):
     model = PottsDA(3, n_init=1, shrinkage="oas", refine=False).fit(X[:, columns], y)
     with pytest.raises(ValueError, match="n_prototypes as a dict must name every class of y"):
         model.set_params(n_prototypes={0: 1}).fit(X + 1, y + 5)
@@ -66,7 +66,7 @@ def test_a_refit_that_fails_leaves_no_old_prototypes_under_new_classes(columns):
     ],
     ids=repr,
 )
-def test_a_fit_that_fails_is_no_fit(estimator, wrong, is_refit):
+def test_after_a_failed_fit_the_estimator_is_not_fitted(estimator, wrong, is_refit):
     model = clone(estimator)
     if is_refit:
         model.fit(X, y)
@@ -80,7 +80,7 @@ def test_a_fit_that_fails_is_no_fit(estimator, wrong, is_refit):
 @pytest.mark.parametrize(
     "estimator", [AnnealedLogisticRegression(), AnnealedClassifier(Quadratic()), PooledGaussian(), MELDA()], ids=repr
 )
-def test_rows_that_are_refused_leave_no_old_model_under_new_columns(estimator):
+def test_after_an_invalid_x_with_other_features_the_estimator_is_not_fitted(estimator):
     model = clone(estimator).fit(X[:, :3], y)
     with pytest.raises(ValueError, match="NaN"):
         model.fit(np.full_like(X[:, :5], np.nan), y)
@@ -92,7 +92,7 @@ def test_rows_that_are_refused_leave_no_old_model_under_new_columns(estimator):
 @pytest.mark.parametrize(
     "estimator", [AnnealedLogisticRegression(selection="holdout"), MELDA(selection="holdout")], ids=repr
 )
-def test_a_validation_set_that_is_refused_leaves_no_old_model_under_new_columns(estimator):
+def test_after_an_invalid_validation_set_the_estimator_is_not_fitted(estimator):
     model = clone(estimator).fit(X[:, :3], y)
     with pytest.raises(ValueError, match="3 features"):
         model.fit(X[:, :5], y, X_val=X[:, :3], y_val=y)
@@ -101,7 +101,7 @@ def test_a_validation_set_that_is_refused_leaves_no_old_model_under_new_columns(
             model.predict(X[:, :columns])
 
 
-def test_a_callback_that_fails_leaves_no_old_model_under_new_classes():
+def test_after_a_failed_callback_the_estimator_is_not_fitted():
     class Failing:
         def setup(self, estimator, context):
             raise RuntimeError("no")
@@ -120,7 +120,7 @@ def test_a_callback_that_fails_leaves_no_old_model_under_new_classes():
         model.predict(X)
 
 
-def test_products_of_no_pairs_known_are_not_made():
+def test_after_an_invalid_neighborhood_the_transformer_is_not_fitted():
     products = SecondOrderFeatures(1).fit(X[:, :4])
     with pytest.raises(ValueError, match="neighborhood must be"):
         products.set_params(neighborhood=-1).fit(X[:, :9])
