@@ -18,7 +18,7 @@ from annealed.estimators import (
 )
 from annealed.path import AnnealingPath
 from annealed.prototypes import PrototypePath
-from annealed.schedules import AdaptiveSchedule, ExponentialSchedule, FixedSchedule, InverseTemperatureSchedule
+from annealed.schedules import AdaptiveSchedule, CGrid, ExponentialSchedule, FixedSchedule, InverseTemperatureSchedule
 
 __version__ = "0.1.0"
 
@@ -29,6 +29,7 @@ __all__ = [
     "AnnealedLogisticRegression",
     "AnnealingPath",
     "AnnealingPathDisplay",
+    "CGrid",
     "CoefficientPathDisplay",
     "ExponentialSchedule",
     "FixedSchedule",

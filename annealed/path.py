@@ -55,6 +55,8 @@ class AnnealingPath:
         Columns of X that `arrays["coef"]` holds, where it does not hold all.
     n_columns : int
         How many X has.
+    unit_C : float or None
+        The C of temperature one; None where C is not defined, as for AnnealedLDA.
 
     Examples
     --------
@@ -85,9 +87,12 @@ class AnnealingPath:
     certificate: np.ndarray | None = None
     columns: np.ndarray | None = None
     n_columns: int = 0
+    unit_C: float | None = None
 
     @classmethod
-    def from_steps(cls, steps: list[Step], problem: Problem, best_index: int, score_name: str, dtype) -> AnnealingPath:
+    def from_steps(
+        cls, steps: list[Step], problem: Problem, best_index: int, score_name: str, dtype, unit_C: float | None = None
+    ) -> AnnealingPath:
         scores = [step.validation.scores for step in steps if step.validation.scores is not None]
         arrays = problem.reported([(step.parameters[0, ...], step.temperature) for step in steps])
         if arrays is None:
@@ -111,6 +116,7 @@ class AnnealingPath:
             certificate=certificate if np.isfinite(certificate).any() else None,
             columns=problem.used,
             n_columns=problem.n_columns,
+            unit_C=unit_C,
         )
 
     def __getattr__(self, name):
@@ -125,6 +131,11 @@ class AnnealingPath:
         whole = np.zeros((*array.shape[:-1], self.n_columns), array.dtype)
         whole[..., self.columns] = array
         return whole
+
+    @property
+    def C(self) -> np.ndarray | None:
+        """Scikit-learn's C at each temperature, (n_temperatures,); None where it is not defined."""
+        return None if self.unit_C is None else self.unit_C / self.temperatures
 
     def __len__(self) -> int:
         return len(self.temperatures)
@@ -152,7 +163,10 @@ class AnnealingPath:
         return require("pandas", extra="frames").DataFrame(self._columns())
 
     def _columns(self):
-        columns = {"temperature": self.temperatures, "free_energy": self.free_energy, "entropy": self.entropy}
+        columns = {"temperature": self.temperatures}
+        if (C := self.C) is not None:
+            columns["C"] = C
+        columns |= {"free_energy": self.free_energy, "entropy": self.entropy}
         columns["train_score"] = self.train_score
         if self.validation_score is not None:
             columns["validation_score"] = self.validation_score.mean(axis=1)
@@ -166,7 +180,7 @@ class AnnealingPath:
 
     def __repr__(self):
         """A table of the path: the ends, the chosen temperature and its neighbours, marked with an arrow."""
-        shown = ("temperature", "free_energy", "entropy", "train_score", "validation_score", "n_iter")
+        shown = ("temperature", "C", "free_energy", "entropy", "train_score", "validation_score", "n_iter")
         columns = {name: values for name, values in self._columns().items() if name in shown}
         header = "  " + " ".join(f"{name:>16}" for name in columns)
         lines = [f"AnnealingPath: {len(self)} temperatures, score {self.score_name}", header]

@@ -329,7 +329,7 @@ def test_a_temperature_without_numbers_does_not_touch_the_others():
 def test_repr_is_a_table_with_the_chosen_row_marked(path):
     first, header, *rows = repr(path).splitlines()
     assert first == "AnnealingPath: 12 temperatures, score neg_log_loss"
-    assert header.split() == ["temperature", "free_energy", "entropy", "train_score", "validation_score", "n_iter"]
+    assert header.split() == ["temperature", "C", "free_energy", "entropy", "train_score", "validation_score", "n_iter"]
     certified = rows.pop()
     assert certified.startswith(f"-> certified within {path.certificate[path.best_index]:.1e} of its least free energy")
     assert len(rows) == 12
@@ -338,6 +338,7 @@ def test_repr_is_a_table_with_the_chosen_row_marked(path):
     chosen = rows[path.best_index].removeprefix("->").split()
     expected = [
         path.temperatures[path.best_index],
+        path.C[path.best_index],
         path.free_energy[path.best_index],
         path.entropy[path.best_index],
         path.train_score[path.best_index],
@@ -383,6 +384,7 @@ def test_to_frame_has_a_row_per_temperature(path):
     frame = path.to_frame()
     assert len(frame) == len(path)
     np.testing.assert_array_equal(frame["temperature"], path.temperatures)
+    np.testing.assert_array_equal(frame["C"], path.C)
     np.testing.assert_array_equal(frame["free_energy"], path.free_energy)
     np.testing.assert_array_equal(frame["validation_score"], path.validation_score.mean(axis=1))
     np.testing.assert_array_equal(frame["validation_spread"], path.validation_score.std(axis=1))

@@ -92,6 +92,9 @@ class AnnealedLogisticRegression(AnnealedClassifier):
     ----------
     temperature_ : float
         The chosen temperature.
+    C_ : float
+        The same as scikit-learn's C: ``1 / (l2_strength * temperature_ * n_samples)``, doubled for two classes.
+        ``n_samples`` is the sum of the weights; C is that of the features as ``penalty_scaling_`` scales them.
     posterior_scale_ : float
         Factor on the logits by which the posterior is calibrated; one with ``calibrate=False``.
     penalty_scaling_ : str

@@ -60,6 +60,7 @@ class AnnealingMixin(ValidationMixin):
     matmul_precision: Any
     _make_objective: Any
     _keep: Any
+    _unit_C: float | None  # the C of temperature one, where C is defined
 
     def _anneal(self, rows: Rows, selection, validation_set, routed, max_iter, watch: FitWatch) -> Walk:
         """The path of the family, or of whichever of its alternatives validates best."""
@@ -198,7 +199,8 @@ class AnnealingMixin(ValidationMixin):
 
     def _schedule(self):
         family = self._make_objective()
-        schedule = make_schedule(self.schedule, cooling_rate=family.cooling_rate, learns_late=family.learns_late)
+        settings = {"cooling_rate": family.cooling_rate, "learns_late": family.learns_late}
+        schedule = make_schedule(self.schedule, self._unit_C, **settings)
         return schedule if is_auto(self.temperature) else UntilSchedule(schedule, self.temperature)
 
     def _choose(self, steps, validator):

@@ -98,6 +98,9 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
     ----------
     temperature_ : float
         The chosen temperature.
+    C_ : float
+        The same as scikit-learn's C, for ``InnerProduct`` and ``Quadratic``:
+        ``1 / (l2_strength * temperature_ * n_samples)``, doubled for two classes.
     posterior_scale_ : float
         Factor on the logits by which the posterior is calibrated; one with ``calibrate=False``.
     path_ : AnnealingPath
@@ -221,6 +224,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         check_precision(self.matmul_precision, rows.device.place if rows.device else None)
         validation_set = self._validation_set(X_val, y_val, sample_weight_val, rows)
         self.classes_ = classes_like(classes, given_y) if is_foreign(X) else classes
+        self._unit_C = self._make_objective().unit_C(rows.total_weight, len(classes))
         max_iter, is_intended = self._iteration_bound()
         watch = self._watch(given_X, given_y, sample_weight)
         try:
@@ -246,19 +250,20 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
             if not isinstance(X, np.ndarray) and not is_foreign(X):
                 raise ValueError(f"device={self.device!r} is for dense rows. Got sparse X.")
             place = device_rows(X, labels, sample_weight, classes, self.class_weight, self.device)
-            return Rows(X, shown, labels, None, classes, place)
+            return Rows(X, shown, labels, None, classes, place.total_weight, place)
         weight = check_weight(sample_weight, len(labels))
         weight, counts = weighed_by_class(weight, labels, classes, self.class_weight)
         weight = weight * weighted_classes(counts)[labels]
-        weight = counted_in_rows(weight, counts.sum(), np.count_nonzero(weight))
-        return self._without_idle(Rows(X, shown, labels, weight, classes))
+        total_weight = float(counts.sum())
+        weight = counted_in_rows(weight, total_weight, np.count_nonzero(weight))
+        return self._without_idle(Rows(X, shown, labels, weight, classes, total_weight))
 
     def _keep(self, steps, problem, validator, dtype):
         """Record the path and speak at its chosen temperature."""
         chosen = self._choose(steps, validator)
         is_scored = not self._is_log_loss() and not isinstance(validator, NoValidation)
         score_name = _score_name(self.scoring) if is_scored else "neg_log_loss"
-        self.path_ = AnnealingPath.from_steps(steps, problem, chosen, score_name, dtype)
+        self.path_ = AnnealingPath.from_steps(steps, problem, chosen, score_name, dtype, self._unit_C)
         self.n_iter_ = max(1, int(self.path_.n_iter.sum()))
         self._set_temperature(self.path_.temperatures[chosen])
 
@@ -286,13 +291,15 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
 
     # -- one temperature of the path ---------------------------------------------------------------------------
 
-    def at(self, temperature) -> Self:
+    def at(self, temperature=None, *, C=None) -> Self:
         """The same classifier at another temperature of its path, without a refit.
 
         Parameters
         ----------
-        temperature : float
-            Any temperature between the ends of ``path_``; between visited ones the parameters are interpolated.
+        temperature : float, default=None
+            Any temperature between the ends of ``path_``; between solved ones the parameters are interpolated.
+        C : float, default=None
+            The same as a value of C, for models that have ``C_``. Give either `temperature` or `C`.
 
         Returns
         -------
@@ -300,9 +307,27 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
             A fitted copy; this one is left as it is.
         """
         check_is_fitted(self)
+        if (temperature is None) == (C is None):
+            given = "neither" if C is None else f"temperature={temperature!r} and C={C!r}"
+            raise ValueError(f"Exactly one of `temperature` and `C` must be given. Got {given}.")
         other = copy(self)
-        other._set_temperature(check_temperature(temperature))
+        other._set_temperature(self._temperature_of(C) if temperature is None else check_temperature(temperature))
         return other
+
+    def _temperature_of(self, C):
+        if self._unit_C is None:
+            raise ValueError(
+                f"temperature must be given: C is not defined for {type(self).__name__} here, whose penalty is not an "
+                f"L2 norm of coefficients. Got C={C!r}."
+            )
+        temperature = self._unit_C / check_temperature(C, "C")
+        hot, cold = self.path_.C[[0, -1]]
+        if not hot * (1 - 1e-9) <= C <= cold * (1 + 1e-9):
+            raise ValueError(
+                f"C must lie on the path, between {hot:.6g} and {cold:.6g}. Got {C!r}. Refit with a schedule that "
+                "reaches it."
+            )
+        return temperature
 
     def _set_temperature(self, temperature):
         arrays, scale = self.path_.at(temperature)
@@ -316,6 +341,8 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
 
     def _set_point(self, arrays, temperature, scale):
         self.temperature_, self.posterior_scale_ = temperature, scale
+        if self._unit_C is not None:
+            self.C_ = self._unit_C / temperature
         self._arrays = arrays
         if "coef" in arrays:
             coef, intercept = scale * arrays["coef"], scale * arrays["intercept"]

@@ -29,6 +29,7 @@ from annealed.walk import Validation
 class DeviceRows:
     """Rows on a device: X there (or streamed to it), labels as codes on both sides, and weights there.
 
+    total_weight : sum of the weights as they were given, times those of classes
     speaks_numpy : whether the user brought NumPy, so that what is fitted goes back to it
     """
 
@@ -36,6 +37,7 @@ class DeviceRows:
     labels: Any
     weight: Any
     place: Place
+    total_weight: float
     returns_numpy: bool = False
 
 
@@ -149,7 +151,7 @@ def device_rows(X, codes, sample_weight, classes, class_weight, device=None) -> 
     weight = check_device_weight(sample_weight, len(codes), place)
     weight, counts = weighed_on_device(weight, labels, classes, class_weight, place)
     weight = weight * place.xp.take(place.wide(weighted_classes(counts)), labels)
-    return DeviceRows(X, labels, _counted_in_rows(weight, place), place, returns_numpy)
+    return DeviceRows(X, labels, _counted_in_rows(weight, place), place, float(counts.sum()), returns_numpy)
 
 
 def _counted_in_rows(weight, place):

@@ -70,6 +70,7 @@ class Shown(NamedTuple):
 class Rows:
     """What is fitted: rows, labels as codes, weights, and the classes.
 
+    total_weight : sum of the weights as they were given, times those of classes
     shown : what splitters and scorers see
     device : the same on a device, where the fit takes place on one
     """
@@ -79,6 +80,7 @@ class Rows:
     labels: np.ndarray
     weight: Any
     classes: np.ndarray
+    total_weight: float
     device: DeviceRows | None = None
 
     @property

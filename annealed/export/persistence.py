@@ -35,6 +35,7 @@ TRUSTED = [
     "annealed.prototypes.record.PrototypePath",
     "annealed.prototypes.refinement.CalibratedPosterior",
     "annealed.schedules.adaptive.AdaptiveSchedule",
+    "annealed.schedules.c_grid.CGrid",
     "annealed.schedules.exponential.ExponentialSchedule",
     "annealed.schedules.fixed.FixedSchedule",
     "annealed.schedules.inverse.InverseTemperatureSchedule",

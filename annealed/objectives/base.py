@@ -75,6 +75,16 @@ def check_strength(value) -> float:
     return float(value)
 
 
+def unit_C(l2_strength, total_weight, n_classes) -> float:
+    """The C that means `l2_strength / 2 sum_j |coef_j|^2` beside the mean loss: 1 / (l2_strength * total_weight).
+
+    Scikit-learn minimizes `C * (sum of losses) + |coef|^2 / 2`. Of two classes it has one vector of coefficients, the
+    difference of the two here, which are -coef / 2 and coef / 2: their squares add up to half of its |coef|^2. That
+    doubles C.
+    """
+    return (2.0 if n_classes == 2 else 1.0) / check_strength(l2_strength) / float(total_weight)
+
+
 class Objective(BaseEstimator, ABC):
     """A family of discriminant functions with its settings.
 
@@ -90,6 +100,16 @@ class Objective(BaseEstimator, ABC):
     @abstractmethod
     def prepare(self, design: Design, random_state) -> Problem:
         """Bind the family to rows."""
+
+    def unit_C(self, total_weight: float, n_classes: int) -> float | None:
+        """The C of scikit-learn's `LogisticRegression` that means the penalty at temperature one.
+
+        At other temperatures it is `unit_C / T`. None: the penalty is not an L2 norm of coefficients, so that C is not
+        defined.
+
+        total_weight : sum of the weights of the samples
+        """
+        return None
 
 
 class Predictor(ABC):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from annealed.objectives.base import Objective
+from annealed.objectives.base import Objective, unit_C
 from annealed.objectives.penalized_linear import PenalizedLinearProblem
 
 
@@ -27,6 +27,9 @@ class InnerProduct(Objective):
         self.l2_strength = l2_strength
         self.penalty_scaling = penalty_scaling
         self.fit_intercept = fit_intercept
+
+    def unit_C(self, total_weight, n_classes):
+        return unit_C(self.l2_strength, total_weight, n_classes)
 
     def prepare(self, design, random_state=None):
         return PenalizedLinearProblem(

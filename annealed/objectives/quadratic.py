@@ -10,7 +10,7 @@ import numpy as np
 
 from annealed.design import DenseDesign
 from annealed.design.base import BLOCK_BYTES, even_slices
-from annealed.objectives.base import Objective
+from annealed.objectives.base import Objective, unit_C
 from annealed.objectives.linear import LinearPredictor, mean_of_columns, spread_of_columns
 from annealed.objectives.penalized_linear import PenalizedLinearProblem
 
@@ -43,6 +43,9 @@ class Quadratic(Objective):
         self.l2_strength = l2_strength
         self.penalty_scaling = penalty_scaling
         self.fit_intercept = fit_intercept
+
+    def unit_C(self, total_weight, n_classes):
+        return unit_C(self.l2_strength, total_weight, n_classes)
 
     def prepare(self, design, random_state=None):
         center = mean_of_columns(design)

@@ -4,6 +4,7 @@ import numpy as np
 
 from annealed.schedules.adaptive import AdaptiveSchedule
 from annealed.schedules.base import Schedule, check_given_temperature, check_temperature, falling, is_auto
+from annealed.schedules.c_grid import CGrid
 from annealed.schedules.exponential import ExponentialSchedule
 from annealed.schedules.fixed import FixedSchedule
 from annealed.schedules.inverse import InverseTemperatureSchedule
@@ -11,6 +12,7 @@ from annealed.schedules.until import UntilSchedule
 
 __all__ = [
     "AdaptiveSchedule",
+    "CGrid",
     "ExponentialSchedule",
     "FixedSchedule",
     "InverseTemperatureSchedule",
@@ -24,8 +26,14 @@ __all__ = [
 ]
 
 
-def make_schedule(schedule, **settings) -> Schedule:
-    """A schedule from "auto", adaptive with these settings, an array of temperatures, or the schedule itself."""
+def make_schedule(schedule, unit_C: float | None = None, **settings) -> Schedule:
+    """A schedule in temperatures, from "auto", an array of temperatures, or a schedule.
+
+    unit_C : the C of temperature one, if it is defined for the model
+    settings : parameters of the adaptive schedule that "auto" means
+    """
+    if isinstance(schedule, CGrid):
+        return FixedSchedule(schedule.in_temperatures(unit_C))
     if isinstance(schedule, Schedule):
         return schedule
     if isinstance(schedule, str):

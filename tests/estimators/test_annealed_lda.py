@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import log_loss
 
-from annealed import AnnealedLDA, ExponentialSchedule
+from annealed import AnnealedLDA, CGrid, ExponentialSchedule
 
 X, y = load_iris(return_X_y=True)
 
@@ -101,6 +101,21 @@ def test_wide_sparse_is_never_densified(monkeypatch):
     for covariance in ("pooled", "diagonal"):
         model = AnnealedLDA(covariance=covariance, schedule=[50.0, 20.0]).fit(X_wide, labels)
         assert model.coef_.shape == (3, 3000)
+
+
+def test_has_no_C():
+    """Its penalty pulls class means, not coefficients."""
+    model = AnnealedLDA(schedule=[4.0, 2.0]).fit(X, y)
+    assert not hasattr(model, "C_")
+    assert model.path_.C is None
+    assert " C " not in repr(model.path_)
+    with pytest.raises(ValueError, match="temperature must be given: C is not defined for AnnealedLDA .* Got C=1.0."):
+        model.at(C=1.0)
+
+
+def test_a_grid_of_C_is_refused():
+    with pytest.raises(ValueError, match=r"schedule must be given in temperatures .* Got CGrid\(Cs=\[0.1, 1.0\]\)"):
+        AnnealedLDA(schedule=CGrid([0.1, 1.0])).fit(X, y)
 
 
 def test_singular_data():

@@ -10,10 +10,12 @@ from scipy import sparse
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from annealed import AnnealedLogisticRegression
+from annealed import AnnealedClassifier, AnnealedLogisticRegression, CGrid
+from annealed.objectives import Quadratic
 
 IRIS = load_iris(return_X_y=True)
 WINE = load_wine(return_X_y=True)
@@ -200,6 +202,109 @@ def test_two_classes_equal_logistic_regression_with_twice_its_strength(temperatu
     assert model.coef_.shape == (1, X.shape[1])
     np.testing.assert_allclose(model.coef_ * X.std(axis=0), oracle.coef_, atol=1e-5)
     np.testing.assert_allclose(model.predict_proba(X), oracle.predict_proba(standardized), atol=1e-6)
+
+
+# --- C ----------------------------------------------------------------------------------------------
+
+
+def logistic_regression(X, y, C, weight=None):
+    oracle = LogisticRegression(C=C, tol=1e-14, max_iter=10_000, solver="newton-cholesky")
+    return oracle.fit(X, y, weight)
+
+
+def balanced(y, weight):
+    """The weights of `class_weight="balanced"` as scikit-learn computes them, times those of the samples."""
+    counts = np.bincount(y, weight)
+    return weight * (weight.sum() / (len(counts) * counts))[y]
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+@pytest.mark.parametrize("is_weighted", [False, True], ids=["equal", "weighted"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_replaces_logistic_regression_cv(n_classes, is_weighted, class_weight):
+    """The whole path of `LogisticRegressionCV(Cs=Cs, cv=splits)`: the coefficients of every C, whatever the weights."""
+    X, y = WINE[0][WINE[1] < n_classes][:-20], WINE[1][WINE[1] < n_classes][:-20]
+    X = (X - X.mean(axis=0)) / (3 * X.std(axis=0))
+    weight = 0.1 * np.random.default_rng(0).uniform(0.1, 3.0, len(y)) if is_weighted else np.ones(len(y))
+    splits = list(StratifiedKFold(4, shuffle=True, random_state=0).split(X, y))
+    Cs = np.logspace(-3, 2, 6)
+    model = AnnealedLogisticRegression(
+        schedule=CGrid(Cs), cv=splits, penalty_scaling="none", calibrate=False, class_weight=class_weight, tol=1e-10
+    ).fit(X, y, weight if is_weighted else None)
+    np.testing.assert_allclose(model.path_.C, Cs, rtol=1e-12)
+    assert model.path_.validation_score.shape == (6, 4)
+    for index, C in enumerate(Cs):
+        oracle = logistic_regression(X, y, C, balanced(y, weight) if class_weight else weight)
+        coef = model.path_.coef[index]
+        coef = coef[1:] - coef[:1] if n_classes == 2 else coef
+        np.testing.assert_allclose(coef, oracle.coef_, atol=1e-6)
+        at_C = model.at(C=C)
+        assert at_C.C_ == pytest.approx(C)
+        np.testing.assert_allclose(at_C.coef_, oracle.coef_, atol=1e-6)
+        np.testing.assert_allclose(at_C.predict_proba(X), oracle.predict_proba(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("data", [CANCER, WINE], ids=["two classes", "three classes"])
+@pytest.mark.parametrize("l2_strength", [1.0, 0.3])
+def test_C_is_scikit_learns_on_the_scaled_features(data, l2_strength):
+    X, y = data
+    model = AnnealedLogisticRegression(
+        l2_strength=l2_strength, penalty_scaling="standardize", calibrate=False, tol=1e-8
+    )
+    model.fit(X, y)
+    oracle = logistic_regression(StandardScaler().fit_transform(X), y, model.C_)
+    np.testing.assert_allclose(model.coef_ * X.std(axis=0), oracle.coef_, atol=1e-4)
+    n_classes = len(model.classes_)
+    assert model.C_ == pytest.approx((2 if n_classes == 2 else 1) / (l2_strength * model.temperature_ * len(y)))
+    assert model.path_.C[model.path_.best_index] == model.C_
+
+
+def test_C_of_sparse_samples_of_which_many_have_no_weight():
+    """These are left out before the fit; the sum of the weights is that of the others."""
+    X, y = sparse.csr_array(WINE[0] / WINE[0].std(axis=0)), WINE[1]
+    weight = (np.arange(len(y)) % 3 == 0) * 0.2
+    model = AnnealedLogisticRegression(schedule=CGrid([0.1, 1.0]), penalty_scaling="none", calibrate=False, tol=1e-9)
+    model.fit(X, y, weight)
+    seen = weight > 0
+    oracle = logistic_regression(X[seen], y[seen], 1.0, weight[seen])
+    np.testing.assert_allclose(model.at(C=1.0).coef_, oracle.coef_, atol=1e-5)
+
+
+def test_C_of_a_given_temperature_that_ends_a_grid():
+    model = AnnealedLogisticRegression(schedule=CGrid(5), temperature=0.01).fit(*IRIS)
+    assert model.C_ == pytest.approx(1 / (0.01 * 150))
+    np.testing.assert_allclose(model.path_.C, [1e-4, 1e-2, model.C_])
+
+
+def test_a_quadratic_classifier_has_C_too():
+    model = AnnealedClassifier(Quadratic(), schedule=CGrid([0.01, 0.1])).fit(*IRIS)
+    assert model.C_ in model.path_.C
+    np.testing.assert_allclose(model.path_.C, [0.01, 0.1])
+
+
+def test_a_new_fit_counts_its_own_samples():
+    model = AnnealedLogisticRegression(temperature=0.1)
+    of_all = model.fit(*IRIS).C_
+    of_half = model.fit(IRIS[0][::2], IRIS[1][::2]).C_
+    assert of_half == pytest.approx(2 * of_all)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "Exactly one of `temperature` and `C` must be given. Got neither."),
+        ({"temperature": 1.0, "C": 2.0}, "Exactly one of .* Got temperature=1.0 and C=2.0."),
+        ({"C": -1.0}, "C must be a positive number. Got -1.0."),
+        ({"C": 5.0}, "C must lie on the path, between 0.1 and 1. Got 5.0. Refit with a schedule that reaches it."),
+    ],
+)
+def test_at_explains_what_is_wrong_with_a_C(given, message):
+    model = AnnealedLogisticRegression(schedule=CGrid([0.1, 1.0])).fit(*IRIS)
+    with pytest.raises(ValueError, match=message):
+        model.at(**given)
+
+
+# --- posterior --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("data", [CANCER, WINE], ids=["two classes", "three classes"])

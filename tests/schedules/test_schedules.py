@@ -6,6 +6,7 @@ import pytest
 from annealed import AnnealedLDA, AnnealedLogisticRegression, PottsDA
 from annealed.schedules import (
     AdaptiveSchedule,
+    CGrid,
     ExponentialSchedule,
     FixedSchedule,
     InverseTemperatureSchedule,
@@ -100,6 +101,37 @@ def test_fixed_gives_plain_floats():
 def test_adaptive_cools_geometrically_from_the_hot_end():
     schedule = AdaptiveSchedule(n_temperatures=4, cooling_rate=0.5)
     assert visited(schedule, hot=8.0) == [8.0, 4.0, 2.0, 1.0]
+
+
+@pytest.mark.parametrize("Cs", [[10.0, 0.1, 1.0], (0.1, 1, 10), np.array([1.0, 10.0, 0.1])], ids=type)
+def test_values_of_C_become_temperatures_once_the_samples_are_counted(Cs):
+    np.testing.assert_allclose(visited(make_schedule(CGrid(Cs), 0.5)), [5.0, 0.5, 0.05])
+
+
+@pytest.mark.parametrize("n_values", [1, 10, np.int64(3)])
+def test_a_number_of_Cs_is_that_many_as_in_scikit_learn(n_values):
+    np.testing.assert_array_equal(CGrid(n_values).values(), np.logspace(-4, 4, n_values))
+
+
+@pytest.mark.parametrize(
+    "Cs", [0, -3, True, None, 1.5, "many", [], [1.0, 0.0], [1.0, np.nan], [np.inf], [[1.0]]], ids=str
+)
+def test_Cs_are_a_whole_number_or_positive_numbers(Cs):
+    with pytest.raises(ValueError, match="^Cs must be a whole number"):
+        make_schedule(CGrid(Cs), 1.0)
+
+
+def test_values_of_C_need_a_model_with_an_L2_penalty_on_coefficients():
+    with pytest.raises(ValueError, match=r"must be given in temperatures .* C is not defined .* Got CGrid\(Cs=3\)"):
+        make_schedule(CGrid(3))
+    generator = np.random.RandomState(0)
+    with pytest.raises(ValueError, match=r"must be given in temperatures .* C is not defined .* Got CGrid\(Cs=3\)"):
+        PottsDA(schedule=CGrid(3)).fit(generator.normal(size=(30, 2)), np.arange(30) % 2)
+
+
+def test_values_of_C_are_no_temperatures_by_themselves():
+    with pytest.raises(TypeError, match=r"only as the `schedule` of an estimator.* Got CGrid\(Cs=3\) elsewhere"):
+        visited(CGrid(3))
 
 
 def test_until_ends_at_its_temperature():
