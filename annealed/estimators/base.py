@@ -320,14 +320,13 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
                 f"temperature must be given: C is not defined for {type(self).__name__} here, whose penalty is not an "
                 f"L2 norm of coefficients. Got C={C!r}."
             )
-        temperature = self._unit_C / check_temperature(C, "C")
-        hot, cold = self.path_.C[[0, -1]]
-        if not hot * (1 - 1e-9) <= C <= cold * (1 + 1e-9):
+        least, largest = self._unit_C / self.path_.temperatures[[0, -1]]
+        if not least * (1 - 1e-9) <= check_temperature(C, "C") <= largest * (1 + 1e-9):
             raise ValueError(
-                f"C must lie on the path, between {hot:.6g} and {cold:.6g}. Got {C!r}. Refit with a schedule that "
-                "reaches it."
+                f"C must lie on the path, between {least:.6g} and {largest:.6g}. Got {C!r}. "
+                "Refit with a schedule that reaches it."
             )
-        return temperature
+        return self._unit_C / float(C)
 
     def _set_temperature(self, temperature):
         arrays, scale = self.path_.at(temperature)

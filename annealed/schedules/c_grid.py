@@ -54,7 +54,7 @@ class CGrid(Schedule):
     def values(self) -> np.ndarray:
         """The values of C, ascending."""
         Cs = self.Cs
-        if isinstance(Cs, Integral) and not isinstance(Cs, bool):
+        if isinstance(Cs, Integral) and str(Cs) not in ("True", "False"):
             if Cs < 1:
                 raise ValueError(f"Cs must be a whole number of at least 1, or values of C. Got {Cs!r}.")
             return np.logspace(-4, 4, int(Cs))
