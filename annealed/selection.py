@@ -29,7 +29,14 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from annealed.interpolation import lagrange
 from annealed.objectives import NOTHING_HELD_OUT, HeldOut
 from annealed.objectives.leave_one_out import NotTrusted
-from annealed.objectives.posterior_scale import deviations, doubt, mean_margin, penalty, rescaled, scaled_moments
+from annealed.objectives.posterior_scale import (
+    deviations,
+    mean_margin,
+    penalty,
+    rescaled,
+    scaled_moments,
+    unseen_error_share,
+)
 from annealed.walk import Validation
 
 DEFAULT_FOLDS = 5
@@ -104,7 +111,11 @@ class HeldOutValidator:
     def _validate_logits(self, problem, logits, points, temperatures):
         deviation = deviations(logits, self.labels)
         log_scales, losses = np.zeros(len(points)), None
-        margin = mean_margin(deviation, self.labels, self.weight) if doubt(self.n_rows) else np.zeros(len(points))
+        margin = (
+            mean_margin(deviation, self.labels, self.weight)
+            if unseen_error_share(self.n_rows)
+            else np.zeros(len(points))
+        )
         if self.calibrate:
             log_temperatures = [float(np.log(temperature)) for temperature in temperatures]
             log_scales, losses = rescaled(

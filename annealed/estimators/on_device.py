@@ -20,7 +20,7 @@ from annealed.estimators.labels import check_labels_classify, coded
 from annealed.estimators.weights import class_factors, counted_in_rows, weighted_classes
 from annealed.objectives.array_gibbs import deviations, margins, scaled_losses, scaled_moments
 from annealed.objectives.array_linear import KEPT_BYTES, TEMPORARIES, HeldOutPart
-from annealed.objectives.posterior_scale import doubt, least_log_scale, penalty
+from annealed.objectives.posterior_scale import least_log_scale, penalty, unseen_error_share
 from annealed.selection import HeldOutValidator, times_drawn
 from annealed.walk import Validation
 
@@ -225,7 +225,7 @@ class DeviceValidator(HeldOutValidator):
 
     def _mean_margin(self, place, parts) -> float:
         """That of the true class over the next one; not asked for where rows are so many that it would not count."""
-        if not doubt(self.total):
+        if not unseen_error_share(self.total):
             return 0.0
         (sums,) = place.host(sum(margins(place, part.deviation) @ part.weight for part in parts()))
         return float(sums) / self.total

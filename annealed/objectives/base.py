@@ -1,14 +1,15 @@
-"""A family's free energy at a temperature, as a solver and a path see it.
+"""Base classes: the objective of a family of discriminant functions at a temperature.
 
 With scores g_j(x; theta) and logits g_j / T, the paper's objective (9) and its penalized form (17) are
 
     Q(theta; T) / T = mean over rows of [ log_partition(logits) - logit of the true class ] + penalty / T
 
-`Q = T * mean negative log-likelihood` is the identity everything here rests on. Parameters are solved in the
-scale of logits (theta / T): there pADA is convex and the gradient of Q / T equals dQ / dtheta.
+So Q is T times the mean negative log-likelihood, plus the penalty. Parameters are solved on the scale of logits
+(theta / T): there pADA is convex and the gradient of Q / T equals dQ / dtheta.
 
-An `Objective` is the family with its settings; `prepare(design)` binds it to rows and gives a `Problem`, the
-stack of fits that a solver minimizes. Shapes: parameters (n_fits, n_parameters), flat for the solver.
+An `Objective` is the family with its settings. `prepare(design)` binds it to rows and returns a `Problem`: the stack of
+fits (the final fit first, then the folds) that a solver minimizes. Shapes: parameters (n_fits, n_parameters), flat for
+the solver; logits (n_rows, n_fits, n_classes).
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from annealed.design.threads import map_in_order
 from annealed.objectives import gibbs
 
 ROUNDING = 256 * np.finfo(np.float64).eps
-INSPECTED_TOGETHER = 8  # points, in one product
-INSPECTED_LOGITS = 60_000  # of all these, where rows are one block: with more than fast memory holds, each takes longer
-FEW_LOGITS = 20_000
-LAST_STEP_SHARE = 0.03  # of `tol`: a fold whose next step promises a smaller relative fall takes it without a look
+SUMMARIZED_TOGETHER = 8  # points evaluated in one matrix product by `summarize`
+SUMMARIZED_LOGITS = 60_000  # logits of one such product if all rows are one block: more do not fit into the cache
+FEW_LOGITS = 20_000  # logits of all held-out rows under all fits: below this, one call for all fits has less overhead
+LAST_STEP_SHARE = 0.03  # of `tol`: a fold takes its last step unevaluated if a smaller relative decrease is predicted
 HOT_LOGIT = 0.1  # root mean square logit at the hot end of an automatic schedule
-LEAST_RISE = 1.01  # of that of a fit's first response as it cools: with less it stands still
+LEAST_RISE = 1.01  # smallest ratio of the logits' spread between two trial temperatures that counts as a response
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Rows to be scored by a fit that did not see them, in row order: `rows[i]` by the fit `fits[i]`."""
+    """Held-out rows in ascending order: `rows[i]` is scored by the fit `fits[i]`, which was trained without it."""
 
     rows: np.ndarray
     fits: np.ndarray
@@ -49,19 +50,21 @@ NOTHING_HELD_OUT = HeldOut(np.empty(0, dtype=int), np.empty(0, dtype=int))
 
 @dataclass(frozen=True)
 class TrainingSummary:
-    """What the final fit looks like at one temperature.
+    """Training loss and entropy of the final fit at one temperature.
 
-    spoken_loss : mean negative log-likelihood with the logits at the posterior's own scale
-    entropy : mean entropy of the posterior as fitted
+    calibrated_loss : mean negative log-likelihood of the logits times the calibrated posterior scale
+    entropy : mean entropy of the posterior before calibration
     """
 
     calibrated_loss: float
     entropy: float
 
 
-def look_at(logits, labels, weight, scale, knows_entropy=False):
-    """An inspection's numbers over some rows: spoken loss, and entropy unless that is known, summed with their weights.
-    Of logits (n_rows, n_points, n_classes), which are overwritten, and scales (n_points, 1), those of every point.
+def calibrated_loss_and_entropy(logits, labels, weight, scale, knows_entropy=False):
+    """Weighted sums over rows of the calibrated loss and, unless it is known, of the entropy: each (n_points,).
+
+    logits : (n_rows, n_points, n_classes), overwritten
+    scale : posterior scale of each point, (n_points, 1)
     """
     entropy = () if knows_entropy else (weight @ gibbs.entropy(logits),)
     logits *= scale
@@ -69,7 +72,7 @@ def look_at(logits, labels, weight, scale, knows_entropy=False):
 
 
 def check_strength(value) -> float:
-    """Of a penalty: a positive number, or an error that shows what came instead."""
+    """Return the penalty's strength as a float; raise ValueError if it is not a positive number."""
     if not isinstance(value, Real) or not 0 < float(value) < np.inf:
         raise ValueError(f"l2_strength must be a positive number. Got {value!r}.")
     return float(value)
@@ -88,12 +91,12 @@ def unit_C(l2_strength, total_weight, n_classes) -> float:
 class Objective(BaseEstimator, ABC):
     """A family of discriminant functions with its settings.
 
-    `cooling_rate` and `learns_late` are those of the default schedule: how far apart temperatures may lie for the path
-    to be known, and whether a path that has learned nothing yet may still do so.
+    `cooling_rate` and `learns_late` are defaults of the schedule: the ratio of successive temperatures, small enough
+    that the path between them is known, and whether a path whose score has not improved yet may improve later.
     """
 
     accepts_sparse = True
-    runs_on_devices = False  # whether rows may be arrays of a device
+    runs_on_devices = False  # whether rows may be arrays on a device
     cooling_rate = 0.7
     learns_late = False
 
@@ -113,7 +116,7 @@ class Objective(BaseEstimator, ABC):
 
 
 class Predictor(ABC):
-    """What is kept of a family after fitting: turns reported arrays into logits of new rows. Holds no rows."""
+    """What a fitted estimator keeps of a family: it computes logits of new rows from reported arrays. Holds no rows."""
 
     @abstractmethod
     def logits(self, X, arrays: dict[str, np.ndarray], temperature: float) -> np.ndarray:
@@ -121,32 +124,36 @@ class Predictor(ABC):
 
 
 class Evidence(NamedTuple):
-    """By how many standard errors rows tell more than chance would, and by how much more, in nats a row."""
+    """Score test: excess of the statistic over its expectation under chance.
+
+    errors : the excess in standard errors
+    nats : the excess in nats per row
+    """
 
     errors: float
     nats: float
 
 
 class Problem(ABC):
-    """A family bound to rows, as a path sees it: a stack of fits with a minimum at every temperature.
+    """A family bound to rows: a stack of fits with a minimum at every temperature.
 
-    `temperature_free` says that the loss part of the objective, as a function of the parameters, is the same at
-    every temperature; `extrapolates` that minima move smoothly enough with temperature to be predicted;
-    `interpolates` that they are unique and lie on one smooth curve, so that few of them give all of it.
+    `temperature_free` : the loss part of the objective, as a function of the parameters, is the same at every
+    temperature. `extrapolates` : minima move smoothly enough with temperature to be predicted. `interpolates` : minima
+    are unique and lie on one smooth curve, so that a few nodes determine all of it.
     """
 
     temperature_free = False
     extrapolates = True
     interpolates = False
-    visits_all = False  # whether every temperature is a node all the same: where there are no folds to save on
-    used: np.ndarray | None = None  # columns that `design` holds, where it leaves out those that no row uses
+    visits_all = False  # whether every temperature is solved although `interpolates`: without folds that costs little
+    used: np.ndarray | None = None  # indices of the columns in `design` if it leaves out columns of zeros, else None
     predictor: Predictor
 
     def __init__(self, design: Design):
         self.design = design
         self.n_fits = design.n_fits
         self.n_classes = design.n_classes
-        self.n_columns = design.n_features  # of X as it was given
+        self.n_columns = design.n_features  # of the user's X
         self.class_shares = design.class_weight_sums()
         self.watch(NOTHING_HELD_OUT)
 
@@ -155,7 +162,7 @@ class Problem(ABC):
         """Parameters before the first temperature."""
 
     def watch(self, held_out: HeldOut):
-        """Name the held-out rows whose logits `held_out_logits` will be asked for."""
+        """Set the held-out rows whose logits `held_out_logits` returns."""
         self.held_out = held_out
         self.held_out_of_fit = {fit: as_slice(np.flatnonzero(held_out.fits == fit)) for fit in np.unique(held_out.fits)}
 
@@ -164,15 +171,15 @@ class Problem(ABC):
         """Logits (n_picks, n_classes) of the watched rows."""
 
     def held_out_logits_of(self, points, temperatures) -> np.ndarray:
-        """Those of several temperatures, (n_temperatures, n_picks, n_classes)."""
-        seen = [self.held_out_logits(*point).T for point in zip(points, temperatures, strict=True)]
-        return np.stack(seen).swapaxes(1, 2)
+        """Logits at several points, (n_points, n_picks, n_classes)."""
+        logits = [self.held_out_logits(*point).T for point in zip(points, temperatures, strict=True)]
+        return np.stack(logits).swapaxes(1, 2)
 
     @abstractmethod
     def summarize(self, points, entropy=None) -> list[TrainingSummary]:
-        """A look over all rows at the final fit, at each of `points`: (parameters, temperature, posterior scale).
+        """Training loss and entropy of the final fit at each of `points`: (parameters, temperature, posterior scale).
 
-        entropy : as it is known at each of them, which saves time; NaN or None is not known
+        entropy : the entropy at each point if it is known, which saves time; None or NaN if it is not
         """
 
     @abstractmethod
@@ -180,7 +187,7 @@ class Problem(ABC):
         """Named arrays in the user's units with a leading axis of fits, e.g. coef and intercept of the logits."""
 
     def reported(self, points) -> dict[str, Any] | None:
-        """The final fit's arrays at every (parameters, temperature), of the type of X; None: ask `report` for each."""
+        """The final fit's arrays at every (parameters, temperature), in the type of X; None if only `report` can."""
         return None
 
     @abstractmethod
@@ -188,33 +195,35 @@ class Problem(ABC):
         """A temperature at which every posterior is near the prior."""
 
     def chosen(self) -> dict[str, Any]:
-        """Settings that the family or validation settled, by name; the estimator shows them with an underscore."""
+        """Settings that the family or validation chose, by name; the estimator exposes them with an underscore."""
         return {}
 
     def initial_scaling(self) -> Problem:
-        """The same rows under the setting to begin with, where that is left open and rows are independent."""
+        """The same rows in the penalty scaling to start with, if the user left it open and the rows are independent."""
         return self
 
     def alternatives(self) -> Iterable[Problem]:
-        """The same rows under other settings, for validation to choose among; each is asked for when it is needed."""
+        """The same rows in other penalty scalings, for validation to choose from; each is made when it is needed."""
         return ()
 
     def with_perturbed_scaling(self, parameters, temperature, value) -> Problem | None:
-        """The same problem a little on the way to `with_alternative_scaling`, for validation to say where that
-        leads; as heavily penalized at the final fit's parameters. None where no such setting exists or would help.
+        """The same problem in a scaling a small step towards `with_alternative_scaling`.
+
+        Validation uses it to estimate whether the alternative would improve the score. The penalty of the final fit's
+        parameters is unchanged. None if there is no alternative, or if it cannot help.
         """
         return None
 
     def evidence_held_back(self, parameters, temperature) -> Evidence:
-        """What rows tell of what a penalty still holds back from the final fit there, where a family can say."""
+        """Score test of the directions that the penalty suppresses in the final fit; NaN if a family has none."""
         return Evidence(np.nan, np.nan)
 
     def always_tries_alternative(self, score: float) -> bool:
-        """Whether to try `with_alternative_scaling` anyway, given this setting's best score, minus a log-loss."""
+        """Whether to try `with_alternative_scaling` without the perturbation; `score` is minus the best log-loss."""
         return False
 
     def with_alternative_scaling(self) -> Problem:
-        """The same rows under the setting that `with_perturbed_scaling` leads to."""
+        """The same rows in the scaling towards which `with_perturbed_scaling` goes."""
         raise NotImplementedError
 
     def leave_one_out(self, parameters, temperature) -> tuple[np.ndarray, np.ndarray]:
@@ -222,29 +231,29 @@ class Problem(ABC):
         raise ValueError('selection="loo" needs the inner-product or the quadratic family. Use selection="cv".')
 
     def carry(self, parameters, temperature, new_temperature):
-        """The same scores at another temperature; families free of temperature keep the same logits instead."""
+        """Parameters with the same scores at another temperature; if `temperature_free`, with the same logits."""
         return parameters if self.temperature_free else parameters * (temperature / new_temperature)
 
 
 class SmoothProblem(Problem):
-    """A stack of penalized mean log-likelihoods with gradients, as a solver sees it.
+    """A stack of penalized mean negative log-likelihoods with gradients.
 
-    The objective of fit s is `loss_s + 1/2 sum_k strength_k (parameter_k - anchor_k)^2`; a solver may treat the
-    two parts apart.
+    The objective of fit s is `loss_s + 1/2 sum_k strength_k (parameter_k - anchor_k)^2`. Solvers may treat the two
+    terms separately.
     """
 
-    has_hessian = False  # whether `objective_and_hessian` is there
+    has_hessian = False  # whether there is a method `objective_and_hessian`
 
     def __init__(self, design: Design):
         super().__init__(design)
-        self.prior_variance = self.class_shares * (1 - self.class_shares)  # of each class
-        self.class_variance = self.prior_variance  # likewise under the posterior where it was last seen
+        self.prior_variance = self.class_shares * (1 - self.class_shares)  # share (1 - share), (n_fits, n_classes)
+        self.class_variance = self.prior_variance  # mean of p (1 - p) under the posterior that was evaluated last
 
     # -- what a family defines ------------------------------------------------------------------------------
 
     @abstractmethod
     def forward(self, parameters, temperature, fits) -> Any:
-        """Small arrays that one pass over the rows needs, made once a pass."""
+        """Small arrays that a pass over the rows needs, computed once per pass."""
 
     @abstractmethod
     def block_logits(self, block: Block, state) -> np.ndarray:
@@ -252,7 +261,7 @@ class SmoothProblem(Problem):
 
     @abstractmethod
     def block_pullback(self, block: Block, state, residual) -> tuple:
-        """Arrays, summed over blocks, from which `backward` makes the gradient; may overwrite `residual`."""
+        """Arrays that are summed over blocks, from which `backward` computes the gradient; may overwrite `residual`."""
 
     @abstractmethod
     def backward(self, sums: tuple, parameters, temperature, fits, quick=False) -> np.ndarray:
@@ -264,40 +273,40 @@ class SmoothProblem(Problem):
 
     @abstractmethod
     def curvature(self, temperature, fits) -> np.ndarray:
-        """A rough diagonal of the loss part's Hessian, (n_fits, n_parameters)."""
+        """Approximate diagonal of the loss part's Hessian, (n_fits, n_parameters)."""
 
     def precondition(self, vectors, temperature, fits, learned=None):
-        """An approximate inverse Hessian applied to vectors (n_fits, n_parameters): its diagonal, or as learned."""
+        """Apply an approximate inverse Hessian to vectors (n_fits, n_parameters): by its diagonal, or by `learned`."""
         strength, _ = self.penalty(temperature, fits)
         return vectors / np.maximum(self.curvature(temperature, fits) + strength, np.finfo(float).tiny)
 
     def learning_cost(self, level: int) -> float:
-        """Passes over the rows that `learn_curvature` costs; infinite where there is nothing to learn.
+        """Cost of `learn_curvature` in passes over the rows; infinite if the family cannot learn.
 
-        Each level learns more than the one before; from some level on they are all the same.
+        Each level includes more coordinates than the one before, until all are included.
         """
         return np.inf
 
     def learn_curvature(self, parameters, temperature, level: int):
-        """What `precondition` can use of the Hessian at fit 0's parameters, which folds share well enough."""
+        """A Hessian for `precondition`, at the final fit's parameters; it is accurate enough for the folds too."""
         raise NotImplementedError
 
     def class_learning_cost(self) -> float:
-        """Passes that `learn_classes` costs; infinite where it is not for this family, or no cheaper."""
+        """Cost of `learn_classes` in passes; infinite if the family has none, or if it is not cheaper."""
         return np.inf
 
     def learn_classes(self, parameters, temperature):
-        """What it can use of the blocks of single classes, for a fraction of what all of the Hessian costs."""
+        """As `learn_curvature`, with the diagonal blocks of single classes only, at a fraction of the cost."""
         raise NotImplementedError
 
     has_certificate = False
 
     def certificate(self, gradient, value, temperature, fits) -> np.ndarray:
-        """Bound on the relative suboptimality where the family has one; zero where it does not."""
+        """Upper bound on the relative suboptimality of each fit; zero if the family has none."""
         return np.zeros(len(value))
 
     def entropy_at(self, parameters, value, gradient, temperature, fits) -> np.ndarray:
-        """Mean entropy of the posterior, where value and gradient of Q / T tell it; else NaN."""
+        """Mean entropy of the posterior if it follows from value and gradient of Q / T, else NaN."""
         return np.full(len(value), np.nan)
 
     @property
@@ -305,43 +314,44 @@ class SmoothProblem(Problem):
         return self.start(1.0).shape[1]
 
     def gradient_noise(self) -> float:
-        """What rounding leaves of a gradient entry that should be zero."""
+        """Rounding error of a gradient entry whose exact value is zero."""
         return ROUNDING
 
-    fits_are_alike = True  # in the same coordinates, so that a fold can use the final fit's moves and curvature
-    takes_last_step = False  # whether steps near a minimum can be trusted without a look: a penalty bounds them
+    fits_are_alike = True  # all fits have the same coordinates: folds can use the final fit's steps and curvature
+    takes_last_step = False  # whether the last step to a minimum may go unevaluated, because a penalty bounds it
     last_step_share = LAST_STEP_SHARE
-    copies_rows = True  # whether a pass makes anything as large as the rows of a block
-    has_quick_rows = False  # whether `rows_and_forward` knows quick rows, of less precision
+    copies_rows = True  # whether a pass allocates anything as large as the rows of a block
+    has_float32_rows = False  # whether `rows_and_forward(quick=True)` returns float32 rows
 
     def make_float32_copy(self):
-        """Prepare what makes folds and most steps cheaper at a loose tolerance, where a family has it."""
+        """Copy the rows in float32 if the family supports it, for folds and for most steps at a loose tolerance."""
 
-    # -- what every family gets -----------------------------------------------------------------------------
+    # -- what every family inherits --------------------------------------------------------------------------
 
     def rows_and_forward(self, quick: bool):
-        """The rows to pass over and their `forward`; quick ones where the family has them and they are good enough."""
+        """The rows of a pass and the matching `forward`; with `quick` the float32 rows, if there are any."""
         return self.design, self.forward
 
     def loss(self, parameters, temperature, fits=slice(None), quick=False):
         """Loss (n_fits,) and its gradient (n_fits, n_parameters) in one pass.
 
-        A pass over the final fit also learns the class variances.
+        A pass that includes the final fit also updates `class_variance`.
         """
         design, forward = self.rows_and_forward(quick)
-        of_all = forward(parameters, temperature, fits)
-        learns = np.arange(self.n_fits)[fits][0] == 0
+        full_state = forward(parameters, temperature, fits)
+        has_final = np.arange(self.n_fits)[fits][0] == 0
 
         def kernel(block):
-            state = of_all if block.fit_positions is None else tuple(part[block.fit_positions] for part in of_all)
+            positions = block.fit_positions
+            state = full_state if positions is None else tuple(part[positions] for part in full_state)
             losses, residual = gibbs.loss_and_residual(self.block_logits(block, state), block.labels)
-            variance = (gibbs.class_variance(residual[:, 0], block.weight[:, 0]),) if learns else ()
+            variance = (gibbs.class_variance(residual[:, 0], block.weight[:, 0]),) if has_final else ()
             residual *= block.weight[..., None]
             loss = np.einsum("ns,ns->s", block.weight, losses, dtype=np.float64)
             return (loss, *self.block_pullback(block, state, residual), *variance)
 
         loss, *sums = design.sum_rows(kernel, fits, self.copies_rows)
-        if learns:
+        if has_final:
             variance = sums.pop()
             if np.isfinite(loss[0]):
                 self.class_variance = np.broadcast_to(variance, self.class_shares.shape)
@@ -349,7 +359,7 @@ class SmoothProblem(Problem):
 
     def objective(self, parameters, temperature, fits=slice(None), quick=False):
         """Q / T (n_fits,), its gradient, and the gradient of the loss part alone."""
-        with np.errstate(over="ignore", invalid="ignore"):  # a trial point out of bounds is refused by its value
+        with np.errstate(over="ignore", invalid="ignore"):  # solvers reject trial points whose value is not finite
             loss, loss_gradient = self.loss(parameters, temperature, fits, quick)
         strength, anchor = self.penalty(temperature, fits)
         offset = parameters - anchor
@@ -357,67 +367,70 @@ class SmoothProblem(Problem):
         return loss + 0.5 * np.sum(pull * offset, axis=1), loss_gradient + pull, loss_gradient
 
     def held_out_logits(self, parameters, temperature):
-        """Each fit sees its own held-out rows alone, unless rows are so few that one call for all costs less."""
+        """Logits of each fit's held-out rows; of few rows, one product for all fits costs less than one per fold."""
         held_out = self.held_out
         if len(held_out.rows) * self.n_fits * self.n_classes <= FEW_LOGITS:
-            seen = self._logits_of(held_out.rows, parameters, temperature, slice(None))
-            return seen[np.arange(len(held_out.rows)), held_out.fits]
+            logits = self._logits_of(held_out.rows, parameters, temperature, slice(None))
+            return logits[np.arange(len(held_out.rows)), held_out.fits]
         return self._held_out_by_fold(parameters[None], temperature)[0]
 
     def held_out_logits_of(self, points, temperatures):
-        """In one product for each fold, where a point's logits do not depend on the temperature."""
+        """One product per fold for all points, if logits do not depend on the temperature."""
         if not self.temperature_free:
             return super().held_out_logits_of(points, temperatures)
         return self._held_out_by_fold(np.stack(points), temperatures[0])
 
     def _held_out_by_fold(self, points, temperature):
-        """Logits (n_points, n_picks, n_classes) of parameters (n_points, n_fits, n_parameters), rows innermost."""
-        rows, picked = self.held_out.rows, None
+        """Logits (n_points, n_picks, n_classes) of parameters (n_points, n_fits, n_parameters); in memory the axis of
+        rows is contiguous.
+        """
+        rows, all_logits = self.held_out.rows, None
 
-        def of_fold(fit):
-            own = self.held_out_of_fit[fit]
-            return own, self._logits_of(rows[own], points[:, fit], temperature, np.full(len(points), fit))
+        def logits_of_fold(fit):
+            positions = self.held_out_of_fit[fit]
+            fold_rows, fits = rows[positions], np.full(len(points), fit)
+            return positions, self._logits_of(fold_rows, points[:, fit], temperature, fits)
 
-        for own, logits in map_in_order(
-            of_fold, self.held_out_of_fit, len(rows) // self.design.rows_of_thread(len(points))
-        ):
-            if picked is None:
-                picked = np.empty((len(points), self.n_classes, len(rows)), logits.dtype).swapaxes(1, 2)
-            picked[:, own] = logits.swapaxes(0, 1)
-        return picked
+        most_threads = len(rows) // self.design.rows_of_thread(len(points))
+        for positions, logits in map_in_order(logits_of_fold, self.held_out_of_fit, most_threads):
+            if all_logits is None:
+                all_logits = np.empty((len(points), self.n_classes, len(rows)), logits.dtype).swapaxes(1, 2)
+            all_logits[:, positions] = logits.swapaxes(0, 1)
+        return all_logits
 
     def _logits_of(self, rows, parameters, temperature, fits):
-        """Logits (n, n_fits, n_classes) of some rows, which lie innermost in memory, as in blocks."""
+        """Logits (n, n_fits, n_classes) of some rows; in memory the axis of rows is contiguous, as in blocks."""
         design, forward = self.rows_and_forward(quick=True)
         state = forward(parameters, temperature, fits)
         parts = design.map_rows(lambda block: self.block_logits(block, state).transpose(1, 2, 0), rows)
         return np.concatenate(list(parts), axis=2).transpose(2, 0, 1)
 
     def summarize(self, points, entropy=None):
-        """One reading of the rows for all points."""
+        """One pass over the rows for all points."""
         is_known = entropy is not None and bool(np.isfinite(entropy).all())
         design, forward = self.rows_and_forward(quick=True)
         is_one_block = design.n_rows <= design.block_rows(1)
-        most = INSPECTED_LOGITS // (design.n_rows * self.n_classes) if is_one_block else INSPECTED_TOGETHER
-        size, groups = max(1, min(INSPECTED_TOGETHER, most)) if self.temperature_free else 1, []
+        most = SUMMARIZED_LOGITS // (design.n_rows * self.n_classes) if is_one_block else SUMMARIZED_TOGETHER
+        size, groups = max(1, min(SUMMARIZED_TOGETHER, most)) if self.temperature_free else 1, []
         for first in range(0, len(points), size):
-            own, temperatures, scales = zip(*points[first : first + size], strict=True)
-            state = forward(np.stack(own), temperatures[0], np.zeros(len(own), dtype=int))
+            parameters, temperatures, scales = zip(*points[first : first + size], strict=True)
+            state = forward(np.stack(parameters), temperatures[0], np.zeros(len(parameters), dtype=int))
             groups.append((state, np.array(scales)[:, None]))
 
         def kernel(block):
-            seen = ((self.block_logits(block, state), scales) for state, scales in groups)
-            numbers = [look_at(logits, block.labels, block.weight[:, 0], scales, is_known) for logits, scales in seen]
-            return (np.concatenate(numbers, axis=1),)
+            weight = block.weight[:, 0]
+            logits = ((self.block_logits(block, state), scales) for state, scales in groups)
+            sums = [calibrated_loss_and_entropy(part, block.labels, weight, scale, is_known) for part, scale in logits]
+            return (np.concatenate(sums, axis=1),)
 
-        (numbers,) = design.sum_rows(kernel, slice(0, 1))
-        seen = [*numbers, entropy] if is_known else numbers
-        return [TrainingSummary(*map(float, own)) for own in zip(*seen, strict=True)]
+        (sums,) = design.sum_rows(kernel, slice(0, 1))
+        columns = [*sums, entropy] if is_known else sums
+        return [TrainingSummary(*map(float, values)) for values in zip(*columns, strict=True)]
 
     def hot_temperature(self) -> float:
-        """A temperature at which every posterior is near the prior: the fit's first response gives tiny logits.
+        """A temperature at which every posterior is close to the prior: one step from the start gives tiny logits.
 
-        Where the start is a minimum, or all but one, they are tiny however cold it is.
+        If the start is already a minimum, or nearly, the logits stay tiny at any temperature; then 1.0 is returned.
         """
         fits = slice(0, 1)
         temperature, before = 1.0, np.inf
@@ -432,7 +445,7 @@ class SmoothProblem(Problem):
         return temperature
 
     def _response_spread(self, temperature, fits):
-        """Root mean square, over rows, of the logits after one preconditioned step from the start."""
+        """Root mean square over rows of the logits after one preconditioned step from the start."""
         start = self.start(temperature)[fits]
         _, gradient, _ = self.objective(start, temperature, fits)
         strength, _ = self.penalty(temperature, fits)

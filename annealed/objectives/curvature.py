@@ -25,7 +25,7 @@ RIDGES = {np.float64: (1e-12, 1e-9, 1e-6, 1.0), np.float32: (1e-6, 1e-4, 1e-2, 1
 BY_FACTOR = {np.float32: (blas.strsv, lapack.spotrs), np.float64: (blas.dtrsv, lapack.dpotrs)}  # of one vector, of more
 SMALLEST_CURVATURE = 1e-12  # of a class, in units of its spread: rows that all but exclude it tell no more
 STALE = 0.3  # change of the smallest entry of the factored diagonal that asks for a new factor
-LARGE_FACTOR, DEAR_FACTOR = 1000, 8.0  # parameters, and passes of a fit that its factor is worth, from which
+LARGE_FACTOR, COSTLY_FACTOR = 1000, 8.0  # parameters, and passes of a fit that its factor is worth, from which
 COLDER_STALE, WARMER_STALE = 0.7, 8.0  # the penalty may fall or rise by more before
 
 
@@ -71,7 +71,7 @@ class LearnedCurvature:
         """Whether the penalty asks for a new factor."""
         limit, size = STALE, len(self.hessian)
         n_passes = size**2 / (12 * len(self.sample.rows))  # size^3 / 6 multiplications, by two products of rows each
-        if size >= LARGE_FACTOR and n_passes >= DEAR_FACTOR:
+        if size >= LARGE_FACTOR and n_passes >= COSTLY_FACTOR:
             limit = WARMER_STALE if new > old else COLDER_STALE
         return _has_moved(old, new, self._flattest, limit)
 

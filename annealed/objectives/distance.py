@@ -6,11 +6,11 @@ logits are linear in z with tied intercepts:
     coef_j = 2 m_j / T,   intercept_j = -|m_j|^2 / T = -(T / 4) |coef_j|^2
     d(Q / T) / dcoef_j = mean over rows of (posterior - targets)(z - m_j)         (12), halved by dm = (T / 2) dcoef
 
-The literal form is (9) alone: its exact minimum does not depend on temperature, so it lives by bounded inner
-iterations. With `anchor` > 0 the penalty `anchor / 2 sum_j prior_j |m_j - class mean_j|^2` and log priors are
-added, and temperature governs complexity again.
+The paper's form is (9) alone. Its exact minimum does not depend on temperature, so its result is determined by the
+bounded number of inner iterations. With `anchor` > 0 the penalty `anchor / 2 sum_j prior_j |m_j - class mean_j|^2` and
+log priors are added, and temperature governs complexity again.
 
-Shapes: coef (n_fits, n_classes, rank); each fit has its own covariance and class means, from its own rows.
+Shapes: coef (n_fits, n_classes, rank). Covariance and class means are estimated for each fit from its training rows.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from annealed.objectives.linear import (
 
 COVARIANCES = ("auto", "pooled", "total", "diagonal", "identity")
 SHRINKAGES = ("oas", "ledoit_wolf")
-UNHEARD_WEIGHT, UNHEARD_LOG_PRIOR = 1e-100, -1e10  # of a class whose rows all weigh nothing: it never wins
-LARGEST_QUICK_SCORE = 100.0  # of a class mean: beyond it steps in single precision would be misled by rounding
+UNSEEN_WEIGHT, UNSEEN_LOG_PRIOR = 1e-100, -1e10  # of a class whose rows all weigh 0: it is never predicted
+LARGEST_FLOAT32_SCORE = 100.0  # largest |mean|^2 / T for float32 passes: beyond it rounding misleads the steps
 INITS = ("means", "random", "zero")
 
 
@@ -49,11 +49,11 @@ class Distance(Objective):
     Parameters
     ----------
     covariance : {"auto", "pooled", "total", "diagonal", "identity"}, default="auto"
-        The matrix of (10), estimated in advance from the training rows.
+        The matrix of (10), estimated in advance from the training samples.
     shrinkage : {"oas", "ledoit_wolf"} or float in [0, 1], default="oas"
-        Shrinkage of the covariance towards a multiple of the columns' own variances.
+        Shrinkage of the covariance towards a multiple of the diagonal of column variances.
     anchor : float, default=1.0
-        Strength of the pull of the soft means to the class means; 0 is the paper's form.
+        Strength of the penalty that pulls the soft means to the class means; 0 is the paper's form.
     init : {"means", "random", "zero"}, default="means"
         Where the soft means start.
     """
@@ -82,7 +82,10 @@ class Distance(Objective):
 
 
 class DistanceProblem(LinearProblem):
-    """Soft means as tied linear logits; `self.class_means` and parameters are in each fit's whitened coordinates."""
+    """Soft means as linear logits with tied intercepts.
+
+    `class_means` and parameters are in the whitened coordinates of each fit.
+    """
 
     fits_are_alike = False
 
@@ -95,8 +98,8 @@ class DistanceProblem(LinearProblem):
         scale = np.ones(design.n_features) if covariance == "identity" else spread_of_columns(design, center)
         in_span = covariance != "diagonal" and spans_fewer_than_columns(centered)
         super().__init__(design, center, scale, in_span)
-        shares = self.class_shares + missing_class_weight(self.class_shares, self.design.total_weight, UNHEARD_WEIGHT)
-        self.anchored_shares = shares / shares.sum(axis=1, keepdims=True)  # of a class without rows, to the middle
+        shares = self.class_shares + missing_class_weight(self.class_shares, self.design.total_weight, UNSEEN_WEIGHT)
+        self.anchored_shares = shares / shares.sum(axis=1, keepdims=True)  # a missing class is pulled to the centre
         self.log_prior = self._log_prior()
         means = self.design.class_sums() / np.maximum(self.class_shares, np.finfo(float).tiny)[..., None]
         self._are_columns = covariance in ("diagonal", "identity")
@@ -105,23 +108,23 @@ class DistanceProblem(LinearProblem):
         self.start_means = self._start_means(family.init, random_state)
 
     def _coordinates(self, means, covariance, shrinkage) -> Coordinates | TurnedCoordinates:
-        """In which each fit's own covariance is the identity."""
+        """Coordinates in which the covariance of each fit is the identity."""
         if self._are_columns:
             return _column_coordinates(self.design, means, self.class_shares, self.scale, covariance == "diagonal")
-        usual = None if self.span else self.scale
+        column_scale = None if self.span else self.scale
         estimates = Covariances(
-            self.design, means, self.class_shares, covariance == "pooled", shrinkage, usual, self.n_columns
+            self.design, means, self.class_shares, covariance == "pooled", shrinkage, column_scale, self.n_columns
         )
-        found = whitening_coordinates(estimates, all_diagonal=self.anchor == 0)
-        if isinstance(found, TurnedCoordinates) and not self._copy_pays(self.n_classes):
-            return found.merged()
-        return found
+        coordinates = whitening_coordinates(estimates, all_diagonal=self.anchor == 0)
+        if isinstance(coordinates, TurnedCoordinates) and not self._copy_pays(self.n_classes):
+            return coordinates.merged()
+        return coordinates
 
     def _log_prior(self):
-        """Zero in the literal form, which has no priors."""
+        """Log priors; zeros in the paper's form, which has none."""
         if not self.anchor:
             return np.zeros_like(self.anchored_shares)
-        return np.where(self.class_shares[0] > 0, np.log(self.anchored_shares), UNHEARD_LOG_PRIOR)
+        return np.where(self.class_shares[0] > 0, np.log(self.anchored_shares), UNSEEN_LOG_PRIOR)
 
     def _start_means(self, init, random_state):
         if init == "means":
@@ -137,18 +140,22 @@ class DistanceProblem(LinearProblem):
         return self.coordinates.from_features(np.broadcast_to(points, shape))
 
     def make_float32_copy(self):
-        """Rows as the frame sees them, which the coordinates of all fits are turned from."""
+        """Copy the rows in the frame, the coordinates that all fits have in common up to a rotation."""
         if isinstance(self.coordinates, TurnedCoordinates) and self._copy_pays(self.n_classes):
-            self._quick = SinglePrecisionRows(self.design, self.coordinates.frame)
-            self._quick_turns = replace(self.coordinates, turns=self.coordinates.turns.astype(np.float32))
+            self._float32_rows = SinglePrecisionRows(self.design, self.coordinates.frame)
+            self._float32_turns = replace(self.coordinates, turns=self.coordinates.turns.astype(np.float32))
 
     def rows_and_forward(self, quick):
-        return (self._quick, self._quick_forward) if quick and self._quick else super().rows_and_forward(quick)
+        return (
+            (self._float32_rows, self._float32_forward)
+            if quick and self._float32_rows
+            else super().rows_and_forward(quick)
+        )
 
     def loss(self, parameters, temperature, fits=slice(None), quick=False):
-        """Quick while scores are so small that single precision leaves digits of their differences."""
-        is_mild = quick and np.sum(self.class_means[0] ** 2, axis=1).max() <= LARGEST_QUICK_SCORE * temperature
-        return super().loss(parameters, temperature, fits, is_mild)
+        """Use the float32 rows only while scores are so small that their differences keep enough digits."""
+        is_precise = quick and np.sum(self.class_means[0] ** 2, axis=1).max() <= LARGEST_FLOAT32_SCORE * temperature
+        return super().loss(parameters, temperature, fits, is_precise)
 
     def _table(self, parameters):
         return parameters.reshape(len(parameters), self.n_classes, -1)
@@ -160,10 +167,10 @@ class DistanceProblem(LinearProblem):
         coef = self._table(parameters)
         return self.coordinates.of_fits(fits).to_features(coef), self._intercept(coef, temperature, fits)
 
-    def _quick_forward(self, parameters, temperature, fits):
+    def _float32_forward(self, parameters, temperature, fits):
         coef = self._table(parameters)
-        seen = self._quick_turns.of_fits(fits).to_frame(coef.astype(np.float32))
-        return seen, self._intercept(coef, temperature, fits).astype(np.float32)
+        turned = self._float32_turns.of_fits(fits).to_frame(coef.astype(np.float32))
+        return turned, self._intercept(coef, temperature, fits).astype(np.float32)
 
     def _intercept(self, coef, temperature, fits):
         return self.log_prior[fits] - _along_fits(temperature, 1) / 4 * np.sum(coef**2, axis=2)
@@ -171,8 +178,8 @@ class DistanceProblem(LinearProblem):
     def backward(self, sums, parameters, temperature, fits, quick=False):
         pulled, residual_sum = sums
         coef = self._table(parameters)
-        if quick and self._quick:
-            gradient = self._quick_turns.of_fits(fits).from_frame(pulled.astype(np.float32)).astype(np.float64)
+        if quick and self._float32_rows:
+            gradient = self._float32_turns.of_fits(fits).from_frame(pulled.astype(np.float32)).astype(np.float64)
         else:
             gradient = self.coordinates.of_fits(fits).from_features(pulled)
         gradient -= _along_fits(temperature, 2) / 2 * coef * residual_sum[..., None]
@@ -184,7 +191,7 @@ class DistanceProblem(LinearProblem):
 
     @cached_property
     def _flat_shares(self):
-        """The share behind the strength of each parameter; kept, as every look asks for it several times."""
+        """The class share in the strength of each parameter; cached, because every evaluation uses it several times."""
         return np.repeat(self.anchored_shares, self.coordinates.rank, axis=1)
 
     @cached_property
@@ -197,13 +204,13 @@ class DistanceProblem(LinearProblem):
         return (variance[..., None] * spectrum).reshape(len(variance), -1)
 
     def hot_temperature(self):
-        """Hot, an anchored mean tends to `(1 + 2 / anchor)` times its class mean; its logits shall be HOT_LOGIT."""
+        """At high T an anchored mean tends to `(1 + 2 / anchor)` times its class mean: solve for HOT_LOGIT."""
         spread = self._spread_along_means()
         overshoot = 1 + 2 / self.anchor if self.anchor else 1.0
         return 2 * overshoot * spread / HOT_LOGIT if spread > ROUNDING else 1.0
 
     def _spread_along_means(self):
-        """The largest root mean square of the rows' scores by a class mean of the final fit."""
+        """Largest root mean square, over the class means of the final fit, of the rows' inner products with a mean."""
         final = self.coordinates.of_fits(slice(0, 1))
         if self.span is None and not self._are_columns:  # the second moment is diagonal
             return np.sqrt(np.sum(final.spectrum * self.class_means[0] ** 2, axis=1).max())
@@ -213,8 +220,8 @@ class DistanceProblem(LinearProblem):
         return np.sqrt((to_host(self.design.weight)[:, 0] @ (self.span.rows @ coef[0].T) ** 2).max())
 
     def _spread_of_scores(self, coef):
-        """The same of any coefficients (1, n_classes, n_features), in one pass over the rows."""
-        unit = max(np.abs(coef).max(), np.finfo(float).tiny)  # a fourth power of large columns would be no number
+        """The same for any coefficients (1, n_classes, n_features), in one pass over the rows."""
+        unit = max(np.abs(coef).max(), np.finfo(float).tiny)  # avoids overflow: a fourth power of large columns
         coef = coef / unit
 
         def kernel(block):
@@ -231,7 +238,7 @@ class DistanceProblem(LinearProblem):
 
 
 def _along_fits(temperature, n_axes):
-    """One for all, or an array of one a fit with so many axes of their own behind."""
+    """A scalar as it is; an array of one temperature per fit with `n_axes` trailing axes of length one."""
     return temperature.reshape(-1, *[1] * n_axes) if isinstance(temperature, np.ndarray) else temperature
 
 
@@ -242,15 +249,17 @@ def _named_covariance(name, design):
     return "diagonal" if is_wide and sparse.issparse(design.X) else "pooled"
 
 
-def _column_coordinates(design, means, shares, usual, is_scaled) -> Coordinates:
-    """The columns themselves, divided by each fit's own spread within classes or as they are; `usual` is their spread
-    over all rows, or one where they are constant.
+def _column_coordinates(design, means, shares, column_scale, is_scaled) -> Coordinates:
+    """The columns themselves, if `is_scaled` divided by each fit's within-class standard deviation.
+
+    column_scale : standard deviation over all rows, one for constant columns
     """
     squares = np.stack([design.column_variance(fit) for fit in range(design.n_fits)])
     within = squares - np.einsum("sc,scd->sd", shares, means**2)
-    largest, rounding = squares.max(axis=0), SMALLEST_VARIANCE * usual**2
-    floor = np.where(largest > rounding, SMALLEST_VARIANCE * largest, usual**2)
-    within = np.where(np.any(within > floor, axis=1, keepdims=True), within, within[0])  # classes of a row tell none
+    largest, rounding = squares.max(axis=0), SMALLEST_VARIANCE * column_scale**2
+    floor = np.where(largest > rounding, SMALLEST_VARIANCE * largest, column_scale**2)
+    # A fit with a single row per class has no within-class variance: it takes that of the final fit.
+    within = np.where(np.any(within > floor, axis=1, keepdims=True), within, within[0])
     spread = np.sqrt(np.maximum(within, floor))
     if not is_scaled:
         spread = np.ones_like(spread)

@@ -1,7 +1,10 @@
-"""Bring your own discriminant functions: "here the discriminant functions are general" (after eq. 1).
+"""User-defined discriminant functions: "here the discriminant functions are general" (after eq. 1).
 
-A subclass of `ScoreFamily` says how many parameters a fit has, what the scores are, and how a row's residual
-flows back to the parameters; annealing, selection, path and scikit-learn's behaviour follow.
+    Q(theta; T) / T = mean over rows of [ log_partition(g / T) - g_true / T ] + l2_strength / (2 T) |theta - start|^2
+
+A subclass of `ScoreFamily` defines the initial parameters, the scores g(x; theta) and their pullback (the gradient of a
+weighted sum of scores). Path, selection and the scikit-learn interface are inherited.
+Shapes: theta any shape, the same for every fit; scores (n_rows, n_classes).
 """
 
 from __future__ import annotations
@@ -16,23 +19,24 @@ from annealed.design import Design
 from annealed.objectives.base import Objective, Predictor, SmoothProblem, check_strength
 from annealed.objectives.linear import mean_of_columns, spread_of_columns
 
-CHECKED_ROWS = 10  # that tell whether a family gives what it should
+CHECKED_ROWS = 10  # rows on which the shapes and values that a family returns are checked
 
 
 class ScoreFamily(Objective):
-    """Base of user-defined families: a subclass gives `start`, `scores` and `pullback`.
+    """Base class of user-defined families: a subclass implements `start`, `scores` and `pullback`.
 
     `AnnealedClassifier(family)` minimizes ``Q(parameters; T) + l2_strength / 2 |parameters - start|^2`` along the path.
-    Dense X reaches the three methods standardized (column mean 0, standard deviation 1), sparse X as CSR rows.
+    The three methods receive dense X standardized (column mean 0, standard deviation 1), and sparse X as CSR.
 
     Parameters
     ----------
     l2_strength : float, default=1.0
-        Strength of the pull of the parameters to their start; with the temperature it governs complexity.
+        Strength of the penalty that pulls the parameters to their start; together with the temperature it governs
+        complexity.
 
     Examples
     --------
-    A centre per class, scores minus the squared distance to it:
+    One centre per class; the score is minus the squared distance to it:
 
     >>> import numpy as np
     >>> from sklearn.datasets import load_iris
@@ -40,8 +44,8 @@ class ScoreFamily(Objective):
     >>> from annealed.objectives import ScoreFamily
     >>> class Radial(ScoreFamily):
     ...     def start(self, X, labels, weight, n_classes, random_state):
-    ...         rows = [labels == label for label in range(n_classes)]
-    ...         return np.stack([np.average(X[own], axis=0, weights=weight[own]) for own in rows])
+    ...         masks = [labels == label for label in range(n_classes)]
+    ...         return np.stack([np.average(X[mask], axis=0, weights=weight[mask]) for mask in masks])
     ...
     ...     def scores(self, X, parameters):
     ...         return -((X[:, None] - parameters) ** 2).sum(axis=2)
@@ -58,19 +62,19 @@ class ScoreFamily(Objective):
 
     @abstractmethod
     def start(self, X, labels, weight, n_classes, random_state) -> np.ndarray:
-        """Parameters, an array of any shape, before annealing; labels are integers from 0, weights sum to one.
+        """Initial parameters, an array of any shape; labels are integers from 0, weights sum to one.
 
-        It is called for every fold with the fold's rows, and must always give the same shape. Where weights are zero,
-        or with folds of one's own, a class may have no row there.
+        The method is called for every fold with the training samples of the fold, and must always return the same
+        shape. With zero weights or user-defined folds, a class may have no sample there.
         """
 
     @abstractmethod
     def scores(self, X, parameters) -> np.ndarray:
-        """Scores g_j(x), (n_rows, n_classes)."""
+        """Scores g_j(x), (n_samples, n_classes)."""
 
     @abstractmethod
     def pullback(self, X, parameters, residual) -> np.ndarray:
-        """Sum over rows and classes of residual (n_rows, n_classes) times d score / d parameters."""
+        """Sum over samples and classes of residual (n_samples, n_classes) times d score / d parameters."""
 
     def prepare(self, design, random_state=None):
         check_strength(self.l2_strength)
@@ -86,14 +90,14 @@ class FamilyPredictor(Predictor):
 
     def logits(self, X, arrays, temperature):
         if sparse.issparse(X) and self.is_standardized:
-            X = X.toarray()  # the family was fitted on dense, standardized rows
+            X = X.toarray()  # the family was fitted on dense, standardized X
         if not sparse.issparse(X):
             X = (np.asarray(X, dtype=np.float64) - self.center) / self.scale
         return np.asarray(self.family.scores(X, arrays["parameters"])) / temperature
 
 
 class FamilyProblem(SmoothProblem):
-    """Solved in `parameters / temperature`, so that the gradient is the paper's dQ / dtheta."""
+    """A user-defined family bound to rows, solved in `theta / T`, so that the gradient is the paper's dQ / dtheta."""
 
     def __init__(self, design: Design, family: ScoreFamily, random_state):
         self.family = family
@@ -110,20 +114,20 @@ class FamilyProblem(SmoothProblem):
         self._check_family()
 
     def _check_family(self):
-        """An error near the mistake, where what a family gives on a few rows is not what it should be."""
+        """Raise ValueError if `scores` or `pullback` returns a wrong shape or a non-finite number on a few rows."""
         name, parameters = type(self.family).__name__, self.start_parameters[0]
         n_rows = min(CHECKED_ROWS, self.design.n_rows)
         X = self._features(np.arange(n_rows))
         scores = np.atleast_1d(self.family.scores(X, parameters))
         if scores.shape != (n_rows, self.n_classes) or not np.isfinite(scores).all():
             raise ValueError(
-                f"{name}.scores must give finite numbers, (n_rows, n_classes), here {(n_rows, self.n_classes)}. "
+                f"{name}.scores must return finite numbers (n_samples, n_classes), here {(n_rows, self.n_classes)}. "
                 f"Got shape {scores.shape}: {scores[:2]!r}."
             )
         pulled = np.asarray(self.family.pullback(X, parameters, np.zeros(scores.shape)))
         if pulled.shape != self.shape or not np.isfinite(pulled).all():
             raise ValueError(
-                f"{name}.pullback must give finite numbers of the parameters' shape, {self.shape}. "
+                f"{name}.pullback must return finite numbers in the shape of the parameters, {self.shape}. "
                 f"Got shape {pulled.shape}: {pulled!r}."
             )
 
@@ -134,15 +138,18 @@ class FamilyProblem(SmoothProblem):
             weights = np.bincount(self.design.labels, self.design.weight[:, fit], self.n_classes)
             lacking = np.flatnonzero(weights == 0).tolist()
             raise ValueError(
-                f"{type(self.family).__name__}.start must give finite numbers, as many for every fold. Got {start!r}"
-                + (f" of rows that have none of classes {lacking}." if lacking else ".")
+                f"{type(self.family).__name__}.start must return finite numbers, in the same shape for every fold. "
+                f"Got {start!r}" + (f" for samples without any of classes {lacking}." if lacking else ".")
             )
 
     def hot_temperature(self):
         temperature = super().hot_temperature()
         if not np.isfinite(temperature):
             name = type(self.family).__name__
-            raise ValueError(f"{name}.scores are no finite numbers one step of the gradient away from its start.")
+            raise ValueError(
+                f"{name}.scores must be finite one gradient step away from `start`. Got infinity or NaN. Check that "
+                "`pullback` is the derivative of `scores`."
+            )
         return temperature
 
     def _start(self, fit, random_state):
@@ -153,10 +160,10 @@ class FamilyProblem(SmoothProblem):
             return np.asarray(start, dtype=np.float64)
         except (TypeError, ValueError) as error:
             name = type(self.family).__name__
-            raise ValueError(f"{name}.start must give an array of numbers. Got {shown(start)}.") from error
+            raise ValueError(f"{name}.start must return an array of numbers. Got {shown(start)}.") from error
 
     def _features(self, rows):
-        """Some rows as the family sees them."""
+        """Some rows in the form that the family's methods receive."""
         X = self.design.X[rows]
         return X if sparse.issparse(X) else (X - self.design.center) / self.scale
 
@@ -172,12 +179,12 @@ class FamilyProblem(SmoothProblem):
     def block_logits(self, block, state):
         parameters, temperature = state
         X = block.features(1 / self.scale)
-        return np.stack([self.family.scores(X, own) for own in parameters], axis=1) / temperature
+        return np.stack([self.family.scores(X, theta) for theta in parameters], axis=1) / temperature
 
     def block_pullback(self, block, state, residual):
         parameters, _ = state
         X = block.features(1 / self.scale)
-        pulled = [self.family.pullback(X, own, residual[:, fit]) for fit, own in enumerate(parameters)]
+        pulled = [self.family.pullback(X, theta, residual[:, fit]) for fit, theta in enumerate(parameters)]
         return (np.stack(pulled).reshape(len(parameters), -1),)
 
     def backward(self, sums, parameters, temperature, fits, quick=False):

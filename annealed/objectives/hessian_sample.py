@@ -36,10 +36,10 @@ RARE_SHARE = 0.25  # of them, that a pair of rare classes draws at least
 SMALLEST_POSTERIOR = 1e-15  # what is less is nothing, and slow to multiply
 SMALLEST_SHARE = 1e-10  # of a pair's largest: rows with less are left out
 MOST_PICKED = 0.7  # of all rows, up to which they are picked: so many are faster as they lie
-SEEN_SHARES = 200_000  # that tell which are drawn surely
+SORTED_SHARES = 200_000  # that tell which are drawn surely
 SHARED_WORK = 2_000_000  # multiplications for a pair, from which threads share them: calls alone, they would disturb
 CHUNK_ROWS = 4096  # multiplied at a time
-APART = 101  # rows, by which the luck of one pair of classes is that of another
+OFFSET = 101  # rows, by which the uniform of one pair of classes is that of another
 DOUBLE_PARAMETERS = 200  # up to which the Hessian and its factor are in double precision
 SMALLEST_SPREAD = 1e-150  # whose square is a number still
 
@@ -90,10 +90,10 @@ class HessianSample:
         return n_rows if n_rows <= 2 * wanted else wanted
 
     @staticmethod
-    def time(n_rows, width, contrasts, is_quick):
+    def time(n_rows, width, contrasts, is_float32):
         """Nanoseconds that a Hessian takes, about, and its factor."""
         n_drawn = HessianSample.rows_per_pair(n_rows, width, contrasts)
-        of_number = (DRAW_TIME if n_drawn < n_rows else COPY_TIME) + SQUARE_TIME[is_quick] * width / 2
+        of_number = (DRAW_TIME if n_drawn < n_rows else COPY_TIME) + SQUARE_TIME[is_float32] * width / 2
         return (
             contrasts.n_pairs * (PAIR_TIME + n_drawn * width * of_number)
             + FACTOR_TIME * (contrasts.n_differences * width) ** 3 / 6
@@ -109,10 +109,10 @@ class HessianSample:
         return n_rows if n_rows <= 2 * wanted else wanted
 
     @staticmethod
-    def time_of_classes(n_rows, width, contrasts, is_quick):
+    def time_of_classes(n_rows, width, contrasts, is_float32):
         """As `time`, of the blocks of single classes."""
         n_numbers = HessianSample.rows_per_class(n_rows, width) * width
-        squares = n_numbers * (DRAW_TIME + SQUARE_TIME[is_quick] * width / 2)
+        squares = n_numbers * (DRAW_TIME + SQUARE_TIME[is_float32] * width / 2)
         return contrasts.n_scores * (CLASS_TIME + squares + CLASS_FACTORS * FACTOR_TIME * width**3 / 6)
 
     def class_blocks(self, posterior):
@@ -125,14 +125,14 @@ class HessianSample:
         n_drawn = self.rows_per_class(n_rows, width)
         by_class, weight = posterior.T, self.weight.astype(posterior.dtype)
         by_class[by_class <= SMALLEST_POSTERIOR] = 0
-        luck = _luck(n_rows + APART * n_classes).astype(posterior.dtype) if n_drawn < n_rows else None
+        uniform = _uniform(n_rows + OFFSET * n_classes).astype(posterior.dtype) if n_drawn < n_rows else None
 
         def fill(turn):
             share = weight * by_class[turn] * (1 - by_class[turn])
-            if luck is None:
+            if uniform is None:
                 drawn = _all_that_count(share)
             else:
-                drawn = _by_lot(share, luck[turn * APART :][:n_rows], _sure_share(_some(share), n_drawn / n_rows))
+                drawn = _drawn(share, uniform[turn * OFFSET :][:n_rows], _sure_share(_some(share), n_drawn / n_rows))
             blocks[turn] = self._square(*drawn)
 
         self._share_out(fill, range(n_classes), n_drawn)
@@ -154,14 +154,14 @@ class HessianSample:
         number = np.full(posterior.shape[1], -1)  # of a class's difference from the reference
         number[self.contrasts.others(reference)] = np.arange(size)
         n_drawn = self.rows_per_pair(len(posterior), width, self.contrasts)
-        lots = _Lots(self.contrasts.pair_weight * self.weight, posterior, n_drawn)
+        sampler = _PairSampler(self.contrasts.pair_weight * self.weight, posterior, n_drawn)
 
         def fill(turn):
-            square = self._square(*lots.draw(turn))
-            low, high = sorted((number[lots.left[turn]], number[lots.right[turn]]))
+            square = self._square(*sampler.draw(turn))
+            low, high = sorted((number[sampler.left[turn]], number[sampler.right[turn]]))
             hessian[high, :, low if low >= 0 else high] = square
 
-        self._share_out(fill, range(len(lots.left)), n_drawn)
+        self._share_out(fill, range(len(sampler.left)), n_drawn)
         for low, high in combinations(range(size), 2):
             square = hessian[high, :, low].copy()
             hessian[low, :, low] += square
@@ -202,7 +202,7 @@ class HessianSample:
         return total
 
 
-class _Lots:
+class _PairSampler:
     """Draws rows for each pair of classes: surely from the share `bar` on, which pairs have in common, and below it by
     chance. It is lower for a pair that would have far fewer than `n_drawn`: its curvature counts for rare classes.
     What is next to nothing in `posterior` is made nothing there.
@@ -216,8 +216,8 @@ class _Lots:
         self.weight = weight.astype(posterior.dtype)
         self.n_drawn = n_drawn
         if n_drawn < self.n_rows:
-            self.luck = _luck(self.n_rows + APART * len(self.left)).astype(posterior.dtype)
-            some = slice(None, None, max(1, self.n_rows * len(self.left) // SEEN_SHARES))
+            self.uniform = _uniform(self.n_rows + OFFSET * len(self.left)).astype(posterior.dtype)
+            some = slice(None, None, max(1, self.n_rows * len(self.left) // SORTED_SHARES))
             shares = self.weight[some] * self.by_class[self.left, some] * self.by_class[self.right, some]
             self.bar = _sure_share(shares, n_drawn / self.n_rows)
 
@@ -227,7 +227,7 @@ class _Lots:
         if self.n_drawn >= self.n_rows:
             return _all_that_count(share)
         bar = min(self.bar, _sure_share(_some(share), RARE_SHARE * self.n_drawn / self.n_rows))
-        return _by_lot(share, self.luck[turn * APART :][: self.n_rows], bar)
+        return _drawn(share, self.uniform[turn * OFFSET :][: self.n_rows], bar)
 
 
 def _all_that_count(share):
@@ -236,9 +236,9 @@ def _all_that_count(share):
     return (None, share) if len(drawn) > MOST_PICKED * len(share) else (drawn, share[drawn])
 
 
-def _by_lot(share, luck, bar):
+def _drawn(share, uniform, bar):
     """Rows that are drawn, surely from the share `bar` on, and the share that each stands for."""
-    drawn = np.flatnonzero(share > luck * bar)
+    drawn = np.flatnonzero(share > uniform * bar)
     return drawn, np.maximum(share[drawn], bar)
 
 
@@ -247,7 +247,7 @@ def _some(share):
     return share[:: max(1, len(share) // FEWEST_ROWS)]
 
 
-def _luck(size):
+def _uniform(size):
     """Numbers between zero and one, the same every time."""
     return np.random.RandomState(0).uniform(size=size)
 

@@ -20,8 +20,8 @@ class InnerProduct(Objective):
     """
 
     runs_on_devices = True
-    cooling_rate = 0.4  # what lies between is interpolated, to the tolerance
-    learns_late = True  # what varies least is let in last
+    cooling_rate = 0.4  # temperatures in between are interpolated to within the tolerance
+    learns_late = True  # directions of small variance enter the fit last
 
     def __init__(self, *, l2_strength=1.0, penalty_scaling="auto", fit_intercept=True) -> None:
         self.l2_strength = l2_strength

@@ -15,7 +15,7 @@ from annealed.objectives.contrasts import Contrasts
 from annealed.objectives.curvature import ClassCurvature, LearnedCurvature
 from annealed.objectives.hessian_sample import ALL_LEVELS, HessianSample
 
-SERVES_LONGER = 0.8  # of what a Hessian costs: the next temperatures have it too
+REUSE_DISCOUNT = 0.8  # of what a Hessian costs: the next temperatures have it too
 CLASSES_SHARE = 0.25  # of the time of a Hessian with all coordinates, up to which blocks of classes come first
 FEWEST_CLASSES = 8  # whose blocks do: pairs of fewer classes are few
 FEWEST_LEADING = 8  # coordinates: a Hessian of fewer tells next to nothing
@@ -31,11 +31,11 @@ class CurvatureLearning:
     coordinates: Any
     contrasts: Contrasts
     fit_intercept: bool
-    has_quick_rows: Any
+    has_float32_rows: Any
     n_fits: int
     n_scores: int
     _logits_of: Any
-    _quick: Any
+    _float32_rows: Any
     _sample: HessianSample | None
 
     def learning_cost(self, level):
@@ -45,7 +45,7 @@ class CurvatureLearning:
             return np.inf
         if self._learns_classes and n_leading < self.coordinates.rank:
             return np.inf
-        return SERVES_LONGER * self._time(n_leading) / self._pass_time
+        return REUSE_DISCOUNT * self._time(n_leading) / self._pass_time
 
     def learn_curvature(self, parameters, temperature, level):
         return LearnedCurvature(*self._seen(self._n_leading(level), parameters, temperature))
@@ -61,7 +61,12 @@ class CurvatureLearning:
         """Rows in so many coordinates, and their posterior."""
         if self._sample is None or self._sample.n_leading != n_leading:
             self._sample = HessianSample(
-                self.design, self.coordinates.of_final, self.fit_intercept, n_leading, self.contrasts, self._quick
+                self.design,
+                self.coordinates.of_final,
+                self.fit_intercept,
+                n_leading,
+                self.contrasts,
+                self._float32_rows,
             )
         logits = self._logits_of(self._sample.rows, parameters[None], temperature, [0])
         return self._sample, gibbs.posterior(logits[:, 0])
@@ -83,15 +88,15 @@ class CurvatureLearning:
 
     def _time(self, n_leading):
         width = n_leading + self.fit_intercept
-        return HessianSample.time(self.design.n_rows, width, self.contrasts, self.has_quick_rows)
+        return HessianSample.time(self.design.n_rows, width, self.contrasts, self.has_float32_rows)
 
     @property
     def _time_of_classes(self):
         width = self._n_in_classes + self.fit_intercept
-        return HessianSample.time_of_classes(self.design.n_rows, width, self.contrasts, self.has_quick_rows)
+        return HessianSample.time_of_classes(self.design.n_rows, width, self.contrasts, self.has_float32_rows)
 
     @property
     def _pass_time(self):
-        of_score = SCORE_TIME + MULTIPLICATION_TIME[self.has_quick_rows] * self.design.n_features
-        calls = PASS_TIME + GROUP_TIME * (1 if self._quick is None else self._quick.n_groups)
+        of_score = SCORE_TIME + MULTIPLICATION_TIME[self.has_float32_rows] * self.design.n_features
+        calls = PASS_TIME + GROUP_TIME * (1 if self._float32_rows is None else self._float32_rows.n_groups)
         return calls + self.design.n_rows * self.n_fits * self.n_scores * of_score

@@ -1,11 +1,13 @@
-"""The penalized free energy (17) of linear scores, in `coef = lambda / T`, the scale of logits:
+"""The penalized free energy (17) of linear scores: multinomial logistic regression with an L2 penalty.
+
+With `coef = lambda / T`, on the scale of logits,
 
     Q_new / T = mean over rows of [ log_partition(logits) - logit of the true class ] + (l2_strength T / 2) |coef|^2
     gradient  = mean over rows of (posterior - targets) x + l2_strength T coef              (15 and 18, corrected)
 
-It is convex; the optimum depends on `l2_strength * T` alone; |coef| is measured in the units of `scale` and the
-intercept is free. Parameters belong to scores (`annealed/objectives/contrasts.py`), one for two classes and one a class
-for more. Shapes: coef (n_fits, n_scores, rank), intercept (n_fits, n_scores).
+The objective is convex and its optimum depends on the product `l2_strength * T` only. |coef| is measured in the units
+of `scale`; the intercept is not penalized. Parameters belong to scores (`annealed/objectives/contrasts.py`): one score
+for two classes, otherwise one per class. Shapes: coef (n_fits, n_scores, rank), intercept (n_fits, n_scores).
 """
 
 from __future__ import annotations
@@ -40,12 +42,13 @@ from annealed.objectives.linear import (
 )
 from annealed.objectives.penalty_scaling import PENALTY_SCALINGS, POWERS, WHITENING, ScalingChoices
 
-UNHEARD_WEIGHT = 1e-6  # of a class whose rows all weigh nothing; with less its intercept would be out of reach
-MOST_SPANNED_ROWS, MOST_SPANNED_SHARE = 600, 0.2  # sparse rows, and dense ones per column, whose span gets a basis
-OF_TWO_CLASSES = 0.4  # of either: combinations of rows cost less where each has one score
-TESTED_SHARE = 0.2  # of the rows: so many coordinates and scores at most are asked whether they have more to tell
-BARE_SHARE = 0.1  # of the last step's own share, in the span of the rows, or where those that curve the loss are few:
-FEW_CURVING = 1.0  # a coordinate, counted by the variance of their class under the posterior
+UNSEEN_WEIGHT = 1e-6  # rows: weight of a class whose rows all weigh 0; with less its intercept would not converge
+MOST_SPANNED_ROWS = 600  # sparse rows up to which the span of the rows gets a basis (else combinations of rows)
+MOST_SPANNED_SHARE = 0.2  # the same for dense rows, per column
+OF_TWO_CLASSES = 0.4  # factor on both for two classes: with one score, combinations of rows cost less
+TESTED_SHARE = 0.2  # tested parameters per row, up to which the score test is valid
+STRICT_LAST_STEP = 0.1  # factor on the last step's share: tighten tenfold when few samples carry curvature
+FEW_CURVED = 1.0  # samples per coordinate, each weighted by its p (1 - p), up to which that is the case
 
 
 class PenalizedLinearProblem(ScalingChoices, CurvatureLearning, ExactHessian, LinearProblem):
@@ -80,11 +83,13 @@ class PenalizedLinearProblem(ScalingChoices, CurvatureLearning, ExactHessian, Li
         super().__init__(self.original, center, scale, in_span=self._is_in_span(self.original))
         self.n_columns, self.used = design.n_features, used
         self._solve_in(self._coordinates(POWERS.get(penalty_scaling, 0.0)))
-        self.missing = missing_class_weight(self.class_shares, design.total_weight, UNHEARD_WEIGHT)
+        self.missing = missing_class_weight(self.class_shares, design.total_weight, UNSEEN_WEIGHT)
 
     def _is_in_span(self, design: Design) -> bool:
-        """Whether to solve in a basis of the rows' span. Of many columns and more than a few rows, combinations of rows
-        are faster (`annealed/solvers/subspace.py`), unless a metric needs the eigenbasis.
+        """Whether to solve in a basis of the rows' span.
+
+        With many columns and more than a few rows, combinations of rows (`annealed/solvers/subspace.py`) are faster,
+        unless the penalty scaling needs the eigenbasis.
         """
         is_sparse = sparse.issparse(design.X)
         needs_basis = self.penalty_scaling in POWERS or (self._offers_all and not is_sparse)
@@ -97,30 +102,31 @@ class PenalizedLinearProblem(ScalingChoices, CurvatureLearning, ExactHessian, Li
         return design.n_rows <= most and spans_fewer_than_columns(design)
 
     def _solve_in(self, coordinates: Coordinates):
-        """Take these coordinates, and forget what was made of the rows in others."""
+        """Set the coordinates and clear everything that was computed in other ones."""
         self.coordinates = coordinates
         penalized = np.arange(self._width) < coordinates.rank
         self._is_penalized = np.tile(penalized, self.n_scores).astype(np.float64)
         self._sample: HessianSample | None = None
-        self._quick = None
+        self._float32_rows = None
         self._hessian_rows = None
 
     @property
     def last_step_share(self) -> float:  # type: ignore[override]
-        """Less where few rows curve the loss, as columns outnumber them or most of them are certain: the direction of
-        one that a fold leaves out is flat for the fold, but curved for the final fit, whose Hessian the fold uses. Its
-        steps promise too little.
+        """Smaller when few samples carry curvature: columns outnumber samples, or most posteriors are certain.
+
+        The direction of a sample that a fold leaves out is then flat for the fold but curved for the final fit, whose
+        Hessian the fold uses, so the predicted decrease of a step is too small.
         """
-        n_curving = self.design.n_rows * self.class_variance[0].sum()
-        is_bare = self.span or n_curving <= FEW_CURVING * self.coordinates.rank
-        return (BARE_SHARE if is_bare else 1.0) * super().last_step_share
+        n_curved = self.design.n_rows * self.class_variance[0].sum()
+        is_strict = self.span or n_curved <= FEW_CURVED * self.coordinates.rank
+        return (STRICT_LAST_STEP if is_strict else 1.0) * super().last_step_share
 
     def make_float32_copy(self):
         if self.coordinates.basis.ndim == 2 and self._copy_pays(self.n_scores):
-            self._quick = SinglePrecisionRows(self.design, self.coordinates)
+            self._float32_rows = SinglePrecisionRows(self.design, self.coordinates)
 
     def _coordinates(self, power) -> Coordinates:
-        if self.span and not power:  # the span's own basis is already the eigenbasis
+        if self.span and not power:  # the basis of the span is already the eigenbasis
             return diagonal_coordinates(self.scale, self.design.column_variance())
         if self.span and self.design.n_fits > 1:
             points = self.class_points if power == WHITENING else None
@@ -129,10 +135,10 @@ class PenalizedLinearProblem(ScalingChoices, CurvatureLearning, ExactHessian, Li
 
     @cached_property
     def class_points(self) -> Coordinates | None:
-        """Coordinates of the points that classes are when whitened, where they are."""
+        """Coordinates in which, after whitening, all rows of a class are one point; None if that is not so."""
         return class_point_coordinates(self.design, self.fit_intercept) if self.span else None
 
-    # -- parameters: coef and intercept of each score, flat ---------------------------------------------------
+    # -- parameters: coef and intercept of each score, flattened ------------------------------------------------
 
     @property
     def _width(self):
@@ -160,7 +166,7 @@ class PenalizedLinearProblem(ScalingChoices, CurvatureLearning, ExactHessian, Li
         return self._join(coef, self.start_intercept())
 
     def start_intercept(self):
-        """Log priors as scores, (n_fits, n_scores), where there are intercepts."""
+        """Log priors as scores, (n_fits, n_scores); zeros without intercepts."""
         if not self.fit_intercept:
             return np.zeros((self.n_fits, self.n_scores))
         return self.contrasts.from_classes(np.log(self.class_shares + self.missing))
@@ -177,19 +183,19 @@ class PenalizedLinearProblem(ScalingChoices, CurvatureLearning, ExactHessian, Li
 
     def backward(self, sums, parameters, temperature, fits, quick=False):
         coef_gradient, intercept_gradient = sums
-        if not (quick and self.has_quick_rows):
+        if not (quick and self.has_float32_rows):
             coef_gradient = self.coordinates.of_fits(fits).from_features(coef_gradient)
         return self._join(coef_gradient, intercept_gradient)
 
     def rows_and_forward(self, quick):
-        if quick and self._quick is not None:
-            return self._quick, lambda parameters, *_: tuple(
+        if quick and self._float32_rows is not None:
+            return self._float32_rows, lambda parameters, *_: tuple(
                 part.astype(np.float32) for part in self._split(parameters)
             )
         return super().rows_and_forward(quick)
 
     def loss(self, parameters, temperature, fits=slice(None), quick=False):
-        """As for every family, plus an imaginary row at the centre for a class that a fit has no row of."""
+        """Loss and gradient, plus an imaginary row at the centre for each class of which a fit has no row."""
         loss, gradient = super().loss(parameters, temperature, fits, quick)
         return self._with_missing(loss, gradient, parameters, fits)
 
@@ -200,8 +206,8 @@ class PenalizedLinearProblem(ScalingChoices, CurvatureLearning, ExactHessian, Li
         intercept = self._class_intercept(parameters)
         log_partition = np.logaddexp.reduce(intercept, axis=1, keepdims=True)
         evidence = missing.sum(axis=1, keepdims=True) * np.exp(intercept - log_partition) - missing
-        coef, own = self._split(gradient)
-        gradient = self._join(coef, own + self.contrasts.pull(evidence))
+        coef, intercept_gradient = self._split(gradient)
+        gradient = self._join(coef, intercept_gradient + self.contrasts.pull(evidence))
         return loss + np.sum(missing * (log_partition - intercept), axis=1), gradient
 
     def _class_intercept(self, parameters):
@@ -214,7 +220,7 @@ class PenalizedLinearProblem(ScalingChoices, CurvatureLearning, ExactHessian, Li
         return self._diagonal_curvature(self.class_variance, fits)
 
     def _diagonal_curvature(self, class_variance, fits):
-        """What it would be if the variance of a class did not depend on where a row lies."""
+        """The Hessian's diagonal if the class variance p (1 - p) were independent of the features."""
         variance = self._score_variance(class_variance, fits)
         spectrum = self.coordinates.of_fits(fits).spectrum
         if self.coordinates.per_fit:
@@ -226,10 +232,11 @@ class PenalizedLinearProblem(ScalingChoices, CurvatureLearning, ExactHessian, Li
         return self.contrasts.variance(np.maximum(class_variance[fits] + self.missing[fits], 1e-12))
 
     def precondition(self, vectors, temperature, fits, learned=None):
-        """A common shift of all classes moves no posterior: the penalty is all that it meets.
+        """Diagonal solve, improved by `learned` on its coordinates.
 
-        Beside a learned part the others are by the prior's variance of each class. The posterior's is less; but steps
-        by it are too long, as what is learned and what is not are not independent.
+        A common shift of all classes leaves the posterior unchanged, so its curvature is the penalty's alone. With a
+        learned part, the diagonal of the other coordinates uses the variance of each class under the prior. The
+        posterior's variance is smaller, but gives too long steps because the two parts are correlated.
         """
         shape = len(vectors), self.n_scores, self._width
         strength = self.l2_strength * temperature
@@ -246,23 +253,24 @@ class PenalizedLinearProblem(ScalingChoices, CurvatureLearning, ExactHessian, Li
         return solved.reshape(len(vectors), -1)
 
     def leave_one_out(self, parameters, temperature):
-        """Every row's logits from a fit without it, roughly (`annealed/objectives/leave_one_out.py`)."""
+        """Logits of every row from a fit without it, approximated (`annealed/objectives/leave_one_out.py`)."""
         final = parameters[:1]
         blocks, n_numbers = self._inverse_blocks(final, temperature)
         state, strength = self.forward(final, temperature, slice(0, 1)), self.l2_strength * temperature
 
         def kernel(block):
-            seen, pull = blocks(block)
+            inverse, pull = blocks(block)
             scores = LinearProblem.block_logits(self, block, state)[:, 0]
-            left = leave_out(self.contrasts, scores, block.labels, block.weight[:, 0], seen, strength * pull)
+            left = leave_out(self.contrasts, scores, block.labels, block.weight[:, 0], inverse, strength * pull)
             return self.contrasts.logits(left.scores), left.leverage
 
         parts = list(self.design.map_blocks(kernel, slice(0, 1), n_numbers=n_numbers))
         return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
     def _inverse_blocks(self, final, temperature):
-        """Exact where the Hessian of all rows is cheap, else from probes of a learned one: a function of a block of
-        rows, and how many numbers it makes of each.
+        """A function from a block of rows to their blocks of the inverse Hessian, and their number of entries per row.
+
+        The blocks are exact if the Hessian of all rows is cheap; otherwise they are estimated from random probes.
         """
         theta = final[0] * (self.penalty(temperature, slice(0, 1))[0] > 0)
         if self.design.n_rows * self.n_parameters**2 <= MOST_EXACT_WORK:
@@ -273,16 +281,16 @@ class PenalizedLinearProblem(ScalingChoices, CurvatureLearning, ExactHessian, Li
         solve = partial(self.precondition, temperature=temperature, fits=slice(0, 1), learned=learned)
         root = partial(self._inverse_root, temperature, learned)
         probed = ProbedBlocks(root, solve, self.design.n_rows, theta)
-        looks = self.forward(probed.vectors, temperature, slice(0, 1))
-        return lambda block: probed(LinearProblem.block_logits(self, block, looks)), len(probed.vectors) * self.n_scores
+        state = self.forward(probed.vectors, temperature, slice(0, 1))
+        return lambda block: probed(LinearProblem.block_logits(self, block, state)), len(probed.vectors) * self.n_scores
 
     def _points(self, block):
-        """Rows in the coordinates of the final fit, with a one for the intercept."""
+        """Rows in the coordinates of the final fit, with a column of ones for the intercept."""
         points = self.coordinates.of_final.from_features(block.rows_as_array())
         return np.column_stack([points, np.ones(len(points))]) if self.fit_intercept else points
 
     def _inverse_root(self, temperature, learned, noise):
-        """Rows of `noise` times a root of the preconditioner."""
+        """Rows of `noise` times a square root of the preconditioner."""
         shape = len(noise), self.n_scores, self._width
         diagonal = self.curvature(temperature, slice(0, 1)) + self.penalty(temperature, slice(0, 1))[0]
         rooted = (noise / np.sqrt(np.maximum(diagonal, np.finfo(float).tiny))).reshape(shape)
@@ -292,38 +300,41 @@ class PenalizedLinearProblem(ScalingChoices, CurvatureLearning, ExactHessian, Li
     def certificate(self, gradient, value, temperature, fits):
         """|gradient|^2 / (2 l2_strength T) at the best intercept bounds the suboptimality.
 
-        Going there changes the coefficients' gradient by a weighted mean of rows times the intercept's gradient, and
-        gains what the intercept's own curvature allows. The mean is taken as long as the rows are in the root mean
-        square, the curvature as it was last seen. Where a few outlying rows are all that is uncertain the mean may be
-        several times as long: without an intercept, or where its gradient is next to none, nothing is left to that.
+        Moving to that intercept changes the coefficients' gradient by a weighted mean of rows times the intercept's
+        gradient, and decreases the objective according to the intercept's curvature. The norm of that mean is estimated
+        by the root mean square of the rows' norms, and the curvature is that of the last evaluation. If a few outlying
+        rows are the only uncertain ones, the norm can be several times larger. The bound is rigorous without an
+        intercept, and nearly so if the intercept's gradient is close to zero.
         """
         coef, intercept = self._split(gradient)
         length = np.sqrt(np.einsum("fsk,fsk->f", coef, coef))
-        own = 0.0
+        intercept_gain = 0.0
         if self.fit_intercept:
             squares = intercept**2
             reach = self.coordinates.of_fits(fits).spectrum.sum(axis=-1)
             length = length + np.sqrt(reach * squares.sum(axis=1))
-            own = (squares / (2 * self._score_variance(self.class_variance, fits))).sum(axis=1)
-        return (length**2 / (2 * self.l2_strength * temperature) + own) / np.maximum(value, np.finfo(float).tiny)
+            intercept_gain = (squares / (2 * self._score_variance(self.class_variance, fits))).sum(axis=1)
+        bound = length**2 / (2 * self.l2_strength * temperature) + intercept_gain
+        return bound / np.maximum(value, np.finfo(float).tiny)
 
     def entropy_at(self, parameters, value, gradient, temperature, fits):
-        """The loss, less what it exceeds the entropy by: the mean over rows of the posterior's logit less the true one,
-        which is the loss's gradient times the parameters, as logits are linear in these. Not with imaginary rows.
+        """Entropy = loss - <loss gradient, parameters>, because the logits are linear in the parameters.
+
+        The inner product is the mean over rows of the expected logit minus the true one. NaN with imaginary rows.
         """
         strength, _ = self.penalty(temperature, fits)
         entropy = value + np.sum((0.5 * strength * parameters - gradient) * parameters, axis=1)
         return np.where(self.missing[fits].any(axis=1), np.nan, np.maximum(entropy, 0))
 
     def hot_temperature(self):
-        """Hot, coef is -gradient / (l2_strength T): the temperature at which its logits are HOT_LOGIT in size."""
+        """At high T, coef is -gradient / (l2_strength T): solve for the T at which its logits have size HOT_LOGIT."""
         fits = slice(0, 1)
         _, gradient = self.loss(self.start(1.0)[fits], 1.0, fits)
         coef, _ = self._split(gradient)
         if np.abs(coef).max() <= self.gradient_noise():
             return 1.0
         features = self.coordinates.of_fits(fits).to_features(coef)
-        unit = np.abs(features).max()  # a fourth power of large columns would be no number
+        unit = np.abs(features).max()  # avoids overflow: the squares are a fourth power of large columns
         features = features / unit
         (squares,) = self.design.sum_rows(
             lambda block: (np.einsum("ns,nsc->sc", block.weight, self.contrasts.logits(block.product(features)) ** 2),),
@@ -332,28 +343,30 @@ class PenalizedLinearProblem(ScalingChoices, CurvatureLearning, ExactHessian, Li
         return unit * np.sqrt(squares.max()) / (self.l2_strength * HOT_LOGIT)
 
     def evidence_held_back(self, parameters, temperature, class_variance=None, narrowest=0.0):
-        """A score test: squares of the loss's gradient by what chance would make of each, were nothing left to learn.
-        At the minimum the gradient is the penalty's.
+        """Score test of the directions that the penalty suppresses.
 
-        The penalty lets in last what varies least, however much that tells: what it weighs more than the rows do is
-        asked. Of as many coordinates as rows the test says nothing. `narrowest` is the spread beside the widest one's
-        below which a coordinate is rounding.
+        The statistic is the sum of squared gradients of the loss over their variance if nothing were left to learn. At
+        the minimum the gradient of the loss is minus that of the penalty. Directions of small variance enter the fit
+        last, however informative they are; those whose penalty exceeds the curvature of the loss are tested. With as
+        many parameters as rows the test has no power, and the result is NaN.
+
+        narrowest : spread relative to the largest one, below which a coordinate is rounding error
         """
         final, strength = slice(0, 1), self.l2_strength * temperature
         variance = self._class_variance_at(parameters, temperature) if class_variance is None else class_variance
         curvature, _ = self._split(self._diagonal_curvature(variance, final))
         coef, _ = self._split(parameters[None])
         spectrum = self.coordinates.of_fits(final).spectrum.reshape(-1)
-        is_held = (curvature < strength) & (spectrum > narrowest**2 * spectrum.max())
-        n_rows, n_held = 1 / np.sum(to_host(self.design.weight)[:, 0] ** 2), int(is_held.sum())
-        if n_held > TESTED_SHARE * n_rows:
+        is_tested = (curvature < strength) & (spectrum > narrowest**2 * spectrum.max())
+        n_rows, n_tested = 1 / np.sum(to_host(self.design.weight)[:, 0] ** 2), int(is_tested.sum())
+        if n_tested > TESTED_SHARE * n_rows:
             return Evidence(np.nan, np.nan)
-        squares = (strength * coef[is_held]) ** 2 / np.maximum(curvature[is_held], np.finfo(float).tiny)
-        beyond_chance = float(n_rows * squares.sum() - n_held)
-        return Evidence(beyond_chance / np.sqrt(2 * max(n_held, 1)), beyond_chance / (2 * n_rows))
+        squares = (strength * coef[is_tested]) ** 2 / np.maximum(curvature[is_tested], np.finfo(float).tiny)
+        excess = float(n_rows * squares.sum() - n_tested)
+        return Evidence(excess / np.sqrt(2 * max(n_tested, 1)), excess / (2 * n_rows))
 
     def _class_variance_at(self, parameters, temperature):
-        """Of the final fit there: looks with a Hessian leave what was last seen as it was, at the hot end."""
+        """Class variance of the final fit there; evaluations with a Hessian do not update `class_variance`."""
         self.loss(parameters[None], temperature, slice(0, 1), quick=True)
         return self.class_variance
 
@@ -362,6 +375,6 @@ class PenalizedLinearProblem(ScalingChoices, CurvatureLearning, ExactHessian, Li
         return self.report_scores(self.coordinates.of_fits(fits).to_features(coef), intercept)
 
     def report_scores(self, coef, intercept):
-        """Coefficients and intercepts of each class, of mean zero over classes, from those of scores."""
+        """Coefficients and intercepts per class, with mean zero over classes, from those of scores."""
         coef, intercept = self.contrasts.without_shift(coef), self.contrasts.without_shift(intercept[..., None])
         return self.report_linear(*(self.contrasts.to_classes(part, axis=1) for part in (coef, intercept[..., 0])))

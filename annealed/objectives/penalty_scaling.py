@@ -23,7 +23,7 @@ from annealed.design.shrinkage import ridge_effect
 PENALTY_SCALINGS = ("auto", "cv", "none", "standardize", "half-whiten", "whiten")
 WHITENING = 0.5  # a power of the variance that leaves none
 POWERS = {"half-whiten": 0.25, "whiten": WHITENING}  # of the variance, by which each principal direction is divided
-TILT = 0.05  # power of the variance, on the way to "half-whiten", at which validation is asked where that leads
+PERTURBATION = 0.05  # power of the variance, on the way to "half-whiten", at which validation is asked where that leads
 LEAST_LEARNED = 0.02  # of the log-loss of the priors: with less, sparse columns are tried in the other metric unasked
 LEAST_PENALTY = 0.1  # of the free energy: with less, no other metric gains much
 MANY_COLUMNS = 15  # for each row: with fewer, least squares may take a ridge for useless by luck
@@ -94,7 +94,7 @@ class ScalingChoices:
         if sparse.issparse(self.original.X):
             yield self._diagonal()
         elif self.coordinates.rank <= WIDEST_EIGENPROBLEM:
-            yield from (self._in_metric(penalty_scaling, power) for penalty_scaling, power in POWERS.items())
+            yield from (self._with_scaling(penalty_scaling, power) for penalty_scaling, power in POWERS.items())
 
     def with_perturbed_scaling(self, parameters, temperature, value):
         """With the metric "auto", the penalty of each coordinate times its variance to a small power.
@@ -111,7 +111,7 @@ class ScalingChoices:
         size, variance = np.sum(coef**2), self.coordinates.spectrum
         if 0.5 * self.l2_strength * temperature * size < LEAST_PENALTY * value:
             return None
-        weight = np.maximum(variance, SMALLEST_EIGENVALUE * variance.max()) ** (2 * TILT)
+        weight = np.maximum(variance, SMALLEST_EIGENVALUE * variance.max()) ** (2 * PERTURBATION)
         weight *= size / np.sum(weight * coef**2)
         other = copy(self)
         other._is_penalized = self._join(np.broadcast_to(weight, coef.shape), np.zeros(coef.shape[:2]))[0]
@@ -136,7 +136,7 @@ class ScalingChoices:
         if sparse.issparse(self.original.X):
             return self._diagonal()
         penalty_scaling = "half-whiten" if self.span is None else "whiten"
-        return self._in_metric(penalty_scaling, POWERS[penalty_scaling])
+        return self._with_scaling(penalty_scaling, POWERS[penalty_scaling])
 
     def _diagonal(self):
         make: Any = type(self)
@@ -144,7 +144,7 @@ class ScalingChoices:
             self.given, l2_strength=self.l2_strength, penalty_scaling="standardize", fit_intercept=self.fit_intercept
         )
 
-    def _in_metric(self, penalty_scaling, power):
+    def _with_scaling(self, penalty_scaling, power):
         other = copy(self)
         other.penalty_scaling = penalty_scaling
         other.class_variance = self.prior_variance

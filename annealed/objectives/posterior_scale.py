@@ -1,6 +1,6 @@
 """The scale at which a posterior speaks: one factor exp(s) on held-out logits, minimizing
 
-    loss(exp(s) * logits) + 2 s^2 / n_rows + DOUBT / n_rows * (what one more row would cost that is wrong)
+    loss(exp(s) * logits) + 2 s^2 / n_rows + UNSEEN_ERRORS / n_rows * (what one more row would cost that is wrong)
 
 By Newton's method, from the moments of the logits' deviations from the true class's own under the posterior. Of rows
 that are all right the loss alone has no minimum but certainty, however few they are; the last term stands for the error
@@ -19,8 +19,8 @@ from annealed.design.threads import map_in_order
 from annealed.objectives import gibbs
 
 SCALE_PRIOR = 2.0  # weight of s^2 / n_rows: how firmly the posterior scale is held to one
-DOUBT = 0.1  # errors that were not seen among the rows validated
-MOST_DOUBTED = 20_000  # rows, beyond which that is nothing
+UNSEEN_ERRORS = 0.1  # errors that were not seen among the rows validated
+MOST_ROWS_WITH_UNSEEN = 20_000  # rows, beyond which that is nothing
 SCALE_ROWS = 10_000  # rows of a part, in threads
 SCALE_STEP = 1e-2  # a Newton step shorter than this is the last: what is left is its square
 
@@ -46,14 +46,14 @@ def mean_margin(deviation, labels, weight):
     return -(next_best @ weight) / weight.sum()
 
 
-def doubt(n_rows: float) -> float:
+def unseen_error_share(n_rows: float) -> float:
     """The share of rows that are wrong and were not seen."""
-    return DOUBT / n_rows if n_rows <= MOST_DOUBTED else 0.0
+    return UNSEEN_ERRORS / n_rows if n_rows <= MOST_ROWS_WITH_UNSEEN else 0.0
 
 
 def penalty(log_scale, loss, margin, n_rows: float):
     """What is added to a validated mean loss at that scale, to be compared with others."""
-    return SCALE_PRIOR * log_scale**2 / n_rows + doubt(n_rows) * (loss + np.exp(log_scale) * margin)
+    return SCALE_PRIOR * log_scale**2 / n_rows + unseen_error_share(n_rows) * (loss + np.exp(log_scale) * margin)
 
 
 def rescaled(deviation, weight, start=0.0, margin=None) -> tuple[np.ndarray, np.ndarray]:
@@ -79,7 +79,7 @@ def least_log_scale(moments: Callable, n_rows: float, start=0.0, margin=None) ->
     """That s from `moments(scale)`, mean loss and mean and variance of the deviations under the posterior: by Newton's
     method, held to a falling value. `lead` is that of `mean_lead`; None is without the error that was not seen.
     """
-    unseen = 0.0 if margin is None else doubt(n_rows)
+    unseen = 0.0 if margin is None else unseen_error_share(n_rows)
     unseen_margin = 0.0 if margin is None else unseen * margin
 
     def terms(s):

@@ -1,7 +1,8 @@
 """Quadratic family: scores are `coef @ [x, x_i x_j for i <= j] + intercept`, the discriminative counterpart of QDA.
 
-It is the inner-product family on second-order features of the standardized rows. A block's features are made as
-the block is read, so the wide table is never held whole.
+This is the inner-product family on second-order features of the standardized rows. The features of a block are computed
+when the block is read, so the whole wide table is never in memory.
+Shapes: X (n_rows, d), second-order features (n_rows, d + d (d + 1) / 2).
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from annealed.objectives.base import Objective, unit_C
 from annealed.objectives.linear import LinearPredictor, mean_of_columns, spread_of_columns
 from annealed.objectives.penalized_linear import PenalizedLinearProblem
 
-FEWEST_ROWS = 16  # whose features are made at once, however many these are
-FARTHEST = 1e100  # standard deviations of a new row: squares of more, and sums of them, may be infinite
+FEWEST_ROWS = 16  # smallest number of rows whose features are computed at once, however wide they are
+FARTHEST = 1e100  # standard deviations to which new rows are clipped: squares of more, or their sums, may overflow
 
 
 class Quadratic(Objective):
@@ -36,8 +37,8 @@ class Quadratic(Objective):
 
     accepts_sparse = False
 
-    cooling_rate = 0.4  # what lies between is interpolated, to the tolerance
-    learns_late = True  # what varies least is let in last
+    cooling_rate = 0.4  # temperatures in between are interpolated to within the tolerance
+    learns_late = True  # directions of small variance enter the fit last
 
     def __init__(self, *, l2_strength=1.0, penalty_scaling="auto", fit_intercept=True) -> None:
         self.l2_strength = l2_strength
@@ -49,7 +50,7 @@ class Quadratic(Objective):
 
     def prepare(self, design, random_state=None):
         center = mean_of_columns(design)
-        scale = spread_of_columns(design, center, of_constant=np.inf)  # else its rounding counts
+        scale = spread_of_columns(design, center, of_constant=np.inf)  # so that their rounding errors become zero
         problem = PenalizedLinearProblem(
             SecondOrderDesign(design, center, scale),
             l2_strength=self.l2_strength,
@@ -81,31 +82,36 @@ class QuadraticPredictor(LinearPredictor):
 
 
 def second_order(X, columns=slice(None)):
-    """Of the columns x_i, then x_i x_j for i <= j, those of a slice, all unless it is given. Rows lie innermost in
-    memory: products of whole columns take a fraction of the time of those within a row.
+    """A slice of the columns x_i followed by x_i x_j for i <= j; by default all of them.
+
+    The result is in Fortran order: products of whole columns take a fraction of the time of those within a row.
     """
     by_column = np.ascontiguousarray(X.T)
     width = len(by_column)
     first, last, _ = columns.indices(n_second_order(width))
     features = np.empty((last - first, X.shape[0]))
     start = 0
-    for factor in (None, *range(width)):  # the columns themselves, then times each of them from that one on
+    for factor in (
+        None,
+        *range(width),
+    ):  # the columns, then x_factor times each column from x_factor on
         begin = factor or 0
         low, high = max(first, start), min(last, start + width - begin)
         if low < high:
-            own, others = features[low - first : high - first], by_column[begin + low - start : begin + high - start]
-            np.multiply(others, 1.0 if factor is None else by_column[factor], out=own)
+            others = by_column[begin + low - start : begin + high - start]
+            products = features[low - first : high - first]
+            np.multiply(others, 1.0 if factor is None else by_column[factor], out=products)
         start += width - begin
     return features.T
 
 
 def n_second_order(width) -> int:
-    """How many these columns are."""
+    """Number of second-order features of `width` columns."""
     return width + width * (width + 1) // 2
 
 
 class _SecondOrderRows:
-    """Rows of second-order features, made when sliced; stands where a design keeps X."""
+    """Rows of second-order features, computed when sliced; a design keeps it in place of X."""
 
     def __init__(self, X, center, scale):
         self.X, self.center, self.scale = X, center, scale

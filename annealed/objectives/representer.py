@@ -1,14 +1,14 @@
-"""The inner-product family in terms of rows: `coef_j = sum_i alpha_ij z_i`, for wide and sparse X.
+"""The inner-product family in combinations of rows, `coef_j = sum_i alpha_ij z_i`, for wide and sparse X.
 
-By the representer theorem the minimizer of (17) is a combination of the rows z = (x - center) / scale, so a fit is
-n_rows x n_scores numbers whatever the number of columns, and its scores are linear in them:
+By the representer theorem the minimizer of (17) is a combination of the rows z = (x - center) / scale. A fit then has
+n_rows x n_scores parameters whatever the number of columns, and its scores are linear in them:
 
     scores = K alpha + intercept,   K_il = z_i'z_l,
     Q_new / T = sum_i weight_i [ log_partition_i - logit of the true class ] + (l2_strength T / 2) <alpha, K alpha>
 
-At the optimum `residual = kappa alpha - weight (targets - posterior)` vanishes, kappa = l2_strength T; the gradient
-of (18) is Z' residual. Points carry their image K alpha along, so that everything but a new direction's image is
-free of passes over X. Shapes: alpha, image (n_fits, n_rows, n_scores); parameters flat: alpha, image, intercept.
+With kappa = l2_strength T, `residual = kappa alpha - weight (targets - posterior)` vanishes at the optimum; the
+gradient (18) is Z' residual. Every point stores its image K alpha, so only images of new directions need passes over X.
+Shapes: alpha and image (n_fits, n_rows, n_scores); parameters are flat: alpha, image, intercept.
 """
 
 from __future__ import annotations
@@ -19,26 +19,32 @@ from functools import cached_property
 import numpy as np
 
 from annealed.design.row_products import RowProducts
-from annealed.objectives.base import Problem, TrainingSummary, look_at
+from annealed.objectives.base import Problem, TrainingSummary, calibrated_loss_and_entropy
 from annealed.objectives.leave_one_out import MOST_EXACT_SCORES, NotTrusted, leave_out, row_blocks
 from annealed.objectives.penalized_linear import PenalizedLinearProblem
 
-MANY_LEADING, FEW_LEADING = 20, 6  # eigenvectors of K in the preconditioner, at first: of few rows, and of many
-LEADING_SCORES, LEAST_LEADING = 80, 4  # of few rows, eigenvectors times scores at first, but so many vectors at least
-GROWTH = 4  # by which they become more where steps become many
-MOST_ROUNDING = 1e-4  # of an image, beside what eigenvectors leave of a row's square: with more, products are in double
-MOST_VALUES_FOR_MANY = 50_000  # scores of a fit up to which many of them cost little
-OWN_LENGTHS, LIKE_LENGTHS = (0.1, 10.0), (0.5, 2.0)  # of what eigenvectors leave of a row's square, beside the mean
-MOST_UNEVEN = 2.0  # spread of it beside the mean: with more, directions by the rows' own lengths can lead uphill
-LARGEST_SYSTEM = 1200  # one unknown for each eigenvector, or intercept, and score; fewer of them where classes are many
+MANY_LEADING = 20  # eigenvectors of K that the preconditioner starts with, if scores of a fit are few
+FEW_LEADING = 6  # the same if they are many, where each eigenvector costs more
+MOST_VALUES_FOR_MANY = 50_000  # rows times scores that count as few
+LEADING_SCORES, LEAST_LEADING = 80, 4  # with few: largest product of eigenvectors and scores, but at least 4 vectors
+GROWTH = 4  # factor on the number of eigenvectors when a solve takes many steps
+MOST_ROUNDING = 1e-4  # rounding error of a float32 image, as a share of `mean_left`: with more, products are in float64
+ROW_LENGTHS, EVEN_LENGTHS = (0.1, 10.0), (0.5, 2.0)  # bounds on `left_over`, as multiples of its mean
+MOST_UNEVEN = 2.0  # standard deviation over mean of `left_over`: with more, ROW_LENGTHS can give ascent directions
+LARGEST_SYSTEM = 1200  # unknowns of the small system, (eigenvectors + intercept) x scores, which limits eigenvectors
 
 
 class RepresenterProblem(Problem):
-    """A penalized linear problem, solved in combinations of its rows."""
+    """A penalized linear problem, solved in combinations of its rows.
+
+    squares : diagonal of K, the squared lengths of the rows
+    left_over : diagonal of K minus its part in the leading eigenvectors; `mean_left` is its mean
+    remainder : `left_over` within bounds, the diagonal part of K in the preconditioner
+    """
 
     temperature_free = True
     interpolates = True
-    extrapolates = False  # the solver predicts in the span of earlier solutions, whose images it knows
+    extrapolates = False  # the solver predicts in the span of earlier solutions, whose images it has
 
     def __init__(self, primal: PenalizedLinearProblem, dtype):
         super().__init__(primal.design)
@@ -52,43 +58,43 @@ class RepresenterProblem(Problem):
             self._multiply_in(np.float64)
 
     def _multiply_in(self, dtype):
-        """Products with K of this type, and what the preconditioner knows by them."""
+        """Set the dtype of products with K, and recompute the preconditioner's eigenvectors."""
         self.products = RowProducts(self.design, self.primal.scale, dtype)
         self.squares = self.products.diagonal()
         self.row_length = float(np.sqrt(np.mean(self.squares)))
         self.n_leading = 0
-        self._lead(min(self._first_leading(), self.design.n_rows // 10))
+        self._set_eigenvectors(min(self._first_leading(), self.design.n_rows // 10))
 
     def _first_leading(self) -> int:
-        """More where they cost little: of few rows, and not of many classes, each of which has its own unknowns."""
+        """More eigenvectors where they cost little: few rows, and few classes (each has its own unknowns)."""
         n_scores = self.contrasts.n_scores
         if self.design.n_rows * n_scores > MOST_VALUES_FOR_MANY:
             return FEW_LEADING
         return min(MANY_LEADING, max(LEAST_LEADING, LEADING_SCORES // n_scores))
 
     def in_double(self) -> RepresenterProblem:
-        """The same with products in double precision."""
+        """The same problem with products in float64."""
         other = copy(self)
         other._multiply_in(np.float64)
         return other
 
-    def lead_further(self) -> bool:
-        """Take more eigenvectors into what the preconditioner knows of K, if there is a point; whether it was done."""
-        return self._lead(min(GROWTH * self.n_leading, self.design.n_rows // 3))
+    def add_eigenvectors(self) -> bool:
+        """Add eigenvectors of K to the preconditioner; returns False if it cannot take more."""
+        return self._set_eigenvectors(min(GROWTH * self.n_leading, self.design.n_rows // 3))
 
-    def _lead(self, n_leading) -> bool:
+    def _set_eigenvectors(self, n_leading) -> bool:
         n_leading = max(1, min(n_leading, LARGEST_SYSTEM // self.contrasts.n_scores - self.fit_intercept))
         if n_leading <= self.n_leading:
             return False
         self.n_leading = n_leading
         self.eigenvalues, self.eigenvectors = self.products.leading(n_leading)
         self.vectors, self.inverse_eigenvalues = self.eigenvectors, 1 / self.eigenvalues
-        if self.fit_intercept:  # one more of infinite eigenvalue
+        if self.fit_intercept:  # the intercept is one more eigenvector, with infinite eigenvalue
             self.vectors = np.column_stack([self.eigenvectors, np.ones(self.design.n_rows)])
             self.inverse_eigenvalues = np.append(self.inverse_eigenvalues, 0.0)
         self.left_over = self.squares - self.eigenvectors**2 @ self.eigenvalues
         self.mean_left = max(float(np.mean(self.left_over)), 1e-12 * self.eigenvalues[-1])
-        bounds = OWN_LENGTHS if np.std(self.left_over) <= MOST_UNEVEN * self.mean_left else LIKE_LENGTHS
+        bounds = ROW_LENGTHS if np.std(self.left_over) <= MOST_UNEVEN * self.mean_left else EVEN_LENGTHS
         self.remainder = np.clip(self.left_over, *(share * self.mean_left for share in bounds))[:, None]
         return True
 
@@ -111,8 +117,8 @@ class RepresenterProblem(Problem):
         """K times each of a stack (n_fits, n_rows, n_columns) of row combinations, in one product."""
         return self._side_by_side(self.products.image, vectors)
 
-    def seen_exactly(self, parameters):
-        """Points whose images were added up from many roundings, with new ones in double precision."""
+    def with_exact_images(self, parameters):
+        """Points with their images recomputed in float64, without the rounding errors of many float32 steps."""
         alpha, _, intercept = self.split(parameters)
         return self.join(alpha, self._side_by_side(self.products.exact_image, alpha), intercept)
 
@@ -132,31 +138,31 @@ class RepresenterProblem(Problem):
         return self.contrasts.logits(image[0] + intercept[0])
 
     def held_out_logits(self, parameters, temperature):
-        picked = np.empty((self.n_classes, len(self.held_out.rows))).T
-        for fit, own in self.held_out_of_fit.items():
-            picked[own] = self._logits(parameters[fit])[self.held_out.rows[own]]
-        return picked
+        logits = np.empty((self.n_classes, len(self.held_out.rows))).T
+        for fit, positions in self.held_out_of_fit.items():
+            logits[positions] = self._logits(parameters[fit])[self.held_out.rows[positions]]
+        return logits
 
     def summarize(self, points, entropy=None):
         weight, labels = self.design.weight[:, 0], self.design.labels
-        numbers = [look_at(self._logits(own), labels, weight, scale) for own, _, scale in points]
-        return [TrainingSummary(float(calibrated), float(seen)) for calibrated, seen in numbers]
+        means = [calibrated_loss_and_entropy(self._logits(point), labels, weight, scale) for point, _, scale in points]
+        return [TrainingSummary(*map(float, pair)) for pair in means]
 
     def report(self, parameters, temperature, fits=slice(None)):
         alpha, _, intercept = self.split(parameters)
         scores = np.empty((len(alpha), self.contrasts.n_scores, self.design.n_features))
-        for own, score in zip(alpha, scores, strict=True):
-            np.divide(self.products.combine(own).T, self.primal.scale, out=score)
+        for weights, score in zip(alpha, scores, strict=True):
+            np.divide(self.products.combine(weights).T, self.primal.scale, out=score)
         return self.primal.report_scores(scores, intercept)
 
     def hot_temperature(self):
         return self.primal.hot_temperature()
 
     def leave_one_out(self, parameters, temperature):
-        """Every row's logits from a fit without it, one Newton step away."""
+        """Logits of every row from a fit without it, approximated by one Newton step."""
         n_rows = self.design.n_rows
         if n_rows * self.contrasts.n_scores > MOST_EXACT_SCORES:
-            raise NotTrusted(f"Leaving out each of {n_rows} rows in turn, of so many columns, would take far too long.")
+            raise NotTrusted(f"Leave-one-out of {n_rows} samples with so many features would take too long.")
         alpha, image, intercept = (part[0] for part in self.split(parameters[:1]))
         scores, weight = image + intercept, self.design.weight[:, 0]
         kappa = self.l2_strength * temperature
@@ -172,12 +178,12 @@ class RepresenterProblem(Problem):
 
 
 class RowPreconditioner:
-    """Approximate inverses of the Newton systems `kappa I + weight D K` of a stack of fits, each with its own kappa.
+    """Approximate inverses of the Newton systems `kappa I + weight D K` of a stack of fits, one kappa per fit.
 
-    D_i = diag(a_i) - b_i b_i' is a row's Hessian by its scores, without b_i where there is a single one. K is taken as
-    `diag(remainder) + U diag(eigenvalues) U'`; the intercept is one more column of U, of ones. Row blocks are inverted
-    in closed form, the low-rank part by Woodbury's identity. Shapes: posterior (n_fits, n_rows, n_classes), weight
-    (n_fits, n_rows).
+    D_i = diag(a_i) - b_i b_i' is the Hessian of a row's loss by its scores; with a single score b_i is zero. K is
+    approximated by `diag(remainder) + U diag(eigenvalues) U'`; the intercept adds a column of ones to U. The blocks of
+    rows are inverted in closed form, the low-rank part by Woodbury's identity. Shapes: posterior (n_fits, n_rows,
+    n_classes), weight (n_fits, n_rows).
     """
 
     def __init__(self, problem: RepresenterProblem, posterior, weight, kappa):
@@ -193,14 +199,14 @@ class RowPreconditioner:
         self.small_inverse = self._invert_small(problem.inverse_eigenvalues)
 
     def part(self, few) -> RowPreconditioner:
-        """That of some of the fits."""
+        """The preconditioner of some of the fits."""
         other = copy(self)
         for name in ("kappa", "spread", "small_inverse", *(("ratio", "factor") if self.has_across else ())):
             setattr(other, name, getattr(self, name)[few])
         return other
 
     def _invert_small(self, inverse_eigenvalues):
-        """Woodbury's small systems, (n_vectors * n_scores) square."""
+        """Inverse of Woodbury's small systems, (n_fits, n_vectors * n_scores, n_vectors * n_scores)."""
         n_fits, n_rows, n_scores = self.spread.shape
         n_vectors = self.vectors.shape[1]
         small = np.zeros((n_fits, n_vectors, n_scores, n_vectors, n_scores))
@@ -213,9 +219,9 @@ class RowPreconditioner:
         taken = (1 - self.kappa[:, 0] * inverse_spread) / self.remainder[:, 0]
         small[:, :, each, :, each] += (self.vectors.T * taken[:, :, None]) @ self.vectors
         small[:, :, each, :, each] += np.diag(inverse_eigenvalues)
-        if self.has_across and not inverse_eigenvalues[-1]:  # a common shift of all intercepts: any curvature will do
-            own = np.trace(small[:, -1, :, -1], axis1=1, axis2=2) / n_scores
-            small[:, -1, :, -1] += own[:, None, None]
+        if self.has_across and not inverse_eigenvalues[-1]:  # a common shift of all intercepts needs some curvature
+            curvature = np.trace(small[:, -1, :, -1], axis1=1, axis2=2) / n_scores
+            small[:, -1, :, -1] += curvature[:, None, None]
         return np.linalg.inv(small.reshape(n_fits, n_vectors * n_scores, -1))
 
     def _solve_rows(self, vectors):
@@ -230,6 +236,6 @@ class RowPreconditioner:
         inner = (self.vectors.T @ rows).reshape(len(rows), -1, 1)
         shared = self.vectors @ (self.small_inverse @ inner).reshape(len(rows), self.vectors.shape[1], -1)
         solved = rows - (shared - self.kappa * self._solve_rows(shared)) / self.remainder
-        if self.has_across:  # a common shift of all classes moves no posterior: it meets the penalty alone
+        if self.has_across:  # a common shift of all classes leaves the posterior unchanged: only the penalty acts
             solved += np.mean(residual / self.kappa - solved, axis=-1, keepdims=True)
         return solved

@@ -87,7 +87,7 @@ class LBFGS(Solver):
         return solution
 
     def needs_confirmation(self, problem):
-        return problem.has_quick_rows
+        return problem.has_float32_rows
 
     def confirm(self, problem, starts, temperatures, *, tol, max_iter, memory):
         groups = (slice(first, first + CONFIRMED_TOGETHER) for first in range(0, len(starts), CONFIRMED_TOGETHER))
@@ -110,7 +110,7 @@ class LBFGS(Solver):
             memory.clear()
         solution = unsolved(start)
         state = (problem, solution, temperature, tol, memory)
-        search = _Search(*state, [0], quick=problem.has_quick_rows)
+        search = _Search(*state, [0], quick=problem.has_float32_rows)
         if final_only:
             bound = problem.certificate(search.gradient[:1], search.value[:1], temperature, [0])
             solution = replace(solution, was_far=is_far(bound, tol))
@@ -138,9 +138,9 @@ class LBFGS(Solver):
 
 def _run_folds(problem, solution, temperature, tol, memory, folds, max_iter):
     """In float32 if the rows have such a copy; folds that its rounding has stopped continue in float64."""
-    _Search(problem, solution, temperature, tol, memory, folds, quick=problem.has_quick_rows).run(max_iter)
+    _Search(problem, solution, temperature, tol, memory, folds, quick=problem.has_float32_rows).run(max_iter)
     left = folds[~solution.converged[folds]]
-    if problem.has_quick_rows and len(left):
+    if problem.has_float32_rows and len(left):
         _Search(problem, solution, temperature, tol, memory, left).run(max_iter - solution.n_iter[left].max())
 
 
@@ -149,7 +149,7 @@ def _stepped_together(problem, starts, temperatures, tol, memories):
 
     The first evaluation is in float64: most temperatures that are close together need no other.
     """
-    quick, final = problem.has_quick_rows, np.zeros(1, dtype=int)
+    quick, final = problem.has_float32_rows, np.zeros(1, dtype=int)
     slack = 1 + (QUICK_ROUNDING if quick else ROUNDING)
     solution, gradient = look_at_final(problem, starts, temperatures, tol)
     rest = np.flatnonzero(~solution.converged)
@@ -178,7 +178,7 @@ class _Search:
     def __init__(self, problem, solution, temperature, tol, memory, fits, quick=False):
         self.problem, self.solution, self.temperature, self.tol = problem, solution, temperature, tol
         self.pairs, self.quick = memory, quick
-        self.price = 2.0 if problem.has_quick_rows and not quick else 1.0  # cost of a pass for one fit
+        self.price = 2.0 if problem.has_float32_rows and not quick else 1.0  # cost of a pass for one fit
         self.x, self.value = solution.parameters, solution.value
         self.gradient, self.loss_gradient = np.zeros_like(self.x), np.zeros_like(self.x)
         self.direction = np.zeros_like(self.x)

@@ -95,7 +95,7 @@ class Subspace(Solver):
         solution = unsolved(starts)
 
         def evaluate(places):
-            points = problem.seen_exactly(starts[places])
+            points = problem.with_exact_images(starts[places])
             search = _Search(problem, np.zeros(len(places), dtype=int), places, points, temperatures[places])
             search.certify(solution, tol, 0)
 
@@ -103,7 +103,7 @@ class Subspace(Solver):
         rest = np.flatnonzero(~solution.converged)
         if len(rest):
             exact = problem.in_double()
-            points = exact.seen_exactly(starts[rest])
+            points = exact.with_exact_images(starts[rest])
             refined = self.fill(exact, points, temperatures[rest], tol=tol, max_iter=max_iter, memory=memory)
             solution.put(rest, refined)
         return solution
@@ -134,7 +134,7 @@ def _run(problem, searches, solution, final_tol, max_iter):
         searches = list(map_in_order(advance, searches))
         if most == max_iter or all(search.converged for search in searches):
             return
-        most = min(most + MANY_STEPS, max_iter) if problem.lead_further() else max_iter
+        most = min(most + MANY_STEPS, max_iter) if problem.add_eigenvectors() else max_iter
         for search in searches:
             search.renew_aim()
 

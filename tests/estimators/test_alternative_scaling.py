@@ -53,7 +53,7 @@ def fit_and_count_paths(X, y, monkeypatch, **settings):
 
 
 def test_the_largest_perturbation_gives_the_problem_in_the_alternative_scaling(monkeypatch):
-    monkeypatch.setattr(penalty_scaling, "TILT", penalty_scaling.POWERS["half-whiten"])
+    monkeypatch.setattr(penalty_scaling, "PERTURBATION", penalty_scaling.POWERS["half-whiten"])
     problem, minimum = at_minimum(gaussian)
     perturbed, alternative = (
         problem.with_perturbed_scaling(minimum.parameters[0], TEMPERATURE, minimum.value[0]),

@@ -90,7 +90,7 @@ def test_quick_rows_give_the_same_curvature_as_a_copy_of_their_own(monkeypatch):
     table = gaussian(n_samples=300, n_features=7)
     plain, quick = (InnerProduct().prepare(stack_of(table, fold_masks(300))) for _ in range(2))
     quick.make_float32_copy()
-    assert quick.has_quick_rows and not plain.has_quick_rows
+    assert quick.has_float32_rows and not plain.has_float32_rows
     _, expected = learned_at_some_point(plain)
     _, found = learned_at_some_point(quick)
     np.testing.assert_allclose(found.hessian, expected.hessian, rtol=1e-4, atol=1e-6)
@@ -105,7 +105,7 @@ def test_quick_rows_of_equal_spread_give_the_curvature_of_the_coordinates_named(
     problem.make_float32_copy()
     _, learned = learned_at_some_point(problem)
     named = learned.sample.leading[: learned.sample.n_leading]
-    np.testing.assert_array_equal(learned.sample._points, problem._quick.X[:, named])
+    np.testing.assert_array_equal(learned.sample._points, problem._float32_rows.X[:, named])
 
 
 def test_learning_saves_iterations_and_gives_the_same_minimum(monkeypatch):

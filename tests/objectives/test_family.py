@@ -243,34 +243,34 @@ class NoNumbersAway(Radial):
 @pytest.mark.parametrize(
     ("family", "message"),
     [
-        (WrongStart(), "WrongStart.start must give finite numbers, .* Got array"),
-        (StartOfRows(), "StartOfRows.start must give finite numbers, as many for every fold. Got array"),
-        (StartInWords(), "StartInWords.start must give an array of numbers. Got 'at the mean'"),
-        (NoScores(), r"NoScores.scores must give .* here \(10, 3\). Got shape \(1,\): array\(\[None"),
-        (NoSlope(), "NoSlope.pullback must give finite numbers .* nan"),
-        (NoNumbersAway(), "NoNumbersAway.scores are no finite numbers one step of the gradient away"),
-        (WrongScores(), r"WrongScores.scores must give .* here \(10, 3\). Got shape \(10, 2\)"),
-        (NoNumbers(), r"NoNumbers.scores must give finite numbers, .* nan"),
-        (WrongPullback(), r"WrongPullback.pullback must give .* shape, \(3, \d\). Got shape \(3, 2\)"),
+        (WrongStart(), "WrongStart.start must return finite numbers, .* Got array"),
+        (StartOfRows(), "StartOfRows.start must return finite numbers, in the same shape for every fold. Got array"),
+        (StartInWords(), "StartInWords.start must return an array of numbers. Got 'at the mean'"),
+        (NoScores(), r"NoScores.scores must return .* here \(10, 3\). Got shape \(1,\): array\(\[None"),
+        (NoSlope(), "NoSlope.pullback must return finite numbers .* nan"),
+        (NoNumbersAway(), "NoNumbersAway.scores must be finite one gradient step away"),
+        (WrongScores(), r"WrongScores.scores must return .* here \(10, 3\). Got shape \(10, 2\)"),
+        (NoNumbers(), r"NoNumbers.scores must return finite numbers .* nan"),
+        (WrongPullback(), r"WrongPullback.pullback must return .* parameters, \(3, \d\). Got shape \(3, 2\)"),
     ],
     ids=["start", "start_shape", "start_words", "nothing", "slope", "away", "scores", "numbers", "pullback"],
 )
 @pytest.mark.filterwarnings("ignore:invalid value")
-def test_a_family_that_gives_something_else_is_told_so(family, message):
+def test_a_family_that_returns_something_else_raises(family, message):
     table = gaussian()
     with pytest.raises(ValueError, match=message):
         AnnealedClassifier(family).fit(table.X, table.y)
 
 
 @pytest.mark.filterwarnings("ignore:invalid value")
-def test_a_start_without_rows_of_a_class_is_told_so():
+def test_a_start_without_samples_of_a_class_raises():
     class Means(Radial):
         def start(self, X, labels, weight, n_classes, random_state):
             share = weight * (labels == np.arange(n_classes)[:, None])
             return share @ X / share.sum(axis=1, keepdims=True)
 
     table = gaussian()
-    with pytest.raises(ValueError, match=r"Means.start must (?s:.*)of rows that have none of classes \[1\]"):
+    with pytest.raises(ValueError, match=r"Means.start must (?s:.*)for samples without any of classes \[1\]"):
         AnnealedClassifier(Means(), class_weight={1: 0.0}).fit(table.X, table.y)
 
 
@@ -307,8 +307,8 @@ def test_a_start_that_is_a_minimum_is_hot_at_one(l2_strength, shift):
     assert problem.hot_temperature() == 1.0
 
 
-def test_rows_that_tell_next_to_nothing_have_an_ordinary_hot_end():
-    """The response to them is below what the hot end shall have, however cold it is."""
+def test_nearly_uninformative_samples_have_an_ordinary_hot_end():
+    """The response is smaller than that of a hot end at any temperature."""
     generator = np.random.default_rng(0)
     problem = Slacker().prepare(stack_of(Table("noise", generator.normal(size=(3000, 3)), np.arange(3000) % 2)), 0)
     assert problem.hot_temperature() == 1.0

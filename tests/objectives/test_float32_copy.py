@@ -10,7 +10,7 @@ from scipy import sparse
 from annealed import AnnealedClassifier, AnnealedLDA
 from annealed.design import SinglePrecisionRows, dense
 from annealed.objectives import Distance, HeldOut, InnerProduct, gibbs
-from annealed.objectives.distance import LARGEST_QUICK_SCORE
+from annealed.objectives.distance import LARGEST_FLOAT32_SCORE
 from annealed.solvers import LBFGS
 
 PENALTY_SCALINGS = ["none", "standardize", "half-whiten", "whiten"]
@@ -50,9 +50,9 @@ def with_float32_copy(table, family=InnerProduct, **settings):
 @pytest.mark.parametrize("make", [gaussian, two_classes, rare_class], ids=lambda make: make.__name__)
 def test_quick_rows_give_value_and_gradient_to_single_precision(make, penalty_scaling, temperature, copies):
     problem = with_float32_copy(make(), penalty_scaling=penalty_scaling)
-    assert problem.has_quick_rows
+    assert problem.has_float32_rows
     point = near_start(problem, temperature)
-    quick, exact = (problem.objective(point, temperature, quick=is_quick) for is_quick in (True, False))
+    quick, exact = (problem.objective(point, temperature, quick=is_float32) for is_float32 in (True, False))
     np.testing.assert_allclose(quick[0], exact[0], rtol=1e-5)
     for single, double in zip(quick[1:], exact[1:], strict=True):
         np.testing.assert_allclose(single, double, rtol=1e-5, atol=1e-5)
@@ -62,9 +62,9 @@ def test_quick_rows_give_value_and_gradient_to_single_precision(make, penalty_sc
 @pytest.mark.parametrize("make", [gaussian, two_classes, badly_scaled, wide], ids=lambda make: make.__name__)
 def test_quick_rows_of_distances_give_value_and_gradient_to_single_precision(make, temperature, copies):
     problem = with_float32_copy(make(), Distance)
-    assert problem.has_quick_rows
+    assert problem.has_float32_rows
     point, some = near_start(problem, temperature), np.array([2, 0])
-    quick, exact = (problem.objective(point, temperature, quick=is_quick) for is_quick in (True, False))
+    quick, exact = (problem.objective(point, temperature, quick=is_float32) for is_float32 in (True, False))
     part = problem.objective(point[some], temperature, some, quick=True)
     for single, double, own in zip(quick, exact, part, strict=True):
         assert not np.array_equal(single, double)
@@ -75,16 +75,16 @@ def test_quick_rows_of_distances_give_value_and_gradient_to_single_precision(mak
 def test_large_scores_of_distances_are_exact(copies):
     """Their differences would have few digits left."""
     problem = with_float32_copy(gaussian(), Distance)
-    cold = np.sum(problem.class_means[0] ** 2, axis=1).max() / (1.01 * LARGEST_QUICK_SCORE)
+    cold = np.sum(problem.class_means[0] ** 2, axis=1).max() / (1.01 * LARGEST_FLOAT32_SCORE)
     point = near_start(problem, cold)
-    quick, exact = (problem.objective(point, cold, quick=is_quick) for is_quick in (True, False))
+    quick, exact = (problem.objective(point, cold, quick=is_float32) for is_float32 in (True, False))
     for single, double in zip(quick, exact, strict=True):
         np.testing.assert_array_equal(single, double)
 
 
 @pytest.mark.parametrize("settings", [{"anchor": 0.0}, {"covariance": "diagonal"}, {"covariance": "identity"}])
 def test_distances_have_quick_rows_where_coordinates_share_a_frame(settings, copies):
-    assert not with_float32_copy(gaussian(), Distance, **settings).has_quick_rows
+    assert not with_float32_copy(gaussian(), Distance, **settings).has_float32_rows
 
 
 @pytest.mark.parametrize("make", [gaussian, two_classes, wide], ids=lambda make: make.__name__)
@@ -152,11 +152,11 @@ def test_quick_rows_score_held_out_rows_to_single_precision(copies):
 
 
 def test_few_rows_are_not_copied():
-    assert not with_float32_copy(gaussian()).has_quick_rows
+    assert not with_float32_copy(gaussian()).has_float32_rows
 
 
 def test_rows_in_their_own_span_are_not_copied(copies):
-    assert not with_float32_copy(wide()).has_quick_rows
+    assert not with_float32_copy(wide()).has_float32_rows
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_rows_in_their_own_span_are_not_copied(copies):
 )
 def test_rows_that_are_mapped_or_sparse_are_not_copied(store, copies, tmp_path):
     table = gaussian()
-    assert not with_float32_copy(replace(table, X=store(tmp_path, table.X))).has_quick_rows
+    assert not with_float32_copy(replace(table, X=store(tmp_path, table.X))).has_float32_rows
     assert copies == []
 
 
@@ -174,7 +174,7 @@ def test_rows_that_are_mapped_or_sparse_are_not_copied(store, copies, tmp_path):
 def test_rows_that_are_single_are_copied_unless_they_are_large(dtype, most, is_copied, copies, monkeypatch):
     monkeypatch.setattr("annealed.objectives.linear.MOST_COPIED_BYTES", most)
     table = gaussian()
-    assert with_float32_copy(replace(table, X=table.X.astype(dtype))).has_quick_rows == is_copied
+    assert with_float32_copy(replace(table, X=table.X.astype(dtype))).has_float32_rows == is_copied
 
 
 def test_rows_mapped_from_a_file_are_not_copied_by_a_classifier_either(copies, tmp_path):

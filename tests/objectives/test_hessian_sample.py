@@ -29,7 +29,7 @@ def test_drawn_rows_give_no_negative_curvature_and_all_of_it_in_the_mean(n_class
     for seed in range(60):
         uniform = np.random.RandomState(seed).uniform
         with monkeypatch.context() as patched:
-            patched.setattr(hessian_sample, "_luck", lambda size, uniform=uniform: uniform(size=size))
+            patched.setattr(hessian_sample, "_uniform", lambda size, uniform=uniform: uniform(size=size))
             draws.append(learned_at_some_point(problem).hessian)
     monkeypatch.setattr(hessian_sample, "FEWEST_ROWS", 400)
     exact = learned_at_some_point(problem).hessian
@@ -46,7 +46,7 @@ def test_rows_drawn_for_a_class_give_no_negative_curvature_and_all_of_it_in_the_
     for seed in range(60):
         uniform = np.random.RandomState(seed).uniform
         with monkeypatch.context() as patched:
-            patched.setattr(hessian_sample, "_luck", lambda size, uniform=uniform: uniform(size=size))
+            patched.setattr(hessian_sample, "_uniform", lambda size, uniform=uniform: uniform(size=size))
             draws.append(problem.learn_classes(point[0], TEMPERATURE).blocks)
     monkeypatch.setattr(hessian_sample, "CLASS_ROWS_PER_COORDINATE", 400)
     exact = problem.learn_classes(point[0], TEMPERATURE).blocks
@@ -58,7 +58,7 @@ def test_rows_drawn_for_a_class_give_no_negative_curvature_and_all_of_it_in_the_
 def lots_of(*other_classes, n_drawn):
     """Draws for a first class whose posterior is one, so that a pair with it has the other's weights as shares."""
     posterior = np.column_stack([np.ones(len(other_classes[0])), *other_classes])
-    return hessian_sample._Lots(np.ones(len(posterior)), posterior, n_drawn)
+    return hessian_sample._PairSampler(np.ones(len(posterior)), posterior, n_drawn)
 
 
 def test_about_as_many_rows_are_drawn_as_asked_for_and_those_of_much_curvature_surely():

@@ -7,7 +7,7 @@ import pytest
 from problems import make_everything_wide, stack_of, text, uneven_weights, wide, wide_text
 
 from annealed.objectives import InnerProduct, RowPreconditioner
-from annealed.objectives.representer import LIKE_LENGTHS, MOST_UNEVEN, OWN_LENGTHS
+from annealed.objectives.representer import EVEN_LENGTHS, MOST_UNEVEN, ROW_LENGTHS
 from annealed.solvers import Subspace
 
 HUGE = 1e7  # eigenvalue that stands for the infinite one of the intercepts, beside those of rows
@@ -43,7 +43,7 @@ def modelled(problem):
 @pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
 def test_rows_keep_their_own_lengths(make):
     problem = adapted(make, fit_intercept=False)
-    least, most = (share * problem.left_over.mean() for share in OWN_LENGTHS)
+    least, most = (share * problem.left_over.mean() for share in ROW_LENGTHS)
     is_kept = (problem.left_over > least) & (problem.left_over < most)
     assert is_kept.mean() > 0.8
     length = problem.products.diagonal()
@@ -60,7 +60,7 @@ def test_rows_of_very_uneven_lengths_are_taken_for_more_alike():
 
     problem = adapted(of_many_lengths, fit_intercept=False)
     assert np.std(problem.left_over) > MOST_UNEVEN * np.mean(problem.left_over)
-    least, most = (share * problem.left_over.mean() for share in LIKE_LENGTHS)
+    least, most = (share * problem.left_over.mean() for share in EVEN_LENGTHS)
     np.testing.assert_allclose([problem.remainder.min(), problem.remainder.max()], [least, most])
 
 

@@ -442,7 +442,7 @@ def test_without_more_eigenvectors_a_slowly_decaying_spectrum_takes_longer(monke
 def test_eigenvectors_are_limited_to_a_share_of_the_samples():
     _, problem = adapted(smooth_features(2))
     numbers = [problem.n_leading]
-    while problem.lead_further():
+    while problem.add_eigenvectors():
         numbers.append(problem.n_leading)
     assert numbers == [20, 80]
     assert problem.vectors.shape == (240, 81)
