@@ -1,6 +1,6 @@
-"""Rows of torch and array-api-strict are fitted where they are, and give what NumPy gives.
+"""Arrays of torch and array-api-strict are fitted on their device and give the results of NumPy.
 
-`python -m pytest -m gpu` runs the same on a GPU, with torch, scikit-learn and pytest alone.
+`python -m pytest -m gpu` runs the same tests on a GPU. It needs torch, scikit-learn and pytest only.
 """
 
 import numpy as np
@@ -39,24 +39,24 @@ ESTIMATORS = {
 }
 
 
-# --- the same as NumPy ------------------------------------------------------------------------------
+# --- results equal those of NumPy -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_fit_is_that_of_numpy(name, move):
+def test_posteriors_and_predictions_equal_those_of_numpy(name, move):
     X, y = table()
     plain, moved = clone(ESTIMATORS[name]).fit(X, y), clone(ESTIMATORS[name]).fit(move(X), move(y))
     posterior = moved.predict_proba(move(X))
     assert type(posterior) is type(move(X)) and posterior.dtype == move(X).dtype
     assert Place.of(posterior).device == Place.of(move(X)).device
     np.testing.assert_allclose(to_host(posterior), plain.predict_proba(X), atol=2e-3)
-    certain = np.sort(plain.predict_proba(X), axis=1)[:, -1] > 0.51
-    np.testing.assert_array_equal(to_host(moved.predict(move(X)))[certain], plain.predict(X)[certain])
+    is_certain = np.sort(plain.predict_proba(X), axis=1)[:, -1] > 0.51
+    np.testing.assert_array_equal(to_host(moved.predict(move(X)))[is_certain], plain.predict(X)[is_certain])
     np.testing.assert_array_equal(to_host(moved.classes_), plain.classes_)
 
 
 @pytest.mark.parametrize("name", ["inner_product", "distance"])
-def test_fitted_arrays_and_path_follow_x(name, move):
+def test_fitted_arrays_and_the_path_are_of_the_library_of_x(name, move):
     X, y = table()
     plain, moved = clone(ESTIMATORS[name]).fit(X, y), clone(ESTIMATORS[name]).fit(move(X), y)
     assert type(moved.coef_) is type(moved.path_.coef) is type(move(X))
@@ -71,22 +71,22 @@ def test_fitted_arrays_and_path_follow_x(name, move):
     shared = np.isin(moved.path_.temperatures.round(9), plain.path_.temperatures.round(9))
     assert shared.sum() >= 8
     for name in ("free_energy", "entropy", "train_score"):
-        ours = np.interp(-moved.path_.temperatures[shared], -plain.path_.temperatures, getattr(plain.path_, name))
-        np.testing.assert_allclose(getattr(moved.path_, name)[shared], ours, rtol=2e-3, atol=2e-3)
+        expected = np.interp(-moved.path_.temperatures[shared], -plain.path_.temperatures, getattr(plain.path_, name))
+        np.testing.assert_allclose(getattr(moved.path_, name)[shared], expected, rtol=2e-3, atol=2e-3)
 
 
 @pytest.mark.parametrize("name", ["inner_product", "distance"])
-@pytest.mark.parametrize("made", [two_classes, rare_class, wide])
-def test_two_rare_and_wide_classes(name, made, move):
-    rows = made()
-    X, y = np.asarray(rows.X), np.asarray(rows.y)
+@pytest.mark.parametrize("make", [two_classes, rare_class, wide])
+def test_two_classes_rare_classes_and_many_features_are_fitted(name, make, move):
+    made = make()
+    X, y = np.asarray(made.X), np.asarray(made.y)
     model = clone(ESTIMATORS[name]).set_params(temperature=1.0)
     plain, moved = clone(model).fit(X, y), clone(model).fit(move(X), y)
     np.testing.assert_allclose(to_host(moved.coef_), plain.coef_, atol=2e-2 * np.abs(plain.coef_).max())
     np.testing.assert_allclose(to_host(moved.predict_proba(move(X))), plain.predict_proba(X), atol=5e-3)
 
 
-def test_single_precision_stays_single(move):
+def test_float32_stays_float32(move):
     X, y = table()
     plain = AnnealedLogisticRegression(cv=3).fit(X, y)
     moved = AnnealedLogisticRegression(cv=3).fit(move(X.astype(np.float32)), y)
@@ -99,17 +99,17 @@ def test_single_precision_stays_single(move):
 
 
 @pytest.mark.parametrize("name", ["inner_product", "distance", "melda", "melda_reduced"])
-def test_rows_of_another_precision_are_predicted(name, move):
+def test_samples_of_another_precision_are_predicted(name, move):
     X, y = table()
     narrow = X.astype(np.float32)
-    for own, other in ((X, narrow), (narrow, X)):
-        model = clone(ESTIMATORS[name]).fit(move(own), y)
-        probabilities = model.predict_proba(move(other))
-        assert probabilities.dtype == move(other).dtype
-        np.testing.assert_allclose(to_host(probabilities), to_host(model.predict_proba(move(own))), atol=1e-5)
+    for fitted, new in ((X, narrow), (narrow, X)):
+        model = clone(ESTIMATORS[name]).fit(move(fitted), y)
+        probabilities = model.predict_proba(move(new))
+        assert probabilities.dtype == move(new).dtype
+        np.testing.assert_allclose(to_host(probabilities), to_host(model.predict_proba(move(fitted))), atol=1e-5)
 
 
-def test_far_centre_and_units_cost_no_digits(move):
+def test_features_far_from_zero_in_different_units_lose_no_accuracy(move):
     X, y = table()
     X = X * np.array([1e-3, 1.0, 1e3, 1.0]) + np.array([5.0, -1e4, 0, 3.0])
     plain, moved = (
@@ -119,12 +119,12 @@ def test_far_centre_and_units_cost_no_digits(move):
     np.testing.assert_allclose(to_host(moved.predict_proba(move(X))), plain.predict_proba(X), atol=1e-3)
 
 
-def test_labels_weights_and_validation_sets(move):
+def test_labels_weights_and_validation_sets_may_be_arrays_of_the_library(move):
     X, y = table()
     names = np.array(["left", "middle", "right"])[y]
     model = AnnealedLogisticRegression(cv=3).fit(move(X), names)
-    said = model.predict(move(X[:20]))
-    assert isinstance(said, np.ndarray) and set(said) <= set(names)
+    predicted = model.predict(move(X[:20]))
+    assert isinstance(predicted, np.ndarray) and set(predicted) <= set(names)
     numbers = AnnealedLogisticRegression(cv=3).fit(move(X), y).predict(move(X[:20]))
     assert type(numbers) is type(move(X))
 
@@ -138,25 +138,24 @@ def test_labels_weights_and_validation_sets(move):
         to_host(clone(balanced).fit(move(X), y).coef_), clone(balanced).fit(X, y).coef_, atol=5e-3
     )
 
-    held = AnnealedLogisticRegression(selection="holdout")
-    plain = clone(held).fit(X[:100], y[:100], X_val=X[100:], y_val=y[100:])
-    moved = clone(held).fit(move(X[:100]), move(y[:100]), X_val=move(X[100:]), y_val=move(y[100:]))
+    with_holdout = AnnealedLogisticRegression(selection="holdout")
+    plain = clone(with_holdout).fit(X[:100], y[:100], X_val=X[100:], y_val=y[100:])
+    moved = clone(with_holdout).fit(move(X[:100]), move(y[:100]), X_val=move(X[100:]), y_val=move(y[100:]))
     assert moved.path_.validation_score.shape[1] == 1
     np.testing.assert_allclose(moved.path_.validation_score.max(), plain.path_.validation_score.max(), atol=2e-3)
-    own = clone(held).fit(move(X), move(y))
-    best = clone(held).fit(X, y).path_.validation_score.max()
-    np.testing.assert_allclose(own.path_.validation_score.max(), best, atol=2e-3)
+    plain, moved = clone(with_holdout).fit(X, y), clone(with_holdout).fit(move(X), move(y))
+    np.testing.assert_allclose(moved.path_.validation_score.max(), plain.path_.validation_score.max(), atol=2e-3)
 
 
-def test_directions_know_the_weights_of_classes(move):
+def test_discriminant_directions_use_the_class_weights(move):
     X, y = table()
     model = MELDA(1, temperature=0.3, class_weight={0: 1.0, 1: 20.0, 2: 0.05})
-    plain, moved = (clone(model).fit(own, y) for own in (X, move(X)))
+    plain, moved = (clone(model).fit(given, y) for given in (X, move(X)))
     np.testing.assert_allclose(to_host(moved.explained_information_), plain.explained_information_, rtol=1e-3)
     np.testing.assert_allclose(moved.gaussian_model().prior, plain.gaussian_model().prior, rtol=1e-2)
 
 
-def test_a_scorer_of_ones_own(move_torch):
+def test_scoring_by_another_metric_chooses_on_the_device(move_torch):
     X, y = table()
     plain = AnnealedLogisticRegression(cv=3, scoring="accuracy").fit(X, y)
     moved = AnnealedLogisticRegression(cv=3, scoring="accuracy").fit(move_torch(X), move_torch(y))
@@ -164,39 +163,41 @@ def test_a_scorer_of_ones_own(move_torch):
     np.testing.assert_allclose(moved.path_.validation_score.max(), plain.path_.validation_score.max(), atol=0.02)
 
 
-def test_metric_is_validated_on_the_device(move):
+def test_the_penalty_scaling_is_chosen_on_the_device(move):
     X, y = load_wine(return_X_y=True)
-    plain, moved = (AnnealedLogisticRegression(penalty_scaling="cv").fit(own, y) for own in (X, move(X)))
+    plain, moved = (AnnealedLogisticRegression(penalty_scaling="cv").fit(given, y) for given in (X, move(X)))
     assert moved.penalty_scaling_ == plain.penalty_scaling_
 
 
 @pytest.mark.parametrize("penalty_scaling", ["auto", "half-whiten", "whiten"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_wide_rows_are_measured_on_the_device_as_in_numpy(move, dtype, penalty_scaling):
-    """By each fold's own rows: whitened with those that it leaves out, it would see nothing."""
+def test_scores_with_more_features_than_samples_equal_those_of_numpy(move, dtype, penalty_scaling):
+    """Each fold is whitened by its training samples: whitening by all samples would make them orthogonal, so that
+    nothing could be predicted about the held-out ones.
+    """
     X, y = shared_noise()
     plain, moved = (
-        AnnealedLogisticRegression(penalty_scaling=penalty_scaling).fit(own, y) for own in (X, move(X.astype(dtype)))
+        AnnealedLogisticRegression(penalty_scaling=penalty_scaling).fit(given, y)
+        for given in (X, move(X.astype(dtype)))
     )
-    assert (
-        moved.penalty_scaling_ == plain.penalty_scaling_ == ("whiten" if penalty_scaling == "auto" else penalty_scaling)
-    )
-    best = [own.path_.validation_score.mean(axis=1).max() for own in (plain, moved)]
+    expected = "whiten" if penalty_scaling == "auto" else penalty_scaling
+    assert moved.penalty_scaling_ == plain.penalty_scaling_ == expected
+    best = [model.path_.validation_score.mean(axis=1).max() for model in (plain, moved)]
     np.testing.assert_allclose(best[1], best[0], rtol=3e-2)
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])
-def test_few_wide_rows_are_not_rounded(move_torch, precision):
+def test_products_of_few_samples_in_many_features_are_not_rounded(move_torch, precision):
     X, y = shared_noise()
-    rows = move_torch(X.astype(np.float32))
-    rounded, plain = (AnnealedLogisticRegression(matmul_precision=own).fit(rows, y) for own in (precision, None))
+    X = move_torch(X.astype(np.float32))
+    rounded, plain = (AnnealedLogisticRegression(matmul_precision=name).fit(X, y) for name in (precision, None))
     np.testing.assert_array_equal(to_host(rounded.coef_), to_host(plain.coef_))
 
 
-def test_melda_transforms_back(move):
+def test_transforms_of_melda_and_their_inverse_equal_those_of_numpy(move):
     X, y = load_wine(return_X_y=True)
     for coordinates in ("whitened", "orthonormal", "paper"):
-        plain, moved = (MELDA(coordinates=coordinates, penalty_scaling="auto").fit(own, y) for own in (X, move(X)))
+        plain, moved = (MELDA(coordinates=coordinates, penalty_scaling="auto").fit(given, y) for given in (X, move(X)))
         reduced = moved.transform(move(X))
         assert type(moved.scalings_) is type(reduced) is type(move(X))
         np.testing.assert_allclose(to_host(reduced), plain.transform(X), atol=1e-2 * np.abs(plain.transform(X)).max())
@@ -205,27 +206,27 @@ def test_melda_transforms_back(move):
         np.testing.assert_allclose(moved.gaussian_model().prior, plain.gaussian_model().prior, atol=1e-2)
 
 
-# --- where things stay ------------------------------------------------------------------------------
+# --- host and device --------------------------------------------------------------------------------
 
 
-def test_nothing_as_long_as_the_rows_comes_to_the_host(move, monkeypatch):
+def test_only_the_labels_are_copied_to_the_host(move, monkeypatch):
     X, y = table(3000)
     sizes = []
 
-    def watched(array):
+    def recorded(array):
         sizes.append(int(np.prod(array.shape)))
         return to_host(array)
 
     for module in (annealed.arrays, annealed.estimators.on_device, annealed.objectives.array_linear):
-        monkeypatch.setattr(module, "to_host", watched)
+        monkeypatch.setattr(module, "to_host", recorded)
     for model in (AnnealedLogisticRegression(cv=3), AnnealedLDA(cv=3), AnnealedLogisticRegression(selection="holdout")):
         sizes.clear()
         model.fit(move(X), move(y)).predict(move(X))
-        assert sorted(sizes)[-1] == len(y)  # the labels, once, to deal the folds
+        assert sorted(sizes)[-1] == len(y)  # the labels, once, to make the folds
         assert sorted(sizes)[-2] < 1000
 
 
-def test_torch_tensors_are_numpy_without_dispatch():
+def test_without_array_api_dispatch_tensors_are_converted_to_numpy():
     move = mover("torch")
     X, y = table()
     with config_context(array_api_dispatch=False):
@@ -233,7 +234,7 @@ def test_torch_tensors_are_numpy_without_dispatch():
 
 
 @pytest.mark.parametrize("estimator", [PooledGaussian, SecondOrderFeatures])
-def test_what_takes_rows_on_the_host_alone_says_so(estimator, move):
+def test_estimators_without_device_support_refuse_arrays_of_other_libraries(estimator, move):
     X, y = table()
     with pytest.raises(TypeError, match=f"{estimator.__name__} takes NumPy and SciPy rows. Got .* Give it X"):
         estimator().fit(move(X), y)
@@ -251,7 +252,7 @@ def test_another_library_is_refused_at_prediction(move):
 
 
 @pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, PottsDA])
-def test_a_device_that_torch_does_not_have_is_named(estimator):
+def test_an_unknown_device_is_refused_by_name(estimator):
     pytest.importorskip("torch")
     table = gaussian()
     with pytest.raises(ValueError, match="device='meaningless' cannot be used by torch here"):
@@ -259,17 +260,17 @@ def test_a_device_that_torch_does_not_have_is_named(estimator):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_a_path_goes_on_while_rows_have_more_to_tell(n_classes, move):
-    """What tells the classes apart is the difference of two columns, a thousandth of their spread."""
+def test_a_path_continues_until_the_difference_of_two_features_is_learned(n_classes, move):
+    """The classes are separated by this difference only, which is a thousandth of each feature."""
     generator = np.random.RandomState(0)
-    told, common = generator.randn(600), generator.randn(600)
-    y = np.digitize(told + 0.3 * generator.randn(600), [0.0] if n_classes == 2 else [-0.4, 0.4])
-    X = np.column_stack([common, common + 0.001 * told])
+    informative, common = generator.randn(600), generator.randn(600)
+    y = np.digitize(informative + 0.3 * generator.randn(600), [0.0] if n_classes == 2 else [-0.4, 0.4])
+    X = np.column_stack([common, common + 0.001 * informative])
     model = AnnealedLogisticRegression(cv=3).fit(move(X), move(y))
     assert np.mean(to_host(model.predict(move(X))) == y) > 0.75
 
 
-def test_a_path_of_chance_ends_early_on_a_device(move):
+def test_the_path_of_uninformative_features_ends_early(move):
     generator = np.random.RandomState(0)
     X, y = generator.randn(600, 2), generator.randint(0, 2, 600)
     path = AnnealedLogisticRegression(cv=3).fit(move(X), move(y)).path_
@@ -277,7 +278,7 @@ def test_a_path_of_chance_ends_early_on_a_device(move):
 
 
 @pytest.mark.parametrize("name", ["inner_product", "distance", "melda", "potts"])
-def test_a_named_device_gives_numpy_back(name, move_torch):
+def test_with_a_named_device_results_are_numpy_arrays(name, move_torch):
     X, y = table()
     device = str(move_torch(X).device)
     plain, sent = clone(ESTIMATORS[name]).fit(X, y), clone(ESTIMATORS[name]).set_params(device=device).fit(X, y)
@@ -289,7 +290,7 @@ def test_a_named_device_gives_numpy_back(name, move_torch):
         assert scored.path_.score_name == "accuracy"
 
 
-def test_rows_without_room_are_streamed(move_torch):
+def test_samples_that_stay_on_the_host_are_streamed_to_the_device(move_torch):
     X, y = table()
     place = Place.of(move_torch(X))
     weight = np.full((len(y), 1), 1 / len(y))
@@ -297,13 +298,13 @@ def test_rows_without_room_are_streamed(move_torch):
     assert design.is_streamed
     streamed = on_device(InnerProduct().prepare(design))
     plain = InnerProduct().prepare(make_design(X, y, weight, np.array([float(len(y))]), 3))
-    found = streamed.objective(streamed.start(1.0), 1.0, slice(0, 1))
+    evaluation = streamed.objective(streamed.start(1.0), 1.0, slice(0, 1))
     value, *_ = plain.objective(plain.start(1.0), 1.0)
-    np.testing.assert_allclose(to_host(found.value), value, rtol=1e-12)
+    np.testing.assert_allclose(to_host(evaluation.value), value, rtol=1e-12)
 
 
 @pytest.mark.gpu
-def test_rows_beyond_the_memory_of_a_gpu_are_streamed():
+def test_samples_that_exceed_the_memory_of_a_gpu_are_streamed():
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("torch sees no GPU")
@@ -313,7 +314,7 @@ def test_rows_beyond_the_memory_of_a_gpu_are_streamed():
     X[:, :4] += np.eye(4, dtype=np.float32)[y]
     model = AnnealedLogisticRegression(temperature=0.3, device="cuda")
     known = clone(model).fit(X, y).coef_
-    n_times, allowed = 18, 12 * X.nbytes  # 2.9 GB of rows, 2 GB for them
+    n_times, allowed = 18, 12 * X.nbytes  # 2.9 GB of samples, 2 GB of memory
     X, y = np.tile(X, (n_times, 1)), np.tile(y, n_times)
     torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction(allowed / torch.cuda.mem_get_info()[1])
@@ -326,15 +327,15 @@ def test_rows_beyond_the_memory_of_a_gpu_are_streamed():
     np.testing.assert_allclose(coef, known, atol=2e-3 * np.abs(known).max())
 
 
-def test_held_out_logits_need_not_be_kept(move, monkeypatch):
+def test_scores_do_not_depend_on_whether_held_out_logits_are_kept(move, monkeypatch):
     X, y = table()
     kept = AnnealedLogisticRegression(cv=3).fit(move(X), y)
     monkeypatch.setattr(annealed.estimators.on_device, "KEPT_BYTES", 0)
-    made_again = AnnealedLogisticRegression(cv=3).fit(move(X), y)
-    np.testing.assert_allclose(made_again.path_.validation_score, kept.path_.validation_score, rtol=1e-12)
+    recomputed = AnnealedLogisticRegression(cv=3).fit(move(X), y)
+    np.testing.assert_allclose(recomputed.path_.validation_score, kept.path_.validation_score, rtol=1e-12)
 
 
-def test_folds_are_judged_together_as_one_by_one(move, monkeypatch):
+def test_folds_evaluated_together_score_as_folds_evaluated_one_by_one(move, monkeypatch):
     X, y = table()
     weight = np.linspace(0.5, 2, len(y))
     together = AnnealedLogisticRegression(cv=3).fit(move(X), y, sample_weight=move(weight))
@@ -344,12 +345,12 @@ def test_folds_are_judged_together_as_one_by_one(move, monkeypatch):
     np.testing.assert_allclose(together.path_.posterior_scale, one_by_one.path_.posterior_scale, rtol=1e-10)
 
 
-def test_a_training_row_counts_as_often_as_it_is_drawn(move):
+def test_a_sample_repeated_in_a_training_part_counts_repeatedly(move):
     X, y = table()
     drawn = np.random.RandomState(0).randint(0, len(y), len(y))
     cv = [(drawn, np.setdiff1d(np.arange(len(y)), drawn))]
     model = AnnealedLogisticRegression(schedule=[3.0, 1.0, 0.1], cv=cv, tol=1e-8)
-    plain, moved = (clone(model).fit(rows, y).path_.validation_score for rows in (X, move(X)))
+    plain, moved = (clone(model).fit(given, y).path_.validation_score for given in (X, move(X)))
     np.testing.assert_allclose(moved, plain, rtol=1e-5)
 
 
@@ -357,32 +358,32 @@ def test_a_training_row_counts_as_often_as_it_is_drawn(move):
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])
-def test_rounded_products_are_polished_and_certified(precision, move_torch):
+def test_the_chosen_model_is_certified_in_full_precision(precision, move_torch):
     X, y = table(2000)
     X = X.astype(np.float32)
     rounded = AnnealedLogisticRegression(cv=3, matmul_precision=precision).fit(move_torch(X), y)
     path, best = rounded.path_, rounded.path_.best_index
     assert path.certificate[best] <= 1e-4 and path.gradient_norm[best] <= 1e-4
     assert path.converged[best]
-    known = (
+    expected = (
         AnnealedLogisticRegression(temperature=rounded.temperature_, tol=1e-6)
         .fit(X.astype(np.float64), y)
         .path_.coef[-1]
     )
-    np.testing.assert_allclose(to_host(path.coef[best]), known, atol=2e-3 * np.abs(known).max())
+    np.testing.assert_allclose(to_host(path.coef[best]), expected, atol=2e-3 * np.abs(expected).max())
     assert f"certified within {path.certificate[best]:.1e}" in repr(path)
     assert "certificate" in path.to_frame()
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])
-def test_refined_products_leave_little_to_full_ones(precision, move_torch, monkeypatch):
-    """The polish looks at full products once before it and once after: fine ones, corrected, do the rest."""
+def test_at_most_three_passes_are_in_full_precision(precision, move_torch, monkeypatch):
+    """The final solve evaluates full products once before it and once after it; its steps use corrected fine ones."""
     X, y = table(20_000)
-    full = []
+    is_full = []
     original = annealed.objectives.array_linear.ArrayProblem.objective
 
     def objective(problem, parameters, temperature, fits, quick=False, learn=False, fine=False):
-        full.append(not quick)
+        is_full.append(not quick)
         return original(problem, parameters, temperature, fits, quick, learn, fine)
 
     monkeypatch.setattr(annealed.objectives.array_linear.ArrayProblem, "objective", objective)
@@ -391,10 +392,10 @@ def test_refined_products_leave_little_to_full_ones(precision, move_torch, monke
         .fit(move_torch(X.astype(np.float32)), y)
         .path_
     )
-    assert sum(full) <= 3 and path.certificate[path.best_index] <= 1e-4
+    assert sum(is_full) <= 3 and path.certificate[path.best_index] <= 1e-4
 
 
-def test_precision_is_refused_where_it_means_nothing(move_torch):
+def test_matmul_precision_is_refused_where_it_does_not_apply(move_torch):
     X, y = table()
     with pytest.raises(ValueError, match="is for rows on a device"):
         AnnealedLogisticRegression(matmul_precision="tf32").fit(X.astype(np.float32), y)
@@ -406,7 +407,7 @@ def test_precision_is_refused_where_it_means_nothing(move_torch):
         AnnealedLDA(matmul_precision="bf16").fit(move_torch(X.astype(np.float32)), y)
 
 
-def test_products_are_in_full_precision_unless_asked(move_torch):
+def test_products_are_in_full_precision_unless_a_lower_one_is_requested(move_torch):
     place = Place.of(move_torch(np.ones(2, dtype=np.float32)))
     before = place.xp.get_float32_matmul_precision()
     place.xp.set_float32_matmul_precision("high")
@@ -421,14 +422,14 @@ def test_products_are_in_full_precision_unless_asked(move_torch):
         place.xp.set_float32_matmul_precision(before)
 
 
-# --- what cannot be done on a device says so --------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------
 
 
-def test_what_a_device_cannot_do(move):
+def test_what_is_impossible_on_a_device_is_refused(move):
     X, y = table()
     with pytest.raises(ValueError, match="inner-product or the distance family"):
         AnnealedClassifier(Quadratic()).fit(move(X), y)
-    with pytest.raises(ValueError, match="are solved by"):
+    with pytest.raises(ValueError, match='needs solver="auto" or "lbfgs"'):
         AnnealedClassifier(InnerProduct(), solver="newton").fit(move(X), y)
     with pytest.raises(ValueError, match="needs rows of NumPy"):
         AnnealedLogisticRegression(selection="loo").fit(move(X), y)
@@ -440,7 +441,7 @@ def test_what_a_device_cannot_do(move):
         AnnealedLogisticRegression().fit(move(X), y, sample_weight=move(np.ones(3)))
 
 
-def test_the_chosen_temperature_is_inspected_where_it_was_polished():
+def test_the_entropy_of_the_chosen_temperature_is_that_of_its_final_coefficients():
     pytest.importorskip("torch")
     X, y = load_wine(return_X_y=True)
     path = AnnealedLogisticRegression(device="cpu").fit(X, y).path_

@@ -1,4 +1,4 @@
-"""What every family, backend, solver and schedule promises together, through the public classifier."""
+"""Guarantees of every combination of family, storage, solver and schedule, tested through the public classifier."""
 
 from dataclasses import dataclass, replace
 from functools import cache
@@ -10,6 +10,7 @@ from problems import (
     Loudness,
     Radial,
     badly_scaled,
+    dense,
     gaussian,
     rare_class,
     separable,
@@ -83,7 +84,7 @@ COMBINATIONS = [
 ]
 
 
-def rows_of(combination, n_classes=3):
+def table_of(combination, n_classes=3):
     table = gaussian(n_samples=60) if n_classes == 3 else two_classes(n_samples=60)
     return replace(table, X=BACKENDS[combination.backend](table.X))
 
@@ -94,7 +95,7 @@ def fitted(combination, n_classes=3):
 
 @cache
 def _fitted(combination, n_classes):
-    table = rows_of(combination, n_classes)
+    table = table_of(combination, n_classes)
     bound = 15 if combination.family == "literal_distance" else 3000
     model = AnnealedClassifier(
         FAMILIES[combination.family],
@@ -111,10 +112,15 @@ def _fitted(combination, n_classes):
 @pytest.mark.filterwarnings("ignore:Not converged")
 @pytest.mark.parametrize(
     ("combination", "n_classes"),
-    [(own, n_classes) for own in COMBINATIONS for n_classes in (2, 3) if n_classes == 3 or own.schedule == "list"],
+    [
+        (combination, n_classes)
+        for combination in COMBINATIONS
+        for n_classes in (2, 3)
+        if n_classes == 3 or combination.schedule == "list"
+    ],
 )
 def test_posterior_is_the_softmax_of_the_decision_function(combination, n_classes):
-    table = rows_of(combination, n_classes)
+    table = table_of(combination, n_classes)
     model = fitted(combination, n_classes)
     posterior = model.predict_proba(table.X)
     decision = model.decision_function(table.X)
@@ -130,7 +136,7 @@ def test_posterior_is_the_softmax_of_the_decision_function(combination, n_classe
 
 @pytest.mark.filterwarnings("ignore:Not converged")
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=repr)
-def test_temperatures_fall_and_the_chosen_one_is_on_the_path(combination):
+def test_temperatures_decrease_and_the_chosen_one_is_on_the_path(combination):
     path = fitted(combination).path_
     assert np.diff(path.temperatures).max() < 0
     assert fitted(combination).temperature_ in path.temperatures
@@ -138,18 +144,23 @@ def test_temperatures_fall_and_the_chosen_one_is_on_the_path(combination):
     assert np.isfinite(path.free_energy).all() and np.isfinite(path.validation_score).all()
 
 
-@pytest.mark.parametrize("combination", [own for own in COMBINATIONS if own.family != "literal_distance"], ids=repr)
+@pytest.mark.parametrize("combination", [each for each in COMBINATIONS if each.family != "literal_distance"], ids=repr)
 def test_every_temperature_converges(combination):
     assert fitted(combination).path_.converged.all()
 
 
 def comparable(family):
-    """Combinations that minimize the very same thing: sparse rows change what "auto" and one's own family mean."""
-    sees_storage = family in {"inner_product", "loudness"}
+    """Combinations that minimize the same function.
+
+    For some families it depends on the storage: sparse X changes the penalty scaling "auto", and reaches a user-defined
+    family without being standardized.
+    """
+    depends_on_storage = family in {"inner_product", "loudness"}
     return [
-        own
-        for own in COMBINATIONS
-        if (own.family, own.schedule) == (family, "list") and not (sees_storage and own.backend.startswith("csr"))
+        each
+        for each in COMBINATIONS
+        if (each.family, each.schedule) == (family, "list")
+        and not (depends_on_storage and each.backend.startswith("csr"))
     ]
 
 
@@ -158,18 +169,18 @@ def test_every_backend_solver_and_precision_gives_the_same_posterior(family):
     table = gaussian(n_samples=60)
     reference = fitted(Combination(family, "float64", "lbfgs", "list"))
     for combination in comparable(family):
-        rows = rows_of(combination).X
+        X = table_of(combination).X
         for temperature in SCHEDULES["list"]:
             expected, model = reference.at(temperature), fitted(combination).at(temperature)
             assert abs(model.posterior_scale_ - expected.posterior_scale_) < 0.02
-            np.testing.assert_allclose(model.predict_proba(rows), expected.predict_proba(table.X), atol=0.01)
+            np.testing.assert_allclose(model.predict_proba(X), expected.predict_proba(table.X), atol=0.01)
 
 
-# --- the hot end ------------------------------------------------------------------------------------
+# --- the highest temperature ------------------------------------------------------------------------
 
 
 class OnlyTheHottest(ExponentialSchedule):
-    """The hot end that the data give, and nothing colder."""
+    """The highest temperature, which is computed from the data, and no other."""
 
     def temperatures(self, hot):
         yield hot()
@@ -186,9 +197,9 @@ HAVE_PRIORS = ["inner_product", "distance", "quadratic"]
         for make in [gaussian, badly_scaled, two_classes, rare_class, separable, wide, text, wide_text]
         if not (family in DENSE_ONLY and make in (text, wide_text))
     ],
-    ids=lambda own: getattr(own, "__name__", own),
+    ids=lambda value: getattr(value, "__name__", value),
 )
-def test_hot_end_found_from_the_data_is_near_the_prior_or_uniform(family, make):
+def test_posteriors_at_the_automatic_highest_temperature_are_near_the_prior_or_uniform(family, make):
     table = make()
     hot = AnnealedClassifier(FAMILIES[family], schedule=OnlyTheHottest(), selection="last").fit(table.X, table.y)
     shares = np.bincount(table.y) / len(table.y)
@@ -198,7 +209,7 @@ def test_hot_end_found_from_the_data_is_near_the_prior_or_uniform(family, make):
 
 
 @pytest.mark.parametrize("anchor", [10.0, 1.0, 0.1])
-def test_hot_end_of_distances_is_near_the_prior_for_any_anchor(anchor):
+def test_posteriors_of_annealed_lda_at_the_highest_temperature_are_near_the_prior_for_any_anchor(anchor):
     table = gaussian()
     hot = AnnealedLDA(anchor=anchor, schedule=OnlyTheHottest(), selection="last").fit(table.X, table.y)
     shares = np.bincount(table.y) / len(table.y)
@@ -208,7 +219,7 @@ def test_hot_end_of_distances_is_near_the_prior_for_any_anchor(anchor):
 # --- the gradient at every temperature --------------------------------------------------------------
 
 
-MADE_FOR = [
+TABLES_AND_SCALINGS = [
     (make, penalty_scaling)
     for make in (gaussian, two_classes, rare_class, separable)
     for penalty_scaling in PENALTY_SCALINGS
@@ -217,11 +228,11 @@ MADE_FOR = [
 
 @pytest.mark.parametrize(
     ("make", "penalty_scaling"),
-    [*MADE_FOR, (badly_scaled, "standardize"), (badly_scaled, "whiten")],
-    ids=lambda own: getattr(own, "__name__", own),
+    [*TABLES_AND_SCALINGS, (badly_scaled, "standardize"), (badly_scaled, "whiten")],
+    ids=lambda value: getattr(value, "__name__", value),
 )
 def test_gradient_of_equation_18_vanishes_at_every_temperature(make, penalty_scaling):
-    """Computed by loops from the recorded parameters in the user's units, and judged in the metric's own."""
+    """Computed by loops from the recorded parameters; its norm is taken in the units of the penalty."""
     table = make()
     tol = 1e-5
     path = (
@@ -236,7 +247,7 @@ def test_gradient_of_equation_18_vanishes_at_every_temperature(make, penalty_sca
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_gradient_vanishes_for_every_solver(solver):
+def test_gradient_of_equation_18_vanishes_for_every_solver(solver):
     table = gaussian()
     objective = InnerProduct(l2_strength=0.3, penalty_scaling="standardize")
     model = AnnealedClassifier(
@@ -246,13 +257,13 @@ def test_gradient_vanishes_for_every_solver(solver):
     assert norms.max() <= 1e-5 * np.sqrt(15)
 
 
-@pytest.mark.parametrize("make", [text, wide_text, wide], ids=lambda own: own.__name__)
-def test_gradient_vanishes_on_sparse_and_wide_rows(make):
+@pytest.mark.parametrize("make", [text, wide_text, wide], ids=lambda make: make.__name__)
+def test_gradient_of_equation_18_vanishes_for_sparse_x_and_for_many_features(make):
     table = make()
     path = AnnealedLogisticRegression(penalty_scaling="none", cv=3, tol=1e-5).fit(table.X, table.y).path_
-    rows = table.X.toarray() if sparse.issparse(table.X) else table.X
-    norms = gradient_norms(replace(table, X=rows), path, 1.0, "none")
-    assert norms.max() <= 1e-5 * np.sqrt(table.n_classes * (rows.shape[1] + 1))
+    X = dense(table.X)
+    norms = gradient_norms(replace(table, X=X), path, 1.0, "none")
+    assert norms.max() <= 1e-5 * np.sqrt(table.n_classes * (X.shape[1] + 1))
 
 
 def gradient_norms(table, path, l2_strength, penalty_scaling):
@@ -266,7 +277,7 @@ def gradient_norms(table, path, l2_strength, penalty_scaling):
     return np.array(norms)
 
 
-def test_gradient_with_sample_weights_is_that_of_the_weighted_rows():
+def test_gradient_of_equation_18_vanishes_with_sample_weights():
     table = gaussian()
     weight = np.random.default_rng(0).uniform(0.1, 3, size=len(table.y))
     model = AnnealedLogisticRegression(schedule=[1.0, 0.1], selection="last", tol=1e-6)
@@ -279,8 +290,8 @@ def test_gradient_with_sample_weights_is_that_of_the_weighted_rows():
         assert oracles.gradient_norm(*gradient, share @ table.X, matrix) <= 1e-6 * np.sqrt(15)
 
 
-def test_gradient_of_equation_12_vanishes_with_the_anchors_pull():
-    """Zero is 2/N sum_i (p_ij - y_ij) S^-1 (x_i - mean_j) + anchor prior_j S^-1 (mean_j - class mean_j)."""
+def test_gradient_of_equation_12_with_an_anchor_vanishes():
+    """It is 2/N sum_i (p_ij - y_ij) S^-1 (x_i - mean_j) + anchor prior_j S^-1 (mean_j - class mean_j)."""
     table = gaussian()
     path = AnnealedLDA(anchor=0.8, shrinkage=0.0, cv=3, tol=1e-6).fit(table.X, table.y).path_
     covariance = oracles.pooled_covariance(table.X, table.y)
@@ -299,7 +310,7 @@ def test_gradient_of_equation_12_vanishes_with_the_anchors_pull():
 
 
 def logistic_regression(table, C):
-    """scikit-learn's own minimum, as exact as it gets."""
+    """The minimum found by scikit-learn, as exact as rounding permits."""
     return LogisticRegression(C=C, solver="newton-cholesky", tol=1e-12, max_iter=1000).fit(table.X, table.y)
 
 
@@ -307,27 +318,27 @@ def objective_of(table, coef, intercept, strength):
     return oracles.penalized_free_energy(table.X, table.y, coef, intercept, 1.0, strength, np.eye(table.X.shape[1]))
 
 
-@pytest.mark.parametrize("make", [gaussian, rare_class, separable], ids=lambda own: own.__name__)
+@pytest.mark.parametrize("make", [gaussian, rare_class, separable], ids=lambda make: make.__name__)
 @pytest.mark.parametrize("penalty_scaling", PENALTY_SCALINGS)
 def test_every_temperature_is_a_logistic_regression(make, penalty_scaling):
-    """C = 1 / (l2_strength T N), on rows in the metric's own units."""
+    """With C = 1 / (l2_strength T N) and the features in the units of the penalty."""
     table = standardized(make())
     root = np.linalg.cholesky(oracles.penalty_matrix(table.X, penalty_scaling))
-    own = replace(table, X=np.linalg.solve(root, table.X.T).T)
+    scaled = replace(table, X=np.linalg.solve(root, table.X.T).T)
     ladder = np.geomspace(30, 1e-4, 12)
     model = AnnealedLogisticRegression(
         l2_strength=0.4, schedule=ladder, penalty_scaling=penalty_scaling, selection="last", tol=1e-8
     )
     path = model.fit(table.X, table.y).path_
     for index, temperature in enumerate(ladder):
-        other = logistic_regression(own, 1 / (0.4 * temperature * len(table.y)))
-        expected = other.coef_ - other.coef_.mean(axis=0)
-        intercept = other.intercept_ - other.intercept_.mean()
+        peer = logistic_regression(scaled, 1 / (0.4 * temperature * len(table.y)))
+        expected = peer.coef_ - peer.coef_.mean(axis=0)
+        intercept = peer.intercept_ - peer.intercept_.mean()
         coef = path.coef[index] @ root
         np.testing.assert_allclose(coef, expected, atol=1e-5 * max(1, np.abs(expected).max()))
         np.testing.assert_allclose(path.intercept[index], intercept, atol=1e-5 * max(1, np.abs(intercept).max()))
         reached, reference = (
-            objective_of(own, *point, 0.4 * temperature)
+            objective_of(scaled, *point, 0.4 * temperature)
             for point in [(coef, path.intercept[index]), (expected, intercept)]
         )
         assert abs(reached - reference) <= 1e-8 * reference
@@ -335,19 +346,22 @@ def test_every_temperature_is_a_logistic_regression(make, penalty_scaling):
 
 
 def test_every_temperature_is_a_logistic_regression_for_two_classes():
-    """C = 2 / (l2_strength T N): both rows of lambda are penalized, each half of scikit-learn's one."""
+    """With C = 2 / (l2_strength T N), because both rows of lambda are penalized, and scikit-learn's single coefficient
+    vector is their difference.
+    """
     table = standardized(two_classes())
     ladder = np.geomspace(30, 1e-4, 12)
     model = AnnealedLogisticRegression(l2_strength=0.4, schedule=ladder, selection="last", tol=1e-8).fit(
         table.X, table.y
     )
     for temperature in ladder:
-        other = logistic_regression(table, 2 / (0.4 * temperature * len(table.y)))
-        own = model.at(temperature)
-        np.testing.assert_allclose(own.coef_, other.coef_, atol=1e-5)
-        np.testing.assert_allclose(own.intercept_, other.intercept_, atol=1e-5)
+        peer = logistic_regression(table, 2 / (0.4 * temperature * len(table.y)))
+        ours = model.at(temperature)
+        np.testing.assert_allclose(ours.coef_, peer.coef_, atol=1e-5)
+        np.testing.assert_allclose(ours.intercept_, peer.intercept_, atol=1e-5)
         reached, reference = (
-            objective_of(table, *two_rows(point.coef_, point.intercept_), 0.4 * temperature) for point in (own, other)
+            objective_of(table, *two_rows(fitted.coef_, fitted.intercept_), 0.4 * temperature)
+            for fitted in (ours, peer)
         )
         assert abs(reached - reference) <= 1e-8 * reference
 
@@ -357,43 +371,45 @@ def two_rows(coef, intercept):
 
 
 @pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array])
-def test_every_temperature_is_a_logistic_regression_on_sparse_rows(kind):
+def test_every_temperature_is_a_logistic_regression_for_sparse_x(kind):
     table = text(kind)
-    plain = replace(table, X=table.X.toarray())
+    with_dense_x = replace(table, X=table.X.toarray())
     ladder = np.geomspace(10, 1e-3, 8)
     path = AnnealedLogisticRegression(schedule=ladder, selection="last", tol=1e-8).fit(table.X, table.y).path_
     for index, temperature in enumerate(ladder):
-        other = logistic_regression(plain, 1 / (temperature * len(table.y)))
-        np.testing.assert_allclose(path.coef[index], other.coef_ - other.coef_.mean(axis=0), atol=1e-5)
+        peer = logistic_regression(with_dense_x, 1 / (temperature * len(table.y)))
+        np.testing.assert_allclose(path.coef[index], peer.coef_ - peer.coef_.mean(axis=0), atol=1e-5)
 
 
-# --- what the answer depends on ---------------------------------------------------------------------
+# --- what results depend on -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strength", [1e-3, 0.1, 50.0])
-def test_answer_depends_on_strength_times_temperature_only(strength):
+def test_results_depend_on_strength_times_temperature_only(strength):
     table = gaussian()
     ladder = np.array([3.0, 0.5, 0.05, 0.01])
     settings = {"cv": 3, "tol": 1e-8}
     plain = AnnealedLogisticRegression(schedule=ladder, **settings).fit(table.X, table.y)
-    other = AnnealedLogisticRegression(l2_strength=strength, schedule=ladder / strength, **settings).fit(
+    scaled = AnnealedLogisticRegression(l2_strength=strength, schedule=ladder / strength, **settings).fit(
         table.X, table.y
     )
-    np.testing.assert_allclose(other.path_.coef, plain.path_.coef, atol=1e-5)
-    np.testing.assert_allclose(other.path_.validation_score, plain.path_.validation_score, atol=1e-6)
-    assert other.path_.best_index == plain.path_.best_index
+    np.testing.assert_allclose(scaled.path_.coef, plain.path_.coef, atol=1e-5)
+    np.testing.assert_allclose(scaled.path_.validation_score, plain.path_.validation_score, atol=1e-6)
+    assert scaled.path_.best_index == plain.path_.best_index
 
 
-def test_automatic_schedule_scales_with_the_strength():
+def test_temperatures_of_the_automatic_schedule_are_inverse_to_the_strength():
     table = gaussian()
-    plain, other = (AnnealedLogisticRegression(l2_strength=own, cv=3).fit(table.X, table.y) for own in (1.0, 0.01))
-    np.testing.assert_allclose(0.01 * other.path_.temperatures, plain.path_.temperatures, rtol=1e-9)
-    np.testing.assert_allclose(other.predict_proba(table.X), plain.predict_proba(table.X), atol=1e-3)
+    plain, weak = (
+        AnnealedLogisticRegression(l2_strength=strength, cv=3).fit(table.X, table.y) for strength in (1.0, 0.01)
+    )
+    np.testing.assert_allclose(0.01 * weak.path_.temperatures, plain.path_.temperatures, rtol=1e-9)
+    np.testing.assert_allclose(weak.predict_proba(table.X), plain.predict_proba(table.X), atol=1e-3)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("make", [gaussian, badly_scaled, separable], ids=lambda own: own.__name__)
-def test_warm_path_equals_cold_start(make, solver):
+@pytest.mark.parametrize("make", [gaussian, badly_scaled, separable], ids=lambda make: make.__name__)
+def test_a_path_of_warm_starts_equals_cold_starts(make, solver):
     table = make()
     ladder = np.geomspace(10, 0.01, 8)
     settings = {"solver": solver, "selection": "last", "tol": 1e-7, "max_iter": 20000}
@@ -404,7 +420,7 @@ def test_warm_path_equals_cold_start(make, solver):
         assert np.abs(difference).max() < 1e-4
 
 
-@pytest.mark.parametrize("make", [gaussian, two_classes, separable], ids=lambda own: own.__name__)
+@pytest.mark.parametrize("make", [gaussian, two_classes, separable], ids=lambda make: make.__name__)
 @pytest.mark.parametrize(
     ("estimator", "steep"),
     [
@@ -413,23 +429,23 @@ def test_warm_path_equals_cold_start(make, solver):
         (AnnealedLDA, [1000.0, 1.0, 1e-2]),
     ],
 )
-def test_a_steep_schedule_reaches_what_a_gentle_one_does(estimator, steep, make):
+def test_steep_and_gentle_schedules_end_at_the_same_posterior(estimator, steep, make):
     table = make()
     gentle = np.geomspace(steep[0], steep[-1], 31) if len(steep) > 1 else np.geomspace(1000, steep[0], 31)
-    models = [estimator(schedule=own, selection="last", tol=1e-6) for own in (steep, gentle)]
+    models = [estimator(schedule=schedule, selection="last", tol=1e-6) for schedule in (steep, gentle)]
     first, second = (model.fit(table.X, table.y).predict_proba(table.X) for model in models)
     np.testing.assert_allclose(first, second, atol=0.01)
 
 
 @pytest.mark.parametrize("family", [name for name in FAMILIES if name != "literal_distance"])
-def test_weight_two_equals_the_row_twice(family):
-    """On folds that keep a row's copies together."""
+def test_duplicated_samples_count_as_weights(family):
+    """With folds that keep the copies of a sample together."""
     table = gaussian()
     counts = 1 + (np.arange(len(table.y)) % 3 == 0)
     rows = np.repeat(np.arange(len(table.y)), counts)
     weighted, doubled = (
-        AnnealedClassifier(FAMILIES[family], schedule=[20.0, 5.0], cv=halves(own), tol=1e-8, max_iter=3000)
-        for own in (np.arange(len(table.y)), rows)
+        AnnealedClassifier(FAMILIES[family], schedule=[20.0, 5.0], cv=halves(numbers), tol=1e-8, max_iter=3000)
+        for numbers in (np.arange(len(table.y)), rows)
     )
     weighted.fit(table.X, table.y, sample_weight=counts)
     doubled.fit(table.X[rows], table.y[rows])
@@ -437,15 +453,16 @@ def test_weight_two_equals_the_row_twice(family):
     np.testing.assert_allclose(weighted.predict_proba(table.X), doubled.predict_proba(table.X), atol=1e-5)
 
 
-def halves(row_names):
-    first = row_names % 2 == 0
-    return [(np.flatnonzero(first), np.flatnonzero(~first)), (np.flatnonzero(~first), np.flatnonzero(first))]
+def halves(numbers):
+    """Two folds: the samples with even numbers and those with odd numbers."""
+    is_even = numbers % 2 == 0
+    return [(np.flatnonzero(is_even), np.flatnonzero(~is_even)), (np.flatnonzero(~is_even), np.flatnonzero(is_even))]
 
 
 @pytest.mark.filterwarnings("ignore:Not converged")
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("selection", ["cv", "holdout"])
-def test_same_seed_same_bits(family, selection):
+def test_equal_seeds_give_equal_bits(family, selection):
     table = gaussian(n_samples=60)
     model = AnnealedClassifier(
         FAMILIES[family], schedule=[20.0, 5.0, 2.0], selection=selection, random_state=3, max_iter=200
@@ -455,7 +472,7 @@ def test_same_seed_same_bits(family, selection):
     np.testing.assert_array_equal(first.predict_proba(table.X), second.predict_proba(table.X))
 
 
-def test_random_starts_of_another_seed_are_other_starts():
+def test_random_starts_depend_on_the_seed_only():
     table = gaussian()
     models = [
         AnnealedLDA(init="random", anchor=0, inner_iterations=1, schedule=[5.0], selection="last", random_state=seed)
@@ -466,8 +483,8 @@ def test_random_starts_of_another_seed_are_other_starts():
     assert first != other
 
 
-def test_true_posterior_is_found_from_many_rows():
-    """The constructed answer of the Gaussian classes, in units that differ by sixteen orders of magnitude."""
+def test_the_true_posterior_is_approached_with_many_samples():
+    """That of the Gaussian classes that the samples are drawn from, with units over sixteen orders of magnitude."""
     table = gaussian(n_samples=4000)
     units = np.logspace(-8, 8, 4)
     truth = softmax(table.X @ table.coef.T + table.intercept, axis=1)
