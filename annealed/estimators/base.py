@@ -15,7 +15,7 @@ from annealed.arrays import Place, is_dispatched, is_foreign
 from annealed.callbacks import CallbackSupportMixin, FitWatch, with_callbacks
 from annealed.design.threads import threads_over_blocks
 from annealed.estimators.annealing import AnnealingMixin
-from annealed.estimators.labels import coded
+from annealed.estimators.labels import check_several_classes, coded
 from annealed.estimators.mixins import LogitsMixin, PathDiagramMixin, forget_last_fit
 from annealed.estimators.on_device import (
     check_foreign,
@@ -218,8 +218,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         else:
             X, y = checked_rows(self, X, y, accept_sparse=self._accept_sparse())
             classes, labels = coded(y)
-        if len(classes) < 2:
-            raise ValueError(f"y must hold at least two classes. Got only one class: {classes.tolist()[0]!r}.")
+        check_several_classes(classes)
         rows = self._rows(X, Shown.of(given_X, given_y, X, y), labels, classes, sample_weight)
         check_precision(self.matmul_precision, rows.device.place if rows.device else None)
         validation_set = self._validation_set(X_val, y_val, sample_weight_val, rows)
@@ -253,7 +252,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
             return Rows(X, shown, labels, None, classes, place.total_weight, place)
         weight = check_weight(sample_weight, len(labels))
         weight, counts = weighed_by_class(weight, labels, classes, self.class_weight)
-        weight = weight * weighted_classes(counts)[labels]
+        weight = weight * weighted_classes(counts, classes)[labels]
         total_weight = float(counts.sum())
         weight = counted_in_rows(weight, total_weight, np.count_nonzero(weight))
         return self._without_idle(Rows(X, shown, labels, weight, classes, total_weight))

@@ -26,6 +26,7 @@ from annealed.arrays import Place, is_dispatched, is_foreign, to_host
 from annealed.callbacks import CallbackSupportMixin, hand_over, take_back
 from annealed.estimators.base import AnnealedClassifier
 from annealed.estimators.discriminant_axes import Directions, directions_of, inverse_of, score_moments
+from annealed.estimators.labels import check_several_classes
 from annealed.estimators.mixins import PathDiagramMixin, forget_last_fit
 from annealed.estimators.on_device import check_foreign, check_same_library, coded_labels
 from annealed.estimators.validation import DTYPES, checked_rows, with_splitter
@@ -187,6 +188,7 @@ class MELDA(
         X_val = None if X_val is None else self._validated(X_val)
         params |= {"y_val": y_val, "sample_weight_val": sample_weight_val}
         classes, _ = coded_labels(y, X.shape[0])
+        check_several_classes(classes)
         n_components, reference = self._checked_components(len(classes), X.shape[1]), self._reference(classes)
         cv = list(self.cv) if isinstance(self.cv, Iterator) else self.cv  # its splits are had once and used twice
         classifier = hand_over(self, self._log_linear(cv)).fit(X, y, sample_weight, X_val=X_val, **params)
@@ -239,7 +241,7 @@ class MELDA(
 
     def _checked_components(self, n_classes, n_features):
         most = n_classes - 1 if self.coordinates == "paper" else min(n_classes - 1, n_features)
-        if self.n_components is None or n_classes < 2:  # a single class is refused for that alone
+        if self.n_components is None:
             return most
         if not isinstance(self.n_components, Integral) or not 1 <= int(self.n_components) <= most:
             raise ValueError(

@@ -150,7 +150,7 @@ def device_rows(X, codes, sample_weight, classes, class_weight, device=None) -> 
     labels = place.whole(codes)
     weight = check_device_weight(sample_weight, len(codes), place)
     weight, counts = weighed_on_device(weight, labels, classes, class_weight, place)
-    weight = weight * place.xp.take(place.wide(weighted_classes(counts)), labels)
+    weight = weight * place.xp.take(place.wide(weighted_classes(counts, classes)), labels)
     return DeviceRows(X, labels, _counted_in_rows(weight, place), place, float(counts.sum()), returns_numpy)
 
 

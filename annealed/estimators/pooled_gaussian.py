@@ -12,10 +12,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import check_is_fitted
 
-from annealed.estimators.labels import coded
+from annealed.estimators.labels import check_several_classes, coded
 from annealed.estimators.mixins import LogitsMixin, forget_last_fit
 from annealed.estimators.validation import host_rows
-from annealed.estimators.weights import check_weight
+from annealed.estimators.weights import check_weight, weighted_classes
 from annealed.objectives.linear import check_spread
 
 
@@ -68,10 +68,12 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
         forget_last_fit(self)
         X, y = host_rows(self, X, y)
         classes, labels = coded(y)
+        check_several_classes(classes)
         weight = check_weight(sample_weight, len(labels))
         weight = weight / weight.max()  # so that the sum of large ones is finite
         share = weight / weight.sum()
         counts = np.bincount(labels, share, len(classes))
+        weighted_classes(counts, classes)  # raises if fewer than two classes have weight
         prior = self._checked_prior(counts, classes)
         membership = sparse.csr_array((share, (labels, np.arange(len(labels)))), shape=(len(counts), len(labels)))
         with np.errstate(over="ignore", invalid="ignore"):

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from annealed.arrays import Place, is_dispatched, is_foreign, namespace_of, on_named_device, take_rows, to_host
 from annealed.callbacks import CallbackSupportMixin, FitWatch, with_callbacks
 from annealed.design.threads import one_thread, threads_over_blocks
-from annealed.estimators.labels import coded
+from annealed.estimators.labels import check_several_classes, coded
 from annealed.estimators.mixins import forget_last_fit
 from annealed.estimators.on_device import (
     argmax,
@@ -28,7 +28,7 @@ from annealed.estimators.on_device import (
 )
 from annealed.estimators.prototype_numbers import numbers_of_prototypes
 from annealed.estimators.validation import DTYPES, check_count, check_flag
-from annealed.estimators.weights import check_weight, counted_in_rows
+from annealed.estimators.weights import check_weight, counted_in_rows, weighted_classes
 from annealed.objectives import gibbs
 from annealed.objectives.array_potts import ArrayLabelledRows
 from annealed.objectives.potts import LabelledRows
@@ -199,6 +199,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         else:
             X, y = validate_data(self, X, y, dtype=DTYPES)
             self.classes_, labels = coded(y)
+        check_several_classes(self.classes_)
         with one_thread():  # so that not even rounding depends on how many there are
             rows = self._rows(X, labels, sample_weight)
         watch = self._watch(given_X, given_y, sample_weight)
@@ -218,6 +219,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
     def _rows(self, X, labels, sample_weight) -> LabelledRows:
         """Rows in standardized columns: on a device where they are too many for the host to look at them all."""
         weight = check_weight(to_host(sample_weight) if is_foreign(sample_weight) else sample_weight, X.shape[0])
+        weighted_classes(np.bincount(labels, weight / weight.max(), len(self.classes_)), self.classes_)
         weighty = np.flatnonzero(weight > LIGHTEST * weight.max())
         if len(weighty) < len(weight):
             X, labels, weight = take_rows(X, weighty), labels[weighty], weight[weighty]

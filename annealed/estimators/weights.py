@@ -8,6 +8,7 @@ from reprlib import repr as shown
 import numpy as np
 from sklearn.utils.validation import _num_samples
 
+from annealed.estimators.labels import check_several_weighted_classes
 from annealed.objectives.linear import MOST_ROWS
 
 LEAST_SHARE = 1e-15  # of the weights of all classes: rows of one that has less count as nothing
@@ -91,11 +92,10 @@ def _checked_factor(label, factor) -> float:
     return float(factor)
 
 
-def weighted_classes(counts):
-    """Which classes have a share of the weights that rounding does not lose, two of them at least."""
+def weighted_classes(counts, classes):
+    """Mask of the classes whose share of the total weight is above rounding error; there must be at least two."""
     _check_total(counts.sum())
     with np.errstate(invalid="ignore"):
         is_weighted = counts / counts.sum() >= LEAST_SHARE
-    if is_weighted.sum() < 2:
-        raise ValueError("y must hold at least two classes with positive weight. Got one class, the others weigh 0.")
+    check_several_weighted_classes(is_weighted, classes)
     return is_weighted

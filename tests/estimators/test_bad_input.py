@@ -21,6 +21,9 @@ from annealed import (
 from annealed.objectives import InnerProduct, Quadratic
 
 X, y = load_iris(return_X_y=True)
+CLASSIFIERS = pytest.mark.parametrize(
+    "estimator", [AnnealedLogisticRegression, AnnealedLDA, AnnealedClassifier, MELDA, PottsDA, PooledGaussian]
+)
 ESTIMATORS = pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, AnnealedLDA, AnnealedClassifier])
 
 
@@ -34,11 +37,14 @@ def test_nan_and_infinity_are_refused(estimator, value, store):
         estimator().fit(store(bad), y)
 
 
-@ESTIMATORS
+@CLASSIFIERS
 @pytest.mark.parametrize(("names", "shown"), [([0], "0"), ([1.0], "1.0"), (["setosa"], "'setosa'"), ([True], "True")])
 def test_a_single_class_is_refused_by_name(estimator, names, shown):
-    with pytest.raises(ValueError, match=f"at least two classes. Got only one class: {shown}.$"):
+    with pytest.raises(ValueError) as caught:
         estimator().fit(X[:50], np.array(names)[y[:50]])
+    assert str(caught.value) == (
+        f"y must contain at least two classes. Got only one class: {shown}. Add samples of another class."
+    )
 
 
 @pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, MELDA, PottsDA, PooledGaussian])
@@ -50,10 +56,15 @@ def test_labels_that_are_neither_strings_nor_numbers_are_refused(estimator, othe
         estimator().fit(X, labels)
 
 
-@ESTIMATORS
-def test_a_single_class_of_positive_weight_is_refused(estimator):
-    with pytest.raises(ValueError, match="two classes with positive weight"):
-        estimator().fit(X, y, sample_weight=(y == 0).astype(float))
+@CLASSIFIERS
+@pytest.mark.parametrize("lost", [0.0, 1e-60], ids=["zero", "lost to rounding"])
+def test_a_single_class_of_positive_weight_is_refused(estimator, lost):
+    with pytest.raises(ValueError) as caught:
+        estimator().fit(X, y, sample_weight=np.where(y == 1, 1.0, lost))
+    assert str(caught.value) == (
+        "y must contain at least two classes with positive weight. Got only one class: 1. "
+        "Check sample_weight and class_weight."
+    )
 
 
 @ESTIMATORS
