@@ -29,7 +29,7 @@ from annealed.estimators.discriminant_axes import Directions, directions_of, inv
 from annealed.estimators.labels import check_several_classes
 from annealed.estimators.mixins import PathDiagramMixin, forget_last_fit
 from annealed.estimators.on_device import check_foreign, check_same_library, coded_labels
-from annealed.estimators.validation import DTYPES, checked_rows, with_splitter
+from annealed.estimators.validation import DTYPES, checked_rows, with_scorer, with_splitter
 from annealed.objectives import InnerProduct
 from annealed.objectives.linear import scores_of_rows
 from annealed.schedules import check_given_temperature
@@ -86,7 +86,10 @@ class MELDA(
         Sets the scale of the temperature; see :class:`annealed.AnnealedLogisticRegression`.
     penalty_scaling : {"auto", "cv", "none", "standardize", "half-whiten", "whiten"}, default="auto"
         Units of the penalty; see :class:`annealed.AnnealedLogisticRegression`.
-    schedule, selection, cv, class_weight, tol, max_iter, random_state, device, matmul_precision
+    schedule, selection, cv, scoring, rule, calibrate
+        How the temperature is chosen and the posterior calibrated, as in :class:`annealed.AnnealedLogisticRegression`.
+        A callable `scoring` gets the log-linear classifier, not the MELDA.
+    class_weight, tol, max_iter, random_state, device, matmul_precision
         As in :class:`annealed.AnnealedLogisticRegression`.
 
     Attributes
@@ -104,6 +107,17 @@ class MELDA(
         The log-linear model, with its ``path_``.
     reduced_classifier_ : AnnealedClassifier
         The log-linear model of the kept directions; `classifier_` itself where all are kept.
+    coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
+        Coefficients of the logits: ``decision_function(X)`` is ``X @ coef_.T + intercept_``.
+    intercept_ : ndarray of shape (n_classes,) or (1,)
+    path_ : AnnealingPath
+        The path of `classifier_`.
+    temperature_ : float
+        The chosen temperature of `classifier_`.
+    posterior_scale_ : float
+        Factor on the logits of `classifier_` by which its posterior is calibrated; one with ``calibrate=False``.
+    penalty_scaling_ : str
+        The penalty scaling of `classifier_`: as given, or as chosen.
     classes_ : ndarray of shape (n_classes,)
     n_iter_ : int
         Solver iterations of the final fit, over all temperatures.
@@ -135,6 +149,9 @@ class MELDA(
         schedule="auto",
         selection="cv",
         cv=None,
+        scoring="neg_log_loss",
+        rule="best",
+        calibrate=True,
         class_weight=None,
         tol=1e-4,
         max_iter=1000,
@@ -151,6 +168,9 @@ class MELDA(
         self.schedule = schedule
         self.selection = selection
         self.cv = cv
+        self.scoring = scoring
+        self.rule = rule
+        self.calibrate = calibrate
         self.class_weight = class_weight
         self.tol = tol
         self.max_iter = max_iter
@@ -222,6 +242,9 @@ class MELDA(
             arrays = {name: own for name, own in vars(self).items() if isinstance(own, np.ndarray)}
             for name in arrays.keys() - {"classes_", "feature_names_in_"}:
                 setattr(self, name, place.wide(arrays[name]))
+        self.coef_, self.intercept_ = classifier.coef_, classifier.intercept_
+        if self._whitened is not None:
+            self.coef_, self.intercept_ = _in_features(reduced_classifier, *self._whitened)
         return self
 
     def _log_linear(self, cv):
@@ -231,6 +254,9 @@ class MELDA(
             temperature=self.temperature,
             selection=self.selection,
             cv=cv,
+            scoring=self.scoring,
+            rule=self.rule,
+            calibrate=self.calibrate,
             class_weight=self.class_weight,
             tol=self.tol,
             max_iter=self.max_iter,
@@ -317,8 +343,8 @@ class MELDA(
         return checked_rows(self, X, reset=False)
 
     def get_metadata_routing(self):
-        """Requests of this estimator and its splitter."""
-        return with_splitter(MetadataRouter(owner=self).add_self_request(self), self.cv)
+        """Requests of this estimator, its splitter and its scorer."""
+        return with_scorer(with_splitter(MetadataRouter(owner=self).add_self_request(self), self.cv), self)
 
     def inverse_transform(self, X):
         """The shortest rows, in the features' own units, whose projections these are.
@@ -374,6 +400,42 @@ class MELDA(
         """
         return projected @ to_host(self._loadings).T + to_host(self._bias)
 
+    # -- the path of the log-linear model ----------------------------------------------------------------------
+
+    @property
+    def path_(self):
+        return self.classifier_.path_
+
+    @property
+    def temperature_(self):
+        return self.classifier_.temperature_
+
+    @property
+    def posterior_scale_(self):
+        return self.classifier_.posterior_scale_
+
+    @property
+    def penalty_scaling_(self):
+        return self.classifier_.penalty_scaling_
+
+    def at(self, temperature) -> AnnealedClassifier:
+        """The log-linear classifier at another temperature of its path, without a refit.
+
+        The directions belong to the chosen temperature: for those of another one, fit ``MELDA(temperature=...)``.
+
+        Parameters
+        ----------
+        temperature : float
+            Any temperature between the ends of ``path_``; between visited ones the parameters are interpolated.
+
+        Returns
+        -------
+        classifier : AnnealedClassifier
+            A fitted copy of `classifier_`, with all directions; this estimator is left as it is.
+        """
+        check_is_fitted(self)
+        return self.classifier_.at(temperature)
+
     # -- prediction ------------------------------------------------------------------------------------------
 
     def _ask(self, method, X):
@@ -416,6 +478,19 @@ def _project(X, scalings, offset):
         place = Place.of(X)
         return X @ place.row(scalings) - place.row(offset)
     return scores_of_rows(X, scalings.astype(X.dtype, copy=False), -offset.astype(X.dtype, copy=False))
+
+
+def _in_features(classifier, scalings, offset):
+    """Coefficients and intercepts of the features, from those of the projection `X @ scalings - offset`."""
+    coef, intercept, scalings, offset = (
+        np.asarray(to_host(own), dtype=np.float64)
+        for own in (classifier.coef_, classifier.intercept_, scalings, offset)
+    )
+    found = coef @ scalings.T, intercept - coef @ offset
+    if is_foreign(classifier.coef_):
+        place = Place.of(classifier.coef_)
+        return tuple(place.row(own) for own in found)
+    return tuple(own.astype(classifier.coef_.dtype, copy=False) for own in found)
 
 
 def class_weights_of(classifier):

@@ -34,6 +34,9 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
     means_ : ndarray of shape (n_classes, n_features)
     variance_ : ndarray of shape (n_features,)
     class_prior_ : ndarray of shape (n_classes,)
+    coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
+        Coefficients of the logits: ``decision_function(X)`` is ``X @ coef_.T + intercept_``.
+    intercept_ : ndarray of shape (n_classes,) or (1,)
     classes_ : ndarray of shape (n_classes,)
     n_features_in_ : int
     feature_names_in_ : ndarray of str
@@ -86,6 +89,11 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
         self.variance_ = variance + (smoothing * widest if widest > 0 else 1.0)
         self.means_, self._center = means + center, center
         self.classes_, self.class_prior_ = classes, prior
+        coef, bias = self._about_center()
+        intercept = bias - coef @ center
+        is_binary = len(classes) == 2
+        self.coef_ = coef[1:] - coef[:1] if is_binary else coef
+        self.intercept_ = intercept[1:] - intercept[:1] if is_binary else intercept
         return self
 
     def _checked_smoothing(self):
@@ -122,14 +130,18 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
     def __sklearn_is_fitted__(self):
         return hasattr(self, "means_")
 
+    def _about_center(self):
+        """Coefficients and intercepts of the logits of `X - center`."""
+        means = self.means_ - self._center
+        coef = means / self.variance_
+        with np.errstate(divide="ignore"):
+            return coef, np.log(self.class_prior_) - 0.5 * np.sum(coef * means, axis=1)
+
     def _logits(self, X, method):
         """Logits of the posterior, (n_samples, n_classes)."""
         check_is_fitted(self)
         X = host_rows(self, X, reset=False)
-        means = self.means_ - self._center
-        coef = means / self.variance_
-        with np.errstate(divide="ignore"):
-            bias = np.log(self.class_prior_) - 0.5 * np.sum(coef * means, axis=1)
+        coef, bias = self._about_center()
         if sparse.issparse(X):
             return np.asarray(X @ coef.T) + (bias - coef @ self._center)
         return np.asarray((X - self._center) @ coef.T) + bias  # about the middle, where nothing cancels

@@ -114,7 +114,7 @@ class ValidationMixin:
     _accept_sparse: Any
 
     def _is_log_loss(self):
-        return isinstance(self.scoring, str) and self.scoring == "neg_log_loss"
+        return _is_log_loss(self.scoring)
 
     def _selection(self):
         """How the temperature is chosen: a temperature that is given leaves nothing to choose."""
@@ -168,11 +168,7 @@ class ValidationMixin:
 
     def get_metadata_routing(self):
         """Requests of this estimator, its splitter and its scorer."""
-        router = with_splitter(MetadataRouter(owner=self).add_self_request(self), self.cv)
-        if self._is_log_loss():  # computed here, with the weights of fit
-            return router
-        scorer = check_scoring(self, scoring=self.scoring)
-        return router.add(scorer=scorer, method_mapping=MethodMapping().add(caller="fit", callee="score"))
+        return with_scorer(with_splitter(MetadataRouter(owner=self).add_self_request(self), self.cv), self)
 
     def _validation_set(self, X_val, y_val, sample_weight_val, rows: Rows) -> ValidationSet | None:
         if X_val is None:
@@ -279,6 +275,18 @@ def with_splitter(router: MetadataRouter, cv) -> MetadataRouter:
     """What a splitter asks for; splits that are given as they are ask for nothing, and may be had but once."""
     splitter = check_cv(cv if hasattr(cv, "split") else None, classifier=True)
     return router.add(splitter=splitter, method_mapping=MethodMapping().add(caller="fit", callee="split"))
+
+
+def with_scorer(router: MetadataRouter, estimator) -> MetadataRouter:
+    """Add the requests of the estimator's scorer; the log-loss is computed here, with the weights of fit."""
+    if _is_log_loss(estimator.scoring):
+        return router
+    scorer = check_scoring(estimator, scoring=estimator.scoring)
+    return router.add(scorer=scorer, method_mapping=MethodMapping().add(caller="fit", callee="score"))
+
+
+def _is_log_loss(scoring) -> bool:
+    return isinstance(scoring, str) and scoring == "neg_log_loss"
 
 
 def _takes_weight(scorer) -> bool:

@@ -282,6 +282,24 @@ def test_prediction_sees_the_kept_directions_only(n_components, coordinates):
     np.testing.assert_allclose(model.predict_proba(rebuilt), model.predict_proba(FIVE.X), atol=1e-9)
 
 
+@COORDINATES
+@pytest.mark.parametrize("n_components", [1, 2, None])
+@pytest.mark.parametrize("store", [np.asarray, sparse.csr_array, np.float32], ids=["dense", "sparse", "float32"])
+@pytest.mark.parametrize("table", [two_classes(), FIVE, far_away()], ids=repr)
+def test_coefficients_are_those_of_the_decision_function(table, n_components, coordinates, store):
+    n_classes = table.y.max() + 1
+    if coordinates == "paper" or n_classes == 2:
+        n_components = None
+    X = store(table.X)
+    model = MELDA(n_components, coordinates=coordinates, temperature=0.1).fit(X, table.y)
+    n_rows = 1 if n_classes == 2 else n_classes
+    assert model.coef_.shape == (n_rows, X.shape[1]) and model.intercept_.shape == (n_rows,)
+    assert model.coef_.dtype == model.intercept_.dtype == X.dtype
+    found, expected = model.decision_function(X), X @ model.coef_.T + model.intercept_
+    atol = (1e-3 if X.dtype == np.float32 else 1e-9) * np.abs(X @ model.coef_.T).max()
+    np.testing.assert_allclose(expected.reshape(found.shape), found, atol=atol)
+
+
 def test_prediction_from_few_directions_is_another_one():
     whole, one = fit(FIVE), fit(FIVE, n_components=1)
     assert np.abs(whole.predict_proba(FIVE.X) - one.predict_proba(FIVE.X)).max() > 0.1

@@ -87,6 +87,17 @@ def test_weights():
     np.testing.assert_allclose(model.predict_proba(TABLE.X[:20]), expected, atol=1e-7)
 
 
+@pytest.mark.parametrize("store", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("table", [TABLE, two_classes()], ids=repr)
+def test_coefficients_are_those_of_the_decision_function(table, store):
+    X = store(table.X)
+    model = PooledGaussian().fit(X, table.y)
+    n_rows = len(np.unique(table.y)) if table is TABLE else 1
+    assert model.coef_.shape == (n_rows, X.shape[1]) and model.intercept_.shape == (n_rows,)
+    found, expected = model.decision_function(X), X @ model.coef_.T + model.intercept_
+    np.testing.assert_allclose(expected.reshape(found.shape), found, atol=1e-10)
+
+
 def test_weight_two_is_the_row_twice_and_weight_zero_no_row():
     weight = np.arange(len(TABLE.y)) % 3
     weighted = PooledGaussian().fit(TABLE.X, TABLE.y, weight)
