@@ -37,6 +37,7 @@ class Plan:
     n_per_class : number of prototypes of each class; None if they grow, or if `n_total` is given
     n_total : number of prototypes for the slides' start, which assigns them to no class
     n_init : number of starts
+    sharpness : inverse of a given temperature of the posterior; None if the search chooses it
     shrinkages, strengths : candidates of the search
     """
 
@@ -47,6 +48,7 @@ class Plan:
     shrinkages: tuple
     strengths: tuple
     seed: int
+    sharpness: float | None = None
 
     @property
     def grows(self):

@@ -100,7 +100,7 @@ def search(rows: LabelledRows, plan: Plan, watch: Watch = NOBODY) -> Choice:
     plan = replace(plan, n_init=min(plan.n_init, SEARCH_STARTS))
     splits = make_folds(rows, plan.seed)
     if not splits:
-        return Choice(plan.shrinkages[0], 1, 1.0, None, 0.0, np.zeros(0))
+        return Choice(plan.shrinkages[0], 1, plan.sharpness or 1.0, None, 0.0, np.zeros(0))
     parts = [_parts(rows, train, test) for train, test in splits]
     ladders = [[_Fold(*part, plan, shrinkage) for part in parts] for shrinkage in plan.shrinkages]
     n_trials = TRIAL_ROUNDS if len(ladders) > 1 else 0
@@ -138,7 +138,7 @@ def _extended(ladder, found, n_rounds, plan, chance, watch: Watch, rivals) -> li
             watch.end()
             break
         reached = [rung or fold.rungs[-1] for rung, fold in zip(rungs, ladder, strict=True)]
-        found.append(_refined(ladder, reached, len(found), plan.strengths, [*rivals, *found]))
+        found.append(_refined(ladder, reached, len(found), plan, [*rivals, *found]))
         watch.end()
     return found
 
@@ -148,15 +148,18 @@ def _patience(found: list[_Found], chance) -> int:
     return PATIENCE if is_learnt else LONG_PATIENCE
 
 
-def _refined(ladder, states, number, strengths, rivals) -> _Found:
+def _refined(ladder, states, number, plan: Plan, rivals) -> _Found:
     """Held-out loss of a round without refinement and at each penalty, until weaker penalties cannot help."""
-    sharpness, start = _sharpened(ladder, states)
-    loss, log_scale = _held_out(ladder, start)
+    sharpness, start = _sharpened(ladder, states) if plan.sharpness is None else _at(plan.sharpness, ladder, states)
+    is_calibrated = plan.sharpness is None
+    loss, log_scale = _held_out(ladder, start, is_calibrated)
     best = _Found(loss, number, sharpness, None, log_scale)
     losses, best_losses = [loss], min(rivals, key=lambda rival: rival.loss).walk if rivals else (np.inf,)
-    refined = [_refinements(fold.train, state, strengths) for fold, state in zip(ladder, states, strict=True)]
-    for strength in strengths:
-        loss, log_scale = _held_out(ladder, [next(path) for path in refined])
+    refined = [
+        _refinements(fold.train, state, plan.strengths, plan) for fold, state in zip(ladder, states, strict=True)
+    ]
+    for strength in plan.strengths:
+        loss, log_scale = _held_out(ladder, [next(path) for path in refined], is_calibrated)
         losses.append(loss)
         if loss < best.loss:
             best = _Found(loss, number, sharpness, strength, log_scale)
@@ -183,7 +186,7 @@ def _sharpened(ladder, states) -> tuple[float, list[CalibratedPosterior]]:
     """The sharpness with the lowest held-out loss of the annealed prototypes, and their posteriors at it."""
 
     def trial(sharpness):
-        start = [calibrated(fold.train, state, sharpness) for fold, state in zip(ladder, states, strict=True)]
+        _, start = _at(sharpness, ladder, states)
         return sum(_loss(posterior, fold.test) for posterior, fold in zip(start, ladder, strict=True)), sharpness, start
 
     best = trial(1.0)
@@ -197,6 +200,11 @@ def _sharpened(ladder, states) -> tuple[float, list[CalibratedPosterior]]:
     return best[1:]
 
 
+def _at(sharpness, ladder, states) -> tuple[float, list[CalibratedPosterior]]:
+    """A sharpness, and the posteriors of the annealed prototypes at it."""
+    return sharpness, [calibrated(fold.train, state, sharpness) for fold, state in zip(ladder, states, strict=True)]
+
+
 def _loss(posterior: CalibratedPosterior, rows: LabelledRows) -> float:
     return -float(rows.weight @ posterior.log_proba(rows.X)[np.arange(len(rows.X)), rows.labels])
 
@@ -205,23 +213,30 @@ def _is_past_best(found: list[_Found], patience) -> bool:
     return bool(found) and len(found) - 1 - int(np.argmin([result.loss for result in found])) >= patience
 
 
-def _held_out(ladder, posteriors) -> tuple[float, float]:
-    """Held-out log-loss after calibration by one factor on the log posterior, and the logarithm of that factor."""
+def _held_out(ladder, posteriors, is_calibrated) -> tuple[float, float]:
+    """Held-out log-loss after calibration by one factor on the log posterior, and the logarithm of that factor.
+
+    If the temperature is given, the posterior is not calibrated: the factor is one.
+    """
     logits = np.concatenate(
         [posterior.log_proba(fold.test.X) for posterior, fold in zip(posteriors, ladder, strict=True)]
     )
     labels = np.concatenate([fold.test.labels for fold in ladder])
     weight = np.concatenate([fold.test.weight for fold in ladder])
+    if not is_calibrated:
+        return -float(weight @ logits[np.arange(len(labels)), labels] / weight.sum()), 0.0
     log_scale, losses = rescaled(deviations(logits, labels), weight)
     return float(weight @ losses / weight.sum()), float(log_scale)
 
 
-def _refinements(rows, state: PottsState, strengths) -> Iterator[CalibratedPosterior]:
-    """Refinements of the annealed prototypes, starting from the soft posterior in the annealed metric (sharpness 1).
+def _refinements(rows, state: PottsState, strengths, plan: Plan) -> Iterator[CalibratedPosterior]:
+    """Refinements of the annealed prototypes, starting from the posterior in the annealed metric: at the given
+    temperature, or else from the soft one at temperature one.
 
     The strength of a penalty is in rows: the more rows there are, the less it weighs.
     """
-    return refinements(rows, calibrated(rows, state, 1.0), [strength / rows.total for strength in strengths])
+    start = calibrated(rows, state, plan.sharpness or 1.0)
+    return refinements(rows, start, [strength / rows.total for strength in strengths])
 
 
 class Fitted(NamedTuple):
@@ -285,7 +300,7 @@ def _posterior(rows, state: PottsState, plan: Plan, choice: Choice) -> Calibrate
     if choice.strength is None:
         return calibrated(rows, state, choice.sharpness)
     strengths = [strength for strength in plan.strengths if strength >= choice.strength]
-    return list(_refinements(rows, state, strengths))[-1]
+    return list(_refinements(rows, state, strengths, plan))[-1]
 
 
 # --- rows ---------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from typing import Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -17,7 +17,7 @@ from annealed.arrays import Place, is_dispatched, is_foreign, namespace_of, on_n
 from annealed.callbacks import CallbackSupportMixin, FitWatch, with_callbacks
 from annealed.design.threads import one_thread, threads_over_blocks
 from annealed.estimators.labels import check_several_classes, coded
-from annealed.estimators.mixins import forget_last_fit
+from annealed.estimators.mixins import LogitsMixin, forget_last_fit
 from annealed.estimators.on_device import (
     argmax,
     check_foreign,
@@ -43,7 +43,15 @@ from annealed.prototypes import (
     distinct_rows,
     scores_of,
 )
-from annealed.schedules import InverseTemperatureSchedule, check_temperature, falling, is_auto, make_schedule
+from annealed.schedules import (
+    InverseTemperatureSchedule,
+    UntilSchedule,
+    check_given_temperature,
+    check_temperature,
+    falling,
+    is_auto,
+    make_schedule,
+)
 
 INITS = ("kmeans++", "mean")
 DECISIONS = ("posterior", "nearest")
@@ -56,7 +64,7 @@ DEVICE_BLOCK_ROWS = 100_000  # and on a device
 MANY_ROWS = 50_000  # from here on blocks of rows go to threads
 
 
-class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):
+class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, LogitsMixin, BaseEstimator):
     """Potts discriminant analysis: a handful of labelled prototypes, one Mahalanobis metric, honest probabilities.
 
     Memberships of rows in prototypes and labels of prototypes are Potts spins, cooled together by mean-field annealing;
@@ -88,6 +96,11 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
     decision : {"posterior", "nearest"}, default="posterior"
         What `predict` says: the class of the largest posterior, which agrees with `predict_proba` and errs less, or the
         label of the nearest prototype, as in the slides.
+    temperature : "auto" or float, default="auto"
+        The temperature of the posterior in the annealed metric. "auto" cools until the spins are hard, as `saturation`
+        says, and chooses the temperature of the posterior, with its scale, by held-out log-loss. A number ends the
+        annealing at this temperature and keeps it for the posterior, which is not calibrated then; the number of
+        prototypes, shrinkage and refinement are still chosen if they are left open.
     schedule : "auto", array-like of temperatures, or Schedule, default="auto"
         "auto" multiplies beta = 1 / temperature by 1.5 from 0.5 on. A
         :class:`annealed.InverseTemperatureSchedule` is the slides' form. Temperatures below 1e-30 are not visited.
@@ -151,6 +164,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         relaxation="multilinear",
         refine=True,
         decision="posterior",
+        temperature="auto",
         schedule="auto",
         saturation=0.98,
         max_sweeps=5,
@@ -165,6 +179,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         self.relaxation = relaxation
         self.refine = refine
         self.decision = decision
+        self.temperature = temperature
         self.schedule = schedule
         self.saturation = saturation
         self.max_sweeps = max_sweeps
@@ -265,8 +280,11 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         self.path_ = PrototypePath.of_rounds(fitted.rounds, choice.validation_loss)
         self._columns = self._columns.turned(fitted.axes)
         self._posterior = posterior  # in double precision: directions are small differences where columns are collinear
-        sharper = np.linalg.slogdet(posterior.metric)[1] - cooled.state.log_det  # than the annealed metric
-        self.temperature_ = float(np.exp(-sharper / len(posterior.metric)))
+        if is_auto(self.temperature):  # the volume of the annealed metric over that of the posterior's
+            log_ratio = np.linalg.slogdet(posterior.metric)[1] - cooled.state.log_det
+            self.temperature_ = float(np.exp(-log_ratio / len(posterior.metric)))
+        else:
+            self.temperature_ = float(self.temperature)
         self.prototypes_ = self._columns.points(posterior.prototypes).astype(dtype)
         self.prototype_labels_ = gibbs.posterior(posterior.label_logits).astype(dtype)
         self.free_energy_ = float(self.path_.free_energy[-1])
@@ -286,11 +304,15 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
             shrinkages=SEARCHED_SHRINKAGES if self.shrinkage == "auto" else (self.shrinkage,),
             strengths=STRENGTHS if self.refine else (),
             seed=self._seed(),
+            sharpness=None if is_auto(self.temperature) else 1 / float(self.temperature),
         )
 
     def _cooling(self) -> Cooling:
         schedule = InverseTemperatureSchedule(growth=BETA_GROWTH) if is_auto(self.schedule) else self.schedule
-        ladder = falling(make_schedule(schedule).temperatures(lambda: 2.0))
+        schedule, saturation = make_schedule(schedule), float(self.saturation)
+        if not is_auto(self.temperature):  # the annealing ends there, whether the spins are hard or not
+            schedule, saturation = UntilSchedule(schedule, self.temperature), np.inf
+        ladder = falling(schedule.temperatures(lambda: 2.0))
         temperatures = tuple(takewhile(lambda own: own >= COLDEST, ladder))  # colder ones find hard memberships
         if not temperatures:
             raise ValueError(f"schedule must begin at a temperature of at least {COLDEST:g}. Got {self.schedule!r}.")
@@ -300,7 +322,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
             shrinkage="oas",
             relaxation=self.relaxation,
             max_sweeps=int(self.max_sweeps),
-            saturation=float(self.saturation),
+            saturation=saturation,
         )
 
     def _seed(self):
@@ -316,6 +338,9 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         for name in ("n_init", "max_sweeps"):
             check_count(getattr(self, name), name)
         check_flag(self.refine, "refine")
+        check_given_temperature(self.temperature)
+        if not is_auto(self.temperature) and not COLDEST <= float(self.temperature) <= 1 / COLDEST:
+            raise ValueError(f"temperature must be from {COLDEST:g} to {1 / COLDEST:g}. Got {self.temperature!r}.")
         if check_temperature(self.label_coupling, "label_coupling") > STRONGEST:
             raise ValueError(f"label_coupling must be at most {STRONGEST:g}. Got {self.label_coupling!r}.")
         if not isinstance(self.saturation, Real) or not 0 < float(self.saturation) <= 1:
@@ -369,26 +394,17 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         check_is_fitted(self)
         if self.decision == "nearest":
             return named_classes(self.classes_, take_rows(argmax(self.prototype_labels_), self.apply(X)))
-        return named_classes(self.classes_, argmax(self._log_proba(X, "predict")))
+        return super().predict(X)
 
-    def predict_log_proba(self, X):
-        """Logarithm of the posterior, (n_samples, n_classes)."""
-        return self._log_proba(X, "predict_log_proba")
-
-    def _log_proba(self, X, method):
-        joint = self._read(X, self._shares_of_labels, method)
-        xp = namespace_of(joint)
-        tiny = float(xp.finfo(joint.dtype).smallest_normal)
-        return gibbs.log_posterior(self.posterior_scale_ * xp.log(xp.clip(joint, tiny, None)))
+    def _logits(self, X, method):
+        shares = self._read(X, self._shares_of_labels, method)
+        xp = namespace_of(shares)
+        tiny = float(xp.finfo(shares.dtype).smallest_normal)
+        return self.posterior_scale_ * xp.log(xp.clip(shares, tiny, None))
 
     def _shares_of_labels(self, scores):
         labels = self.prototype_labels_
         return gibbs.posterior(scores) @ (Place.of(scores).row(labels) if is_foreign(scores) else labels)
-
-    def predict_proba(self, X):
-        """The posterior: the memberships' share of each label, at the scale that suits held-out rows."""
-        logs = self._log_proba(X, "predict_proba")
-        return namespace_of(logs).exp(logs)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -5,10 +5,12 @@ import warnings
 
 import numpy as np
 import pytest
-from problems import gaussian, rare_class, separable, wide
+from problems import gaussian, rare_class, separable, two_classes, wide
 from sklearn.base import clone
 from sklearn.datasets import load_iris, load_wine
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import log_loss
+from sklearn.preprocessing import StandardScaler
 
 from annealed import InverseTemperatureSchedule, PottsDA
 from annealed.datasets import make_mixed_strips, make_spirals, make_xor_means
@@ -308,6 +310,72 @@ def test_a_class_of_few_rows(n_alone):
     assert model.classes_.tolist() == [0, 1, 2] and (model.predict_proba(table.X) > 0).all()
 
 
+@pytest.mark.parametrize("table", [gaussian(), two_classes()], ids=repr)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_decision_function_agrees_with_the_posterior_and_the_predictions(table, dtype):
+    X = table.X.astype(dtype)
+    model = PottsDA(**QUICK).fit(X, table.y)
+    decision, posterior = model.decision_function(X), model.predict_proba(X)
+    is_binary = len(model.classes_) == 2
+    assert decision.shape == ((len(X),) if is_binary else posterior.shape)
+    logits = np.column_stack([np.zeros(len(X)), decision]) if is_binary else decision
+    np.testing.assert_allclose(gibbs.posterior(logits), posterior, atol=1e-5 if dtype == np.float32 else 1e-12)
+    np.testing.assert_array_equal(model.predict(X), model.classes_[logits.argmax(axis=1)])
+
+
+# --- a given temperature ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("temperature", [1000, 3.0, 1.0, 0.02])
+@pytest.mark.parametrize("refine", [False, True])
+def test_a_given_temperature_is_where_annealing_ends_and_the_posterior_is_read(temperature, refine):
+    table = gaussian()
+    model = PottsDA(n_prototypes=6, refine=refine, temperature=temperature).fit(table.X, table.y)
+    assert model.temperature_ == temperature and model.posterior_scale_ == 1
+    assert model.path_.temperatures[-1] == temperature and np.diff(model.path_.temperatures).max(initial=-1) < 0
+    offset = table.X[:, None] - model.prototypes_
+    squares = np.einsum("nkd,de,nke->nk", offset, model.metric_, offset)
+    memberships = gibbs.posterior(-squares / (2 * temperature))
+    np.testing.assert_allclose(model.transform(table.X), memberships, atol=1e-8)
+    np.testing.assert_allclose(model.predict_proba(table.X), memberships @ model.prototype_labels_, atol=1e-8)
+
+
+def test_at_temperature_one_a_large_coupling_is_mixture_discriminant_analysis_with_equal_weights():
+    """The annealed prototypes and metric are a fixed point of the EM algorithm of that model."""
+    X, y = load_wine(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    settings = {"temperature": 1, "label_coupling": 1e6, "shrinkage": 0.0, "refine": False, "max_sweeps": 5000}
+    model = PottsDA({label: 2 for label in np.unique(y)}, n_init=1, **settings).fit(X, y)
+    offset = X[:, None] - model.prototypes_
+    squares = np.einsum("nkd,de,nke->nk", offset, model.metric_, offset)
+    is_of_class = model.prototype_labels_.argmax(axis=1) == y[:, None]
+    memberships = gibbs.posterior(np.where(is_of_class, -squares / 2, -np.inf))
+    means = memberships.T @ X / memberships.sum(axis=0)[:, None]
+    np.testing.assert_allclose(model.prototypes_, means, atol=1e-2)
+    offset = X[:, None] - means
+    scatter = np.einsum("nk,nkd,nke->de", memberships, offset, offset) / len(X)
+    np.testing.assert_allclose(model.metric_ @ scatter, np.eye(X.shape[1]), atol=2e-2)
+
+
+def test_one_prototype_a_class_is_lda_at_temperature_one_if_the_coupling_is_large():
+    X, y = load_wine(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    settings = {"temperature": 1.0, "shrinkage": 0.0, "refine": False, "n_init": 1}
+    lda = LinearDiscriminantAnalysis(store_covariance=True).fit(X, y)
+    model = PottsDA(3, label_coupling=1e4, **settings).fit(X, y)
+    np.testing.assert_allclose(model.prototypes_[model.prototype_labels_.argmax(axis=1).argsort()], lda.means_)
+    np.testing.assert_allclose(model.metric_, np.linalg.inv(lda.covariance_), rtol=1e-8, atol=1e-8)
+    weak = PottsDA(3, label_coupling=8.0, **settings).fit(X, y)
+    assert np.abs(weak.metric_ - model.metric_).max() > 0.01
+
+
+def test_a_given_temperature_and_what_is_left_open():
+    X, y = make_mixed_strips(random_state=0)
+    model = PottsDA(temperature=0.5).fit(X, y)
+    assert model.temperature_ == 0.5 and len(model.prototypes_) > 2
+    assert model.score(X, y) > 0.95
+
+
 def test_probabilities_are_honest():
     """On rows of known posterior the loss is near the least there can be."""
     table = gaussian(n_samples=1200)
@@ -338,6 +406,9 @@ def test_probabilities_are_honest():
         ({"decision": "coin"}, "decision must be one of"),
         ({"shrinkage": 1.5}, "shrinkage must be one of"),
         ({"shrinkage": "some"}, "shrinkage must be one of"),
+        ({"temperature": 0}, "temperature must be a positive number. Got 0"),
+        ({"temperature": "cold"}, 'temperature must be "auto" or a positive number. Got .cold.'),
+        ({"temperature": 1e-60}, r"temperature must be from 1e-30 to 1e\+30. Got 1e-60"),
         ({"label_coupling": 0}, "label_coupling must be a positive number. Got 0"),
         ({"label_coupling": 1e307}, r"label_coupling must be at most 1e\+30. Got 1e\+307"),
         ({"schedule": [1e-40]}, r"schedule must begin at a temperature of at least 1e-30. Got \[1e-40\]"),
