@@ -114,6 +114,8 @@ class MELDA(
         The path of `classifier_`.
     temperature_ : float
         The chosen temperature of `classifier_`.
+    C_ : float
+        The chosen temperature of `classifier_` as scikit-learn's C; see :class:`annealed.AnnealedLogisticRegression`.
     posterior_scale_ : float
         Factor on the logits of `classifier_` by which its posterior is calibrated; one with ``calibrate=False``.
     penalty_scaling_ : str
@@ -415,18 +417,24 @@ class MELDA(
         return self.classifier_.posterior_scale_
 
     @property
+    def C_(self):
+        return self.classifier_.C_
+
+    @property
     def penalty_scaling_(self):
         return self.classifier_.penalty_scaling_
 
-    def at(self, temperature) -> AnnealedClassifier:
+    def at(self, temperature=None, *, C=None) -> AnnealedClassifier:
         """The log-linear classifier at another temperature of its path, without a refit.
 
         The directions belong to the chosen temperature: for those of another one, fit ``MELDA(temperature=...)``.
 
         Parameters
         ----------
-        temperature : float
+        temperature : float, default=None
             Any temperature between the ends of ``path_``; between visited ones the parameters are interpolated.
+        C : float, default=None
+            The same as a value of C. Give either `temperature` or `C`.
 
         Returns
         -------
@@ -434,7 +442,7 @@ class MELDA(
             A fitted copy of `classifier_`, with all directions; this estimator is left as it is.
         """
         check_is_fitted(self)
-        return self.classifier_.at(temperature)
+        return self.classifier_.at(temperature, C=C)
 
     # -- prediction ------------------------------------------------------------------------------------------
 

@@ -71,6 +71,7 @@ def test_temperature_and_scale_are_chosen_as_by_annealed_logistic_regression(set
     model, alone = (make(**settings).fit(X, y) for make in (partial(MELDA, n_components), AnnealedLogisticRegression))
     assert model.temperature_ == alone.temperature_
     assert model.posterior_scale_ == alone.posterior_scale_
+    assert model.C_ == alone.C_
     assert model.penalty_scaling_ == alone.penalty_scaling_
     assert model.path_.score_name == alone.path_.score_name
     np.testing.assert_array_equal(model.path_.validation_score, alone.path_.validation_score)
@@ -116,10 +117,11 @@ def test_another_temperature_is_the_log_linear_classifier_there(n_components):
     model, alone = MELDA(n_components).fit(X, y), AnnealedLogisticRegression().fit(X, y)
     before = model.predict_proba(X)
     np.testing.assert_array_equal(model.at(0.5).predict_proba(X), alone.at(0.5).predict_proba(X))
+    np.testing.assert_array_equal(model.at(C=1.0).predict_proba(X), alone.at(C=1.0).predict_proba(X))
     np.testing.assert_array_equal(model.predict_proba(X), before)
 
 
 def test_there_is_no_path_before_a_fit():
-    assert not any(hasattr(MELDA(), name) for name in ("path_", "temperature_", "posterior_scale_", "coef_"))
+    assert not any(hasattr(MELDA(), name) for name in ("path_", "temperature_", "C_", "posterior_scale_", "coef_"))
     with pytest.raises(NotFittedError):
         MELDA().at(1.0)
