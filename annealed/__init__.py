@@ -1,9 +1,10 @@
-"""Discriminant analysis by annealing and maximum entropy, in scikit-learn's language.
+"""The whole L2 path of multinomial logistic regression, cross-validated, calibrated and certified, for scikit-learn.
 
-Begin with ``AnnealedLogisticRegression().fit(X, y)``: multinomial logistic regression with its whole L2 path, fitted
-from strong to weak regularization. Cross-validation chooses the point of the path, and ``path_`` records all of them;
-``AnnealingPathDisplay.from_estimator(model)`` draws it. ``AnnealedLDA`` (fitted class means), ``MELDA`` (a reduction),
-``PottsDA`` (prototypes) and ``AnnealedClassifier`` (families from ``annealed.objectives``, or your own) anneal too.
+Begin with ``AnnealedLogisticRegression().fit(X, y)``. It fits the models of all regularization strengths, from strong
+to weak, and cross-validation chooses one. ``path_`` records all of them, and
+``AnnealingPathDisplay.from_estimator(model)`` plots them. The other estimators are ``AnnealedLDA`` (fitted class
+means), ``MELDA`` (a supervised projection), ``PottsDA`` (prototypes) and ``AnnealedClassifier`` (families from
+``annealed.objectives``, or your own).
 """
 
 from annealed.displays import AnnealingPathDisplay, CoefficientPathDisplay, ProjectionDisplay, PrototypeDisplay
