@@ -9,6 +9,7 @@ import numpy as np
 import oracles
 import pytest
 from problems import Radial, badly_scaled, gaussian, make_everything_wide, solve, stack_of, text, two_classes, wide
+from sklearn.datasets import load_wine
 from sklearn.exceptions import ConvergenceWarning
 
 from annealed import AnnealedClassifier, AnnealedLDA, AnnealedLogisticRegression, AnnealingPath
@@ -329,10 +330,20 @@ def test_a_temperature_without_numbers_does_not_touch_the_others():
 def test_repr_is_a_table_with_the_chosen_row_marked(path):
     first, header, *rows = repr(path).splitlines()
     assert first == "AnnealingPath: 12 temperatures, score neg_log_loss"
-    assert header.split() == ["temperature", "C", "free_energy", "entropy", "train_score", "validation_score", "n_iter"]
+    names = [
+        "temperature",
+        "C",
+        "free_energy",
+        "entropy",
+        "train_score",
+        "validation_score",
+        "compared_score",
+        "n_iter",
+    ]
+    assert header.split() == names
     certified = rows.pop()
     assert certified.startswith(f"-> certified within {path.certificate[path.best_index]:.1e} of its least free energy")
-    assert len(rows) == 12
+    rows = rows[:12]
     marked = [index for index, row in enumerate(rows) if row.startswith("->")]
     assert marked == [path.best_index]
     chosen = rows[path.best_index].removeprefix("->").split()
@@ -343,9 +354,69 @@ def test_repr_is_a_table_with_the_chosen_row_marked(path):
         path.entropy[path.best_index],
         path.train_score[path.best_index],
         path.validation_score[path.best_index].mean(),
+        path.compared_score[path.best_index],
         path.n_iter[path.best_index],
     ]
     np.testing.assert_allclose([float(word) for word in chosen], expected, rtol=1e-5)
+
+
+def test_compared_score_is_the_mean_validation_score_without_the_penalty():
+    """The penalty of a posterior scale, and a tenth of the loss of one more sample that is classified wrongly."""
+    table = gaussian()
+    splits = [(np.arange(len(table.y)), np.arange(len(table.y)))]  # held-out logits are those of the final fit
+    path = AnnealedLogisticRegression(schedule=LADDER, cv=splits).fit(table.X, table.y).path_
+    n_rows, rows = len(table.y), np.arange(len(table.y))
+    for index, scale in enumerate(path.posterior_scale):
+        logits = scale * (table.X @ path.coef[index].T + path.intercept[index])
+        others = logits.copy()
+        others[rows, table.y] = -np.inf
+        loss = -path.validation_score[index].mean()
+        wrong = loss + np.mean(logits[rows, table.y] - others.max(axis=1))
+        penalty = 2 * np.log(scale) ** 2 / n_rows + 0.1 * wrong / n_rows
+        np.testing.assert_allclose(path.compared_score[index], -loss - penalty, rtol=1e-4)
+
+
+@pytest.mark.parametrize("settings", [{}, {"calibrate": False}, {"scoring": "accuracy"}, {"selection": "loo"}], ids=str)
+@pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, AnnealedLDA])
+def test_the_chosen_temperature_has_the_best_compared_score(estimator, settings):
+    if estimator is AnnealedLDA and "selection" in settings:
+        settings = {"selection": "holdout"}
+    path = estimator(**settings).fit(*load_wine(return_X_y=True)).path_
+    assert path.best_index == path.compared_score.argmax()
+    if "scoring" in settings:
+        np.testing.assert_array_equal(path.compared_score, path.validation_score.mean(axis=1))
+
+
+def printed(path):
+    rows = repr(path).splitlines()[2:]
+    return [row.removeprefix("->").split()[0] for row in rows if row[:2] in ("  ", "->")]
+
+
+def test_print_says_why_another_temperature_has_a_better_validation_score():
+    path = AnnealedLogisticRegression().fit(*load_wine(return_X_y=True)).path_
+    best = path.validation_score.mean(axis=1).argmax()
+    assert best != path.best_index
+    text = repr(path)
+    assert "-> chosen by compared_score: validation_score less a penalty for a posterior_scale far from one" in text
+    assert f"The best validation_score is at temperature {path.temperatures[best]:.6g}." in text
+    assert f"{path.temperatures[best]:.6g}" in printed(path)
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_print_says_nothing_where_the_chosen_temperature_has_the_best_validation_score(path):
+    best = int(path.validation_score.mean(axis=1).argmax())
+    assert "chosen by" not in repr(remade(path, best_index=best))
+    assert "chosen" not in repr(long_path(3, 1))
+
+
+def test_print_explains_one_standard_error():
+    model = AnnealedLogisticRegression(rule="one_standard_error").fit(*load_wine(return_X_y=True))
+    path = model.path_
+    best = path.compared_score.argmax()
+    assert path.rule == "one_standard_error" and path.best_index < best
+    line = f"{path.compared_score[best]:.6g} at temperature {path.temperatures[best]:.6g}."
+    assert f"within one standard error of the best,\n   {line}" in repr(path)
+    assert f"{path.temperatures[best]:.6g}" in printed(path)
 
 
 @pytest.mark.parametrize("best_index", [0, 1, 20, 38, 39])
@@ -388,6 +459,7 @@ def test_to_frame_has_a_row_per_temperature(path):
     np.testing.assert_array_equal(frame["free_energy"], path.free_energy)
     np.testing.assert_array_equal(frame["validation_score"], path.validation_score.mean(axis=1))
     np.testing.assert_array_equal(frame["validation_spread"], path.validation_score.std(axis=1))
+    np.testing.assert_array_equal(frame["compared_score"], path.compared_score)
     assert np.flatnonzero(frame["chosen"]).tolist() == [path.best_index]
 
 
@@ -395,7 +467,7 @@ def test_to_frame_without_validation_leaves_its_columns_out():
     pytest.importorskip("pandas")
     columns = set(long_path(3, 1).to_frame().columns)
     assert {"temperature", "entropy", "train_score", "n_iter", "seconds", "converged", "chosen"} <= columns
-    assert not {"validation_score", "validation_spread", "posterior_scale"} & columns
+    assert not {"validation_score", "validation_spread", "compared_score", "posterior_scale", "C"} & columns
 
 
 def test_equality_looks_at_everything_but_the_clock(path):

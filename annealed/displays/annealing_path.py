@@ -1,4 +1,4 @@
-"""The annealing path as a picture: scores and entropy while the temperature falls."""
+"""Figure of an annealing path: scores and entropy against temperature."""
 
 from typing import Self
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from annealed.optional import require
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart.
+# The palette of Okabe and Ito, which colour-blind readers can distinguish.
 VALIDATION_COLOUR = "#0072B2"
 TRAIN_COLOUR = "#E69F00"
 CHOSEN_COLOUR = "#D55E00"
@@ -16,26 +16,35 @@ TWIN_LABELS = {"entropy": "mean entropy", "free_energy": "free energy"}
 
 
 class AnnealingPathDisplay:
-    """Scores along an annealing path, hot on the left and cold on the right.
+    """Training and validation scores along an annealing path, from hot on the left to cold on the right.
 
-    Use `from_estimator` or `from_path`; the constructor takes the arrays as they are.
+    A vertical line marks the chosen temperature. If temperatures were compared by other numbers than the validation
+    score, these have a line too, and the chosen temperature is at its best.
+
+    Use `from_estimator` or `from_path`; the constructor takes the arrays.
 
     Parameters
     ----------
     temperatures : array-like of shape (n_temperatures,)
-        The temperatures of the path.
+        Temperatures of the path.
     train_score : array-like of shape (n_temperatures,)
-        Score on the training rows. Scores whose name begins with ``neg_`` are drawn as losses.
+        Score on the training samples. Scores whose name begins with ``neg_`` are drawn as losses.
     validation_score : array-like of shape (n_temperatures, n_folds) or None
-        Score on the validation rows of each fold; None where nothing was validated.
+        Score on the held-out samples of each fold; None if nothing was held out.
     entropy : array-like of shape (n_temperatures,)
-        Mean entropy of the posterior.
+        Mean entropy of the posterior on the training samples.
     free_energy : array-like of shape (n_temperatures,)
-        Free energy at its minimum.
+        Minimum of the free energy.
     best_index : int
-        Position of the chosen temperature.
+        Index of the chosen temperature.
     score_name : str, default="neg_log_loss"
-        Name of the score, as scikit-learn's scorers are named.
+        Name of the score, in the convention of scikit-learn's scorers.
+    compared_score : array-like of shape (n_temperatures,) or None, default=None
+        Scores by which the temperature was chosen: the mean validation score, less a penalty for a calibration factor
+        far from one and for a posterior more certain than the number of held-out samples supports. Drawn if they
+        differ from the mean validation score.
+    C : array-like of shape (n_temperatures,) or None, default=None
+        Scikit-learn's C at each temperature, shown in the legend; None if it is not defined for the model.
 
     Attributes
     ----------
@@ -44,9 +53,10 @@ class AnnealingPathDisplay:
     twin_ax_ : matplotlib Axes or None
         The axes on the right, of the entropy or the free energy.
     figure_ : matplotlib Figure
-        The figure that holds them.
+        The figure of these axes.
     lines_ : dict of str to matplotlib Line2D
-        ``"train"``, ``"chosen"``, and where drawn ``"validation"`` and ``"entropy"`` or ``"free_energy"``.
+        ``"train"`` and ``"chosen"``, and if drawn ``"validation"``, ``"compared"``, and ``"entropy"`` or
+        ``"free_energy"``.
     band_ : matplotlib PolyCollection or None
         One standard deviation over the folds around their mean.
 
@@ -71,6 +81,8 @@ class AnnealingPathDisplay:
         free_energy,
         best_index,
         score_name="neg_log_loss",
+        compared_score=None,
+        C=None,
     ) -> None:
         self.temperatures = temperatures
         self.train_score = train_score
@@ -79,6 +91,8 @@ class AnnealingPathDisplay:
         self.free_energy = free_energy
         self.best_index = best_index
         self.score_name = score_name
+        self.compared_score = compared_score
+        self.C = C
 
     @classmethod
     def from_estimator(cls, estimator, *, ax=None, twin="entropy") -> Self:
@@ -97,7 +111,7 @@ class AnnealingPathDisplay:
         -------
         display : AnnealingPathDisplay
         """
-        classifier = getattr(estimator, "classifier_", estimator)  # MELDA's works inside it
+        classifier = getattr(estimator, "classifier_", estimator)  # MELDA wraps an annealed classifier
         if not hasattr(classifier, "path_"):
             advice = "Give its last step, pipeline[-1]." if hasattr(estimator, "steps") else "Call fit on it first."
             raise ValueError(
@@ -113,7 +127,7 @@ class AnnealingPathDisplay:
         Parameters
         ----------
         path : AnnealingPath
-            The record of a path.
+            The attribute ``path_`` of a fitted annealed classifier.
         ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
         twin : {"entropy", "free_energy", None}, default="entropy"
@@ -136,11 +150,13 @@ class AnnealingPathDisplay:
             free_energy=path.free_energy,
             best_index=path.best_index,
             score_name=path.score_name,
+            compared_score=path.compared_score,
+            C=path.C,
         )
         return display.plot(ax=ax, twin=twin)
 
     def plot(self, ax=None, *, twin="entropy"):
-        """Draw the arrays.
+        """Draw the figure.
 
         Parameters
         ----------
@@ -152,7 +168,7 @@ class AnnealingPathDisplay:
         Returns
         -------
         display : AnnealingPathDisplay
-            The display itself, with what it drew in its attributes.
+            The display itself, with the drawn objects as attributes.
         """
         if twin is not None and twin not in TWIN_LABELS:
             raise ValueError(f"twin must be 'entropy', 'free_energy' or None. Got {twin!r}.")
@@ -173,12 +189,12 @@ class AnnealingPathDisplay:
         return self.score_name.startswith("neg_")
 
     def _shown(self, score):
-        """A score as drawn: the sign that scikit-learn gives to losses is taken off."""
+        """A score as it is drawn: without the minus sign that scikit-learn gives to losses."""
         return -np.asarray(score) if self._is_loss else np.asarray(score)
 
     @property
     def _is_point(self):
-        """A single temperature has no line to draw."""
+        """Whether there is a single temperature, which is drawn as a point instead of a line."""
         return len(self.temperatures) == 1
 
     def _style_axes(self):
@@ -227,12 +243,26 @@ class AnnealingPathDisplay:
             markevery=[self.best_index],
             label="validation, spread of folds",
         )
+        if self.compared_score is not None and not np.allclose(self._shown(self.compared_score), mean, equal_nan=True):
+            self._draw_compared()
+
+    def _draw_compared(self):
+        (self.lines_["compared"],) = self.ax_.plot(
+            self.temperatures,
+            self._shown(self.compared_score),
+            color=VALIDATION_COLOUR,
+            linestyle="-.",
+            linewidth=1.2,
+            marker="x" if self._is_point else None,
+            label="compared: validation, penalized for\ncalibration and for certainty",
+        )
 
     def _draw_chosen(self):
         chosen = self.temperatures[self.best_index]
-        self.lines_["chosen"] = self.ax_.axvline(
-            chosen, color=CHOSEN_COLOUR, linewidth=1.2, label=f"chosen temperature, {chosen:.3g}", zorder=1.5
-        )
+        label = f"chosen temperature, {chosen:.3g}"
+        if self.C is not None:
+            label += f" (C = {self.C[self.best_index]:.3g})"
+        self.lines_["chosen"] = self.ax_.axvline(chosen, color=CHOSEN_COLOUR, linewidth=1.2, label=label, zorder=1.5)
 
     def _draw_twin(self, twin):
         self.twin_ax_ = None
@@ -253,12 +283,12 @@ class AnnealingPathDisplay:
         self.twin_ax_.tick_params(axis="y", colors=QUIET_COLOUR)
         self.twin_ax_.spines[["top", "left"]].set_visible(False)
         self.twin_ax_.spines["right"].set_color(QUIET_COLOUR)
-        # The scores lie above the quiet curve, so their own background must not cover it.
+        # The axes of the scores are drawn above the twin's curve, so their background must be transparent.
         self.ax_.set_zorder(self.twin_ax_.get_zorder() + 1)
         self.ax_.patch.set_visible(False)
 
     def _draw_legend(self):
-        # The hot end of a loss is high, and the cold end of a score is: the legend takes the empty corner.
+        # Losses are high at the hot end, other scores at the cold end: the legend goes to the empty corner.
         self.ax_.legend(
             handles=list(self.lines_.values()),
             loc="upper right" if self._is_loss else "center right",

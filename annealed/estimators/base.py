@@ -262,7 +262,15 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         chosen = self._choose(steps, validator)
         is_scored = not self._is_log_loss() and not isinstance(validator, NoValidation)
         score_name = _score_name(self.scoring) if is_scored else "neg_log_loss"
-        self.path_ = AnnealingPath.from_steps(steps, problem, chosen, score_name, dtype, self._unit_C)
+        self.path_ = AnnealingPath.from_steps(
+            steps,
+            problem,
+            best_index=chosen,
+            score_name=score_name,
+            rule=self.rule,
+            unit_C=self._unit_C,
+            dtype=dtype,
+        )
         self.n_iter_ = max(1, int(self.path_.n_iter.sum()))
         self._set_temperature(self.path_.temperatures[chosen])
 

@@ -17,7 +17,7 @@ pyplot = pytest.importorskip("matplotlib.pyplot")
 
 @pytest.fixture
 def path():
-    """A stand-in with the fields of an AnnealingPath that are drawn."""
+    """An object with the fields of an AnnealingPath that are drawn."""
     return SimpleNamespace(
         temperatures=np.array([10.0, 1.0, 0.1, 0.01]),
         train_score=np.array([-0.7, -0.5, -0.3, -0.1]),
@@ -26,16 +26,19 @@ def path():
         free_energy=np.array([7.0, 0.5, 0.03, 0.001]),
         best_index=2,
         score_name="neg_log_loss",
+        compared_score=np.array([-0.8, -0.6, -0.46, -0.66]),
+        C=np.array([0.1, 1.0, 10.0, 100.0]),
     )
 
 
 def test_draws_the_arrays_it_was_given(path):
     display = AnnealingPathDisplay.from_path(path)
-    assert list(display.lines_) == ["validation", "train", "chosen", "entropy"]
+    assert list(display.lines_) == ["validation", "compared", "train", "chosen", "entropy"]
+    np.testing.assert_allclose(display.lines_["compared"].get_ydata(), [0.8, 0.6, 0.46, 0.66])
     np.testing.assert_allclose(display.lines_["validation"].get_ydata(), [0.7, 0.55, 0.45, 0.65])
     np.testing.assert_allclose(display.lines_["train"].get_ydata(), -path.train_score)
     np.testing.assert_allclose(display.lines_["entropy"].get_ydata(), path.entropy)
-    for name in ["validation", "train", "entropy"]:
+    for name in ["validation", "compared", "train", "entropy"]:
         np.testing.assert_allclose(display.lines_[name].get_xdata(), path.temperatures)
 
 
@@ -55,10 +58,29 @@ def test_cools_to_the_right_on_a_log_axis_however_often_drawn(path):
     assert display.ax_ is ax and display.figure_ is ax.figure
 
 
-def test_marks_the_chosen_temperature_with_its_value(path):
+def test_marks_the_chosen_temperature_with_its_value_and_its_C(path):
     display = AnnealingPathDisplay.from_path(path)
     assert display.lines_["chosen"].get_xdata()[0] == 0.1
-    assert display.lines_["chosen"].get_label() == "chosen temperature, 0.1"
+    assert display.lines_["chosen"].get_label() == "chosen temperature, 0.1 (C = 10)"
+    path.C = None
+    assert AnnealingPathDisplay.from_path(path).lines_["chosen"].get_label() == "chosen temperature, 0.1"
+
+
+def test_compared_scores_that_are_the_validation_scores_are_not_drawn_twice(path):
+    path.compared_score = path.validation_score.mean(axis=1)
+    assert "compared" not in AnnealingPathDisplay.from_path(path).lines_
+    path.compared_score = None
+    assert "compared" not in AnnealingPathDisplay.from_path(path).lines_
+
+
+def test_the_chosen_temperature_is_at_the_best_of_the_compared_scores():
+    """On wine the best validation score is at a hotter temperature."""
+    path = AnnealedLogisticRegression().fit(*load_wine(return_X_y=True)).path_
+    display = AnnealingPathDisplay.from_path(path)
+    curves = {name: display.lines_[name].get_ydata() for name in ("validation", "compared")}
+    chosen = display.lines_["chosen"].get_xdata()[0]
+    assert path.temperatures[curves["compared"].argmin()] == chosen
+    assert path.temperatures[curves["validation"].argmin()] > chosen
 
 
 def test_without_validation_there_is_no_band(path):
@@ -88,10 +110,11 @@ def test_twin_axis_can_be_left_out_but_not_made_up(path):
 
 
 def test_a_single_temperature_is_drawn_as_points(path):
-    only = {name: getattr(path, name)[:1] for name in vars(path) if name not in ("best_index", "score_name")}
+    arrays = vars(path).keys() - {"best_index", "score_name"}
+    only = {name: getattr(path, name)[:1] for name in arrays}
     display = AnnealingPathDisplay(**only, best_index=0).plot()
     display.figure_.canvas.draw()
-    assert {display.lines_[name].get_marker() for name in ("validation", "train", "entropy")} == {"o", "s", "D"}
+    assert {display.lines_[name].get_marker() for name in ("validation", "compared", "train", "entropy")} == set("oxsD")
     assert display.band_.get_linewidth()[0] > 0
     assert display.ax_.get_xlim() == (100, 1)
 
