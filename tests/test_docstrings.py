@@ -15,6 +15,7 @@ from annealed.objectives import Quadratic
 
 ROOT = Path(annealed.__file__).parent
 PUBLIC = [getattr(annealed, name) for name in annealed.__all__]
+PUBLISHED = [annealed.AnnealedLogisticRegression, annealed.AnnealedLDA, annealed.MELDA, annealed.PottsDA]
 FITTED = [own for own in PUBLIC if hasattr(own, "fit")]
 WITH_EXAMPLES = [
     found.name
@@ -51,8 +52,20 @@ def test_public_classes_have_an_example(thing):
 
 @pytest.mark.parametrize("thing", PUBLIC, ids=lambda own: own.__name__)
 def test_what_a_class_takes_is_described_in_its_order(thing):
-    described = names_of(section(thing, "Parameters")) or names_of(section(thing, "Attributes"))
+    parameters = section(thing, "Parameters") + section(thing, "Other Parameters")
+    described = names_of(parameters) or names_of(section(thing, "Attributes"))
     assert described == list(inspect.signature(thing).parameters)
+
+
+@pytest.mark.parametrize("thing", PUBLISHED, ids=lambda own: own.__name__)
+def test_published_algorithms_name_their_deviations(thing):
+    assert "as_published" in vars(thing)
+    _, _, deviations = inspect.getdoc(thing.as_published).partition("It differs from the ")
+    assert deviations.count("\n- ") >= 3
+
+
+def test_only_published_algorithms_can_be_had_as_published():
+    assert [thing for thing in PUBLIC if hasattr(thing, "as_published")] == [t for t in PUBLIC if t in PUBLISHED]
 
 
 @pytest.mark.parametrize("thing", FITTED, ids=lambda own: own.__name__)

@@ -284,6 +284,10 @@ class RowSpan:
         """Span coordinates of the point `x - center = offset`."""
         return self.original.product((offset / self.scale**2)[None, None])[:, 0, 0] @ self.row_weights
 
+    def project_stack(self, points):
+        """Span coordinates of points `x - center`, (n_fits, n_classes, n_features) -> (n_fits, n_classes, rank)."""
+        return np.einsum("nsc,nr->scr", self.original.product(points / self.scale**2), self.row_weights)
+
     def _combine(self, vectors):
         flat = vectors.reshape(-1, vectors.shape[-1]) @ self.row_weights.T
         return self.original.combine_rows(flat).reshape(*vectors.shape[:-1], -1)

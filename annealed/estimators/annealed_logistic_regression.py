@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from annealed.estimators.base import AnnealedClassifier
+from annealed.estimators.mixins import make_published
 from annealed.objectives import InnerProduct
+from annealed.schedules import ExponentialSchedule
 
 
 class AnnealedLogisticRegression(AnnealedClassifier):
@@ -169,6 +173,44 @@ class AnnealedLogisticRegression(AnnealedClassifier):
         self.l2_strength = l2_strength
         self.fit_intercept = fit_intercept
         self.penalty_scaling = penalty_scaling
+
+    @classmethod
+    def as_published(cls, **settings) -> Self:
+        """The classifier as the paper prints it: pADA, eq. (17) annealed as in table 1.
+
+        Raw features without intercept, the penalty in their units, T multiplied by 0.9 down to 0.001, and the
+        temperature of the best accuracy on a held-out fifth of the samples. The posterior is not calibrated.
+
+        It differs from the paper in the following:
+
+        - The gradient is that of (17), with ``l2_strength * lambda_j``; (18) prints a sum over the classes.
+        - Another optimizer than scaled conjugate gradient is used. At every temperature (17) has one minimum, so the
+          coefficients are the same to within `tol`.
+        - The paper calls the first temperature "comparatively large". Here it is found from the data: so high that the
+          posterior is nearly uniform.
+        - The final model is fitted to all samples; the paper keeps the model of the other four fifths. Both agree if
+          the validation set is given to ``fit``.
+        - The paper varies ``l2_strength`` and recommends no value. Here it is 1.
+
+        Parameters
+        ----------
+        **settings : dict
+            Constructor parameters that override these settings, or add to them.
+
+        Returns
+        -------
+        estimator : object
+            An unfitted estimator of this class.
+        """
+        printed = {
+            "schedule": ExponentialSchedule(cooling_rate=0.9, stop=1e-3),
+            "selection": "holdout",
+            "scoring": "accuracy",
+            "calibrate": False,
+            "fit_intercept": False,
+            "penalty_scaling": "none",
+        }
+        return make_published(cls, printed, settings)
 
     def _make_objective(self):
         return InnerProduct(

@@ -27,7 +27,7 @@ from annealed.callbacks import CallbackSupportMixin, hand_over, take_back
 from annealed.estimators.base import AnnealedClassifier
 from annealed.estimators.discriminant_axes import Directions, directions_of, inverse_of, score_moments
 from annealed.estimators.labels import check_several_classes
-from annealed.estimators.mixins import PathDiagramMixin, forget_last_fit
+from annealed.estimators.mixins import PathDiagramMixin, forget_last_fit, make_published
 from annealed.estimators.on_device import check_foreign, check_same_library, coded_labels
 from annealed.estimators.validation import DTYPES, checked_rows, with_scorer, with_splitter
 from annealed.objectives import InnerProduct
@@ -35,6 +35,7 @@ from annealed.objectives.linear import scores_of_rows
 from annealed.schedules import check_given_temperature
 
 COORDINATES = ("whitened", "paper", "orthonormal")
+UNPENALIZED = 1e-8  # temperature at which, in standardized features, the penalty is negligible
 SMALLEST_SHIFT = 1e-8  # relative spread of means along an axis below which a shift along it moves no prior
 
 
@@ -72,13 +73,6 @@ class MELDA(
     ----------
     n_components : int, default=None
         Number of directions kept, those of most information; None keeps all, ``min(n_classes - 1, n_features)``.
-    coordinates : {"whitened", "paper", "orthonormal"}, default="whitened"
-        "whitened" gives the projected rows the identity as covariance within classes, and orders the directions by
-        information; "orthonormal" has orthonormal rows that span the same leading directions; "paper" has the rows
-        ``lambda_k - lambda_reference`` as printed (eq. 7), not centred, all ``n_classes - 1`` of them. The subspace is
-        the same.
-    reference_class : label, default=None
-        The class whose weights are subtracted in the paper's coordinates; None is the first.
     temperature : "auto" or float, default="auto"
         "auto" lets validation choose; a number fixes it: the literal method, with ``l2_strength * temperature`` as
         penalty.
@@ -91,6 +85,16 @@ class MELDA(
         A callable `scoring` gets the log-linear classifier, not the MELDA.
     class_weight, tol, max_iter, random_state, device, matmul_precision
         As in :class:`annealed.AnnealedLogisticRegression`.
+
+    Other Parameters
+    ----------------
+    coordinates : {"whitened", "paper", "orthonormal"}, default="whitened"
+        "whitened" gives the projected rows the identity as covariance within classes, and orders the directions by
+        information; "orthonormal" has orthonormal rows that span the same leading directions; "paper" has the rows
+        ``lambda_k - lambda_reference`` as printed (eq. 7), not centred, all ``n_classes - 1`` of them. The subspace is
+        the same.
+    reference_class : label, default=None
+        The class whose weights are subtracted in the paper's coordinates; None is the first.
 
     Attributes
     ----------
@@ -143,8 +147,6 @@ class MELDA(
         self,
         n_components=None,
         *,
-        coordinates="whitened",
-        reference_class=None,
         temperature="auto",
         l2_strength=1.0,
         penalty_scaling="auto",
@@ -160,6 +162,8 @@ class MELDA(
         random_state=None,
         device=None,
         matmul_precision=None,
+        coordinates="whitened",
+        reference_class=None,
     ) -> None:
         self.n_components = n_components
         self.coordinates = coordinates
@@ -179,6 +183,41 @@ class MELDA(
         self.random_state = random_state
         self.device = device
         self.matmul_precision = matmul_precision
+
+    @classmethod
+    def as_published(cls, **settings) -> Self:
+        """The reduction as the paper prints it: the maximum-entropy model (1) to (3), projected by (7).
+
+        The log-linear model is fitted by maximum likelihood to all samples, and the rows of the projection are
+        ``lambda_k - lambda_1``, neither centred nor ordered, ``n_classes - 1`` of them.
+
+        It differs from the paper in the following:
+
+        - The likelihood has a penalty of strength 1e-8 on standardized features, which is negligible if the likelihood
+          has a maximum. If the classes are linearly separable it has none. Then the penalty bounds the weights here;
+          the paper does not print at which iteration its training stopped.
+        - Another optimizer than generalized iterative scaling is used. The likelihood has one maximum, so the
+          posterior is the same.
+        - The products of features behind the paper's "squared" corpora are not made here; put
+          :class:`annealed.SecondOrderFeatures` in front.
+
+        Parameters
+        ----------
+        **settings : dict
+            Constructor parameters that override these settings, or add to them.
+
+        Returns
+        -------
+        estimator : object
+            An unfitted estimator of this class.
+        """
+        printed = {
+            "temperature": UNPENALIZED,
+            "penalty_scaling": "standardize",
+            "calibrate": False,
+            "coordinates": "paper",
+        }
+        return make_published(cls, printed, settings)
 
     # -- fitting ---------------------------------------------------------------------------------------------
 

@@ -19,6 +19,19 @@ def forget_last_fit(estimator):
             delattr(estimator, name)
 
 
+def make_published(estimator_class, printed, settings):
+    """An estimator with the settings of the published algorithm, some of them overridden by `settings`."""
+    known = estimator_class._get_param_names()
+    unknown = sorted(settings.keys() - set(known))
+    if unknown:
+        name = estimator_class.__name__
+        raise TypeError(
+            f"settings of {name}.as_published must be parameters of {name}. Got {', '.join(map(repr, unknown))}. "
+            f"Choose among: {', '.join(known)}."
+        )
+    return estimator_class(**{**printed, **settings})
+
+
 class LogitsMixin(ClassifierMixin):
     """A classifier whose posterior is the Gibbs distribution (7) of `_logits(X, method)`, (n_samples, n_classes)."""
 

@@ -17,7 +17,7 @@ from annealed.arrays import Place, is_dispatched, is_foreign, namespace_of, on_n
 from annealed.callbacks import CallbackSupportMixin, FitWatch, with_callbacks
 from annealed.design.threads import one_thread, threads_over_blocks
 from annealed.estimators.labels import check_several_classes, coded
-from annealed.estimators.mixins import LogitsMixin, forget_last_fit
+from annealed.estimators.mixins import LogitsMixin, forget_last_fit, make_published
 from annealed.estimators.on_device import (
     argmax,
     check_foreign,
@@ -80,22 +80,13 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
     label_coupling : float, default=8.0
         Weight c of the labels beside the distances. To 0 it is soft k-means in a Mahalanobis metric, to infinity
         mixture discriminant analysis with a shared covariance.
-    init : {"kmeans++", "mean"}, default="kmeans++"
-        Where prototypes start: k-means++ in each class, or all near the mean of the rows with labels undecided, as in
-        the slides, which deals labels to prototypes at random and often fails. "mean" needs an int of prototypes.
     n_init : int, default=8
         Number of starts; the one that ends at the least free energy is kept.
     shrinkage : {"auto", "oas", "ledoit_wolf"} or float from 0 to 1, default="auto"
         How far the scatter behind the metric is shrunk to a sphere, in standard deviations of the columns. "auto"
         validates OAS and a few fixed values.
-    relaxation : {"multilinear", "quadratic"}, default="multilinear"
-        The energy of the labels: exact in the mean, with closed forms; or the slides', damped, which keeps a number for
-        each row and prototype and is slower.
     refine : bool, default=True
         Whether to refine prototypes, metric and labels discriminatively, with a validated penalty.
-    decision : {"posterior", "nearest"}, default="posterior"
-        What `predict` says: the class of the largest posterior, which agrees with `predict_proba` and errs less, or the
-        label of the nearest prototype, as in the slides.
     temperature : "auto" or float, default="auto"
         The temperature of the posterior in the annealed metric. "auto" cools until the spins are hard, as `saturation`
         says, and chooses the temperature of the posterior, with its scale, by held-out log-loss. A number ends the
@@ -104,8 +95,6 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
     schedule : "auto", array-like of temperatures, or Schedule, default="auto"
         "auto" multiplies beta = 1 / temperature by 1.5 from 0.5 on. A
         :class:`annealed.InverseTemperatureSchedule` is the slides' form. Temperatures below 1e-30 are not visited.
-    saturation : float, default=0.98
-        Cooling halts when the mean sums of squares of memberships and labels pass this.
     max_sweeps : int, default=5
         Most sweeps at one temperature.
     random_state : int, RandomState instance or None, default=None
@@ -115,6 +104,24 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         in NumPy. Rows that are on a device already (with scikit-learn's ``array_api_dispatch``) are swept there, and
         predictions stay there. The search and the growth look at a sample of 50,000 rows, on the host, where fewer rows
         are fitted altogether. Not with ``relaxation="quadratic"`` or ``shrinkage="ledoit_wolf"``.
+
+    Other Parameters
+    ----------------
+    init : {"kmeans++", "mean"}, default="kmeans++"
+        Where prototypes start: k-means++ in each class, or all near the mean of the rows with labels undecided, as in
+        the slides, which deals labels to prototypes at random and often fails. "mean" needs an int of prototypes.
+    relaxation : {"multilinear", "quadratic"}, default="multilinear"
+        The energy of the labels: exact in the mean, with closed forms; or the slides', damped, which keeps a number for
+        each row and prototype and is slower.
+    decision : {"posterior", "nearest"}, default="posterior"
+        What `predict` says: the class of the largest posterior, which agrees with `predict_proba` and errs less, or the
+        label of the nearest prototype, as in the slides.
+    saturation : float, default=0.98
+        Cooling halts when the mean sums of squares of memberships and labels pass this.
+    perturbation : float, default=0.0
+        Standard deviation of the noise that is added to the prototypes at every temperature, in standard deviations of
+        the features. Prototypes of one label that are equal at a high temperature have equal updates: without noise
+        they never split. Of use with ``init="mean"``.
 
     Attributes
     ----------
@@ -158,33 +165,83 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         n_prototypes="auto",
         *,
         label_coupling=8.0,
-        init="kmeans++",
         n_init=8,
         shrinkage="auto",
-        relaxation="multilinear",
         refine=True,
-        decision="posterior",
         temperature="auto",
         schedule="auto",
-        saturation=0.98,
         max_sweeps=5,
         random_state=None,
         device=None,
+        init="kmeans++",
+        relaxation="multilinear",
+        decision="posterior",
+        saturation=0.98,
+        perturbation=0.0,
     ) -> None:
         self.n_prototypes = n_prototypes
         self.label_coupling = label_coupling
-        self.init = init
         self.n_init = n_init
         self.shrinkage = shrinkage
-        self.relaxation = relaxation
         self.refine = refine
-        self.decision = decision
         self.temperature = temperature
         self.schedule = schedule
-        self.saturation = saturation
         self.max_sweeps = max_sweeps
         self.random_state = random_state
         self.device = device
+        self.init = init
+        self.relaxation = relaxation
+        self.decision = decision
+        self.saturation = saturation
+        self.perturbation = perturbation
+
+    @classmethod
+    def as_published(cls, **settings) -> Self:
+        """The classifier as the slides print it: mean-field annealing of a fixed number of prototypes.
+
+        Prototypes start near the mean of all samples with undecided labels, in the metric of an unshrunk scatter.
+        The energy of the labels is half the squared distance of a sample's label to its prototypes'. beta grows until
+        the mean squares of memberships and labels are near one. There is one start and no refinement, and `predict`
+        gives the label of the nearest prototype.
+
+        It differs from the slides in the following:
+
+        - Noise of 0.001 standard deviations is added to the prototypes at every temperature. As printed, prototypes of
+          one label never split once they are equal, and example 2 of the slides is not solved.
+        - The field of the memberships has the sign that lowers the energy; the slides print the other one.
+        - A step towards the mean-field equations is shortened until the free energy does not rise. As printed, the
+          updates do not converge.
+        - At one temperature memberships, labels, prototypes and metric are updated in turn until the free energy has
+          converged. The slides update memberships and labels to a stationary point, then the others once.
+        - The slides do not print the schedule of beta, the threshold, the weight of the labels or the incremental
+          growth. Here beta is multiplied by 1.1 from 0.01 on, the threshold is 0.98, the weight is 8, and there are
+          four prototypes, as in examples 1 and 2; set `n_prototypes` for more.
+        - Prototypes without samples and duplicates are removed at the end.
+        - `predict_proba`, which the slides do not have, is calibrated on held-out samples.
+
+        Parameters
+        ----------
+        **settings : dict
+            Constructor parameters that override these settings, or add to them.
+
+        Returns
+        -------
+        estimator : object
+            An unfitted estimator of this class.
+        """
+        printed = {
+            "n_prototypes": 4,
+            "n_init": 1,
+            "shrinkage": 0.0,
+            "refine": False,
+            "schedule": InverseTemperatureSchedule(0.01, growth=1.1),
+            "max_sweeps": 100,
+            "init": "mean",
+            "relaxation": "quadratic",
+            "decision": "nearest",
+            "perturbation": 1e-3,
+        }
+        return make_published(cls, printed, settings)
 
     # -- fitting ---------------------------------------------------------------------------------------------
 
@@ -296,18 +353,19 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
 
     def _plan(self, rows) -> Plan:
         n_per_class, n_total = numbers_of_prototypes(self.n_prototypes, self.init, self.classes_, rows.class_weight)
+        seed = self._seed()
         return Plan(
-            cooling=self._cooling(),
+            cooling=self._cooling(seed),
             n_per_class=n_per_class,
             n_total=n_total,
             n_init=int(self.n_init),
             shrinkages=SEARCHED_SHRINKAGES if self.shrinkage == "auto" else (self.shrinkage,),
             strengths=STRENGTHS if self.refine else (),
-            seed=self._seed(),
+            seed=seed,
             sharpness=None if is_auto(self.temperature) else 1 / float(self.temperature),
         )
 
-    def _cooling(self) -> Cooling:
+    def _cooling(self, seed) -> Cooling:
         schedule = InverseTemperatureSchedule(growth=BETA_GROWTH) if is_auto(self.schedule) else self.schedule
         schedule, saturation = make_schedule(schedule), float(self.saturation)
         if not is_auto(self.temperature):  # the annealing ends there, whether the spins are hard or not
@@ -323,6 +381,8 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
             relaxation=self.relaxation,
             max_sweeps=int(self.max_sweeps),
             saturation=saturation,
+            perturbation=float(self.perturbation),
+            seed=seed,
         )
 
     def _seed(self):
@@ -346,6 +406,8 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         if not isinstance(self.saturation, Real) or not 0 < float(self.saturation) <= 1:
             raise ValueError(f"saturation must be above 0 and at most 1. Got {self.saturation!r}.")
         known = ("auto", *SHRINKAGES)
+        if not isinstance(self.perturbation, Real) or not 0 <= float(self.perturbation) < np.inf:
+            raise ValueError(f"perturbation must be a number that is not negative. Got {self.perturbation!r}.")
         is_share = isinstance(self.shrinkage, Real) and 0 <= float(self.shrinkage) <= 1
         is_known = isinstance(self.shrinkage, str) and self.shrinkage in known
         if not is_share and not is_known:

@@ -172,6 +172,26 @@ class DistanceProblem(LinearProblem):
         turned = self._float32_turns.of_fits(fits).to_frame(coef.astype(np.float32))
         return turned, self._intercept(coef, temperature, fits).astype(np.float32)
 
+    # -- the paper's coordinates: soft means relative to the centre, in the units of the features ----------------
+
+    def means_of(self, parameters, temperature, fits=slice(None)):
+        """Soft means (n_fits, n_classes * n_features) of parameters."""
+        points = self.coordinates.of_fits(fits).to_points(temperature / 2 * self._table(parameters))
+        points = self.span.expand_points(points) if self.span else points
+        return points.reshape(len(points), -1)
+
+    def parameters_of_means(self, means, temperature, fits=slice(None)):
+        """The inverse of `means_of`."""
+        points = means.reshape(len(means), self.n_classes, -1)
+        points = self.span.project_stack(points) if self.span else points
+        return (2 / temperature * self.coordinates.of_fits(fits).from_features(points)).reshape(len(means), -1)
+
+    def gradient_of_means(self, gradient, fits=slice(None)):
+        """Gradient of Q by the means, eq. (12), from that of Q / T by the parameters, where means = T / 2 * points."""
+        pulled = 2 * self.coordinates.of_fits(fits).to_features(self._table(gradient))
+        pulled = self.span.expand_coef(pulled) if self.span else pulled
+        return pulled.reshape(len(pulled), -1)
+
     def _intercept(self, coef, temperature, fits):
         return self.log_prior[fits] - _along_fits(temperature, 1) / 4 * np.sum(coef**2, axis=2)
 

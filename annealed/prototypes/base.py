@@ -6,7 +6,7 @@ or a given share s, with W <- (1 - s) W + s mean(diag W) I.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -38,6 +38,9 @@ class Cooling:
     coupling : weight c of the label term
     shrinkage : "oas", "ledoit_wolf" or a number from 0 to 1
     max_sweeps : most sweeps at one temperature
+    perturbation : standard deviation of the noise added to the prototypes at every temperature, in units of the
+        features' standard deviations
+    seed : of this noise
     """
 
     temperatures: tuple[float, ...]
@@ -46,6 +49,8 @@ class Cooling:
     relaxation: str = "multilinear"
     max_sweeps: int = 10
     saturation: float = 0.98
+    perturbation: float = 0.0
+    seed: int = 0
 
 
 class Step(NamedTuple):
@@ -100,8 +105,11 @@ def cool(rows: LabelledRows, state: PottsState, cooling: Cooling, watch: Watch =
     sweeper = RELAXATIONS[cooling.relaxation](rows, cooling.coupling)
     steps: list[Step] = []
     counts = np.zeros(len(state))
+    generator = np.random.RandomState(cooling.seed)
     for temperature in cooling.temperatures:
         watch.begin(temperature)
+        if cooling.perturbation:
+            state = _perturbed(rows, state, cooling.perturbation, generator)
         prior = metric_prior(rows, state, cooling.shrinkage)
         state, counts, step = _settle(sweeper, state, temperature, prior, cooling.max_sweeps)
         steps.append(step)
@@ -109,6 +117,13 @@ def cool(rows: LabelledRows, state: PottsState, cooling: Cooling, watch: Watch =
         if watch.is_stopped or min(step.membership_saturation, step.label_saturation) > cooling.saturation:
             break
     return _pruned(state, counts, steps)
+
+
+def _perturbed(rows: LabelledRows, state: PottsState, perturbation, generator) -> PottsState:
+    """Prototypes moved at random: equal prototypes of one label have equal updates, so they would never split."""
+    spread = np.sqrt(np.maximum(diagonal(rows.second_moment), 0))
+    noise = generator.normal(size=state.prototypes.shape)
+    return replace(state, prototypes=state.prototypes + perturbation * spread * noise)
 
 
 def _pruned(state, counts, steps) -> Cooled:

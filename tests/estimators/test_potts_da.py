@@ -413,6 +413,7 @@ def test_probabilities_are_honest():
         ({"label_coupling": 1e307}, r"label_coupling must be at most 1e\+30. Got 1e\+307"),
         ({"schedule": [1e-40]}, r"schedule must begin at a temperature of at least 1e-30. Got \[1e-40\]"),
         ({"saturation": 0}, "saturation must be above 0"),
+        ({"perturbation": -1}, "perturbation must be a number that is not negative. Got -1"),
         ({"n_init": 0}, "n_init must be a positive whole number. Got 0"),
         ({"schedule": []}, "at least one temperature"),
     ],

@@ -30,6 +30,16 @@ def test_unknown_solver_is_refused():
         make_solver("adam", prepared(InnerProduct(), gaussian()))
 
 
+def test_steps_in_the_papers_coordinates_need_soft_means():
+    with pytest.raises(ValueError, match='coordinates="paper" needs the distance family.*Set coordinates="problem"'):
+        ScaledConjugateGradient(coordinates="paper").adapt(prepared(InnerProduct(), gaussian()), 1e-4)
+
+
+def test_unknown_coordinates_of_scaled_conjugate_gradient_are_refused():
+    with pytest.raises(ValueError, match=r"coordinates must be one of \('problem', 'paper'\). Got 'raw'."):
+        ScaledConjugateGradient(coordinates="raw").adapt(prepared(Distance(), gaussian()), 1e-4)
+
+
 @pytest.mark.parametrize("solver", ["newton", Newton()], ids=str)
 def test_newton_without_a_hessian_is_refused(solver):
     with pytest.raises(ValueError, match="newton.*Hessian.*lbfgs"):
