@@ -1,4 +1,4 @@
-"""The rules of the house, read from the imports: those inside functions count too."""
+"""Imports follow the layers of the architecture; those inside functions are checked as well."""
 
 import ast
 import subprocess
@@ -75,9 +75,9 @@ SHARED_IN_A_FOLDER = {
     "weights",
     "whitening",
 }
-SEES_EVERYTHING = {"annealed", "annealed.cli", "annealed.__main__"}
+MAY_IMPORT_EVERYTHING = {"annealed", "annealed.cli", "annealed.__main__"}
 
-BROUGHT_BY_THE_USER = {"torch", "dask", "matplotlib", "pandas"}
+INSTALLED_BY_THE_USER = {"torch", "dask", "matplotlib", "pandas"}
 HOME_OF = {"matplotlib": "displays", "torch": "arrays"}
 IMPORTING_CALLS = {"require", "import_module", "__import__"}
 
@@ -109,15 +109,15 @@ MODULES = {source.name for source in SOURCES}
 
 
 def imports_of(source):
-    return list(_walk(ast.parse(source.text), source, at_module_level=True))
+    return list(_imports_within(ast.parse(source.text), source, at_module_level=True))
 
 
-def _walk(node, source, at_module_level):
+def _imports_within(node, source, at_module_level):
     for child in ast.iter_child_nodes(node):
         for target in _targets(child, source):
             yield Import(target, child.lineno, at_module_level)
         is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        yield from _walk(child, source, at_module_level and not is_function)
+        yield from _imports_within(child, source, at_module_level and not is_function)
 
 
 def _targets(node, source):
@@ -131,7 +131,7 @@ def _targets(node, source):
 
 
 def _targets_of_from(node, source):
-    """`from a import b` imports a.b where that is a module of ours, and a otherwise."""
+    """`from a import b` imports a.b if that is a module of this package, otherwise a."""
     origin = _origin(node, source)
     names = [f"{origin}.{alias.name}" for alias in node.names]
     return [name if name in MODULES else origin for name in names]
@@ -149,7 +149,7 @@ def _called_name(call):
     return getattr(call.func, "id", getattr(call.func, "attr", None))
 
 
-# --- the rules --------------------------------------------------------------------------------------
+# --- the rules of the layers ------------------------------------------------------------------------
 
 
 def layer_of(module):
@@ -158,47 +158,48 @@ def layer_of(module):
     return parts[1] if parts[0] == "annealed" and len(parts) > 1 else None
 
 
-def complaints(source):
+def violations(source):
     """Every broken rule of one module, as text."""
     return [
-        f"{source.name}, line {found.line}: {complaint}"
-        for found in imports_of(source)
-        for complaint in [_flow_complaint(source, found), _library_complaint(source, found)]
-        if complaint
+        f"{source.name}, line {imported.line}: {violation}"
+        for imported in imports_of(source)
+        for violation in [_layer_violation(source, imported), _library_violation(source, imported)]
+        if violation
     ]
 
 
-def _flow_complaint(source, found):
-    if found.target.split(".")[0] != "annealed" or source.name in SEES_EVERYTHING:
+def _layer_violation(source, imported):
+    if imported.target.split(".")[0] != "annealed" or source.name in MAY_IMPORT_EVERYTHING:
         return None
-    here, there = layer_of(source.name), layer_of(found.target)
-    if there in OPEN_TO_ALL:
+    layer, imported_layer = layer_of(source.name), layer_of(imported.target)
+    if imported_layer in OPEN_TO_ALL:
         return None
-    if there is None:
+    if imported_layer is None:
         return "imports the package itself, which imports every layer; import from the layer"
-    if here in OPEN_TO_ALL:
-        return f"imports {found.target}; a module open to all layers imports none of them"
-    if here == there:
-        return _sibling_complaint(source, found)
-    if there not in LAYERS:
-        return f"imports {found.target}, which is no layer; the layers are {LAYERS}"
-    if LAYERS.index(there) > LAYERS.index(here):
-        return f"imports {found.target}, which lies to the right of {here}"
+    if layer in OPEN_TO_ALL:
+        return f"imports {imported.target}; a module open to all layers imports none of them"
+    if layer == imported_layer:
+        return _sibling_violation(source, imported)
+    if imported_layer not in LAYERS:
+        return f"imports {imported.target}, which is no layer; the layers are {LAYERS}"
+    if LAYERS.index(imported_layer) > LAYERS.index(layer):
+        return f"imports {imported.target}, which lies to the right of {layer}"
     return None
 
 
-def _sibling_complaint(source, found):
+def _sibling_violation(source, imported):
     folder = source.name if source.is_folder else source.name.rpartition(".")[0]
-    beside = found.target.removeprefix(f"{folder}.") if found.target.startswith(f"{folder}.") else None
-    sibling = beside or ".".join(found.target.split(".")[2:])  # of a folder within a folder: what lies beside that one
+    within_folder = imported.target.removeprefix(f"{folder}.") if imported.target.startswith(f"{folder}.") else None
+    # A module in a folder within a folder may also import a sibling of that folder.
+    sibling = within_folder or ".".join(imported.target.split(".")[2:])
     if source.is_folder or sibling.split(".")[0] in SHARED_IN_A_FOLDER:
         return None
-    return f"imports its sibling {found.target}; siblings share only {sorted(SHARED_IN_A_FOLDER)}"
+    return f"imports its sibling {imported.target}; siblings share only {sorted(SHARED_IN_A_FOLDER)}"
 
 
-def _library_complaint(source, found):
-    library = found.target.split(".")[0]
-    if library in BROUGHT_BY_THE_USER and found.at_module_level:
+def _library_violation(source, imported):
+    library = imported.target.split(".")[0]
+    if library in INSTALLED_BY_THE_USER and imported.at_module_level:
         return f"imports {library} at module level; import it where the user's data first needs it"
     if library in HOME_OF and layer_of(source.name) != HOME_OF[library]:
         return f"imports {library}, which only {HOME_OF[library]} may"
@@ -209,11 +210,11 @@ def _library_complaint(source, found):
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
-def test_module_follows_the_rules(source):
-    assert complaints(source) == []
+def test_imports_of_every_module_follow_the_rules(source):
+    assert violations(source) == []
 
 
-def test_every_module_lies_in_a_layer():
+def test_every_module_belongs_to_a_layer():
     known = {*LAYERS, *OPEN_TO_ALL, "__main__", None}
     assert {source.name for source in SOURCES if layer_of(source.name) not in known} == set()
 
@@ -223,17 +224,17 @@ def test_public_names_are_sorted_and_exist():
     assert [name for name in annealed.__all__ if not hasattr(annealed, name)] == []
 
 
-def test_importing_the_package_brings_no_optional_library():
-    """Beyond what scikit-learn itself brings."""
-    question = (
+def test_importing_the_package_imports_no_optional_library():
+    """Other than those that scikit-learn imports."""
+    program = (
         "import sys, sklearn.model_selection; before = set(sys.modules); import annealed; "
-        f"print(*{BROUGHT_BY_THE_USER | {'triton'}!r} & (sys.modules.keys() - before))"
+        f"print(*{INSTALLED_BY_THE_USER | {'triton'}!r} & (sys.modules.keys() - before))"
     )
-    answer = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True, check=True)
-    assert answer.stdout.split() == []
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert process.stdout.split() == []
 
 
-# --- the rules themselves ---------------------------------------------------------------------------
+# --- tests of the rules -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -256,8 +257,8 @@ def test_importing_the_package_brings_no_optional_library():
         ("annealed.displays.made_up", "pyplot = require('matplotlib.pyplot', extra='plot')"),
     ],
 )
-def test_rules_catch(name, text):
-    assert len(complaints(Source(name, text))) == 1
+def test_a_forbidden_import_breaks_exactly_one_rule(name, text):
+    assert len(violations(Source(name, text))) == 1
 
 
 @pytest.mark.parametrize(
@@ -274,5 +275,5 @@ def test_rules_catch(name, text):
         ("annealed.cli", "from annealed import anything", False),
     ],
 )
-def test_rules_allow(name, text, is_folder):
-    assert complaints(Source(name, text, is_folder)) == []
+def test_an_allowed_import_breaks_no_rule(name, text, is_folder):
+    assert violations(Source(name, text, is_folder)) == []

@@ -1,4 +1,4 @@
-"""Rows of torch as users bring them: out of a network that is being trained, sparse, complex."""
+"""Input of torch: tensors of a network in training, sparse and complex tensors, labels of every dtype."""
 
 import copy
 
@@ -25,18 +25,18 @@ ESTIMATORS = pytest.mark.parametrize(
 
 @ESTIMATORS
 @pytest.mark.parametrize("tracked", ["X", "sample_weight"])
-def test_a_fit_is_no_part_of_a_graph_of_gradients(model, tracked, move_torch):
+def test_fitted_tensors_do_not_require_gradients(model, tracked, move_torch):
     X, y = table()
     given = {"X": move_torch(X), "y": move_torch(y), "sample_weight": move_torch(np.ones(len(y)))}
-    given[tracked] = given[tracked].requires_grad_() * 1.0  # as a network's layer gives them
-    fitted = copy.deepcopy(model.fit(**given))  # torch copies no array that is part of a graph
+    given[tracked] = given[tracked].requires_grad_() * 1.0  # like the output of a layer
+    fitted = copy.deepcopy(model.fit(**given))  # torch cannot copy a tensor that is part of a graph
     inner = getattr(fitted, "reduced_classifier_", fitted)
-    assert not any(getattr(own, "requires_grad", False) for own in vars(inner).values())
+    assert not any(getattr(value, "requires_grad", False) for value in vars(inner).values())
     np.testing.assert_allclose(to_host(fitted.predict_proba(given["X"])), model.fit(X, y).predict_proba(X), atol=2e-3)
 
 
 @ESTIMATORS
-def test_sparse_and_complex_rows_are_refused(model, move_torch):
+def test_sparse_and_complex_tensors_are_refused(model, move_torch):
     X, y = table()
     with pytest.raises(TypeError, match="must be dense. Got layout torch.sparse_coo"):
         model.fit(move_torch(X).to_sparse(), move_torch(y))
@@ -46,7 +46,7 @@ def test_sparse_and_complex_rows_are_refused(model, move_torch):
 
 @pytest.mark.parametrize("scoring", ["accuracy", "balanced_accuracy", "jaccard_macro", "neg_brier_score"])
 @pytest.mark.parametrize("given", ["X, y", "X"])
-def test_scorers_get_labels_of_the_library_of_predictions(scoring, given, move):
+def test_scorers_get_labels_and_predictions_of_the_same_library(scoring, given, move):
     X, y = table()
     model = AnnealedLogisticRegression(schedule=FEW, scoring=scoring, tol=1e-8)
     plain = model.fit(X, y).path_.validation_score
@@ -56,7 +56,7 @@ def test_scorers_get_labels_of_the_library_of_predictions(scoring, given, move):
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "float16"])
 @pytest.mark.parametrize("given", ["X, y", "X"])
-def test_labels_of_any_type_come_back(dtype, given, move_torch):
+def test_predictions_have_the_dtype_of_the_labels(dtype, given, move_torch):
     X, y = table()
     names = (y > 0 if dtype == "bool" else y).astype(dtype)
     model = AnnealedLogisticRegression(schedule=FEW, scoring="accuracy")
@@ -65,8 +65,8 @@ def test_labels_of_any_type_come_back(dtype, given, move_torch):
     np.testing.assert_array_equal(to_host(predicted), model.fit(X, names).predict(X))
 
 
-def test_rows_that_cannot_be_written_to_are_sent_to_a_device():
-    """As those of pandas are, and of workers. torch warns once in a process, unless told to warn always."""
+def test_a_read_only_array_is_sent_to_a_device_without_a_warning():
+    """Arrays of pandas and of joblib's workers are read-only. By default torch warns about it once per process only."""
     torch = pytest.importorskip("torch")
     X, y = table()
     X.flags.writeable = False

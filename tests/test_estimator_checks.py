@@ -1,4 +1,4 @@
-"""scikit-learn's own checks, on every estimator."""
+"""Every estimator passes the estimator checks of scikit-learn."""
 
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -32,7 +32,7 @@ ESTIMATORS = [
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learn_check(estimator, check):
     if "cuda" in str(getattr(check, "keywords", "")) and not has_gpu():
-        pytest.skip("torch sees no GPU")  # scikit-learn asks only whether torch was built for one
+        pytest.skip("torch sees no GPU")  # scikit-learn checks only whether torch was built for one
     check(estimator)
 
 

@@ -1,4 +1,4 @@
-"""Real tables that have broken classifiers: skipped where the data folder is absent."""
+"""Real tables that are difficult to fit, skipped if the data folder is absent."""
 
 import warnings
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, AnnealedLDA])
 @pytest.mark.parametrize("name", TABLES)
-def test_fits_without_a_warning_and_solves_every_temperature(estimator, name):
+def test_every_temperature_converges_without_a_warning_and_beats_the_prior(estimator, name):
     table = load_table(name)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
