@@ -142,6 +142,10 @@ def bench(arguments: list[str]) -> int:
     return run("-m", "benchmarks", *arguments)
 
 
+def gates(arguments: list[str]) -> int:
+    return run("-m", "gates", *(arguments or ["compare"]), **ONE_THREAD_EACH)
+
+
 def reproduce(arguments: list[str]) -> int:
     return run("-m", "experiments", *arguments)
 
@@ -170,6 +174,7 @@ VERBS = {
     "check": Verb(check, frozenset({"check"}), "lint, formatting and types; arguments are paths"),
     "build": Verb(build, frozenset({"build"}), "build the wheel and import it in a fresh environment"),
     "bench": Verb(bench, frozenset({"bench"}), "time the library and its peers; arguments are problems and options"),
+    "gates": Verb(gates, frozenset({"bench"}), "compare results and operation counts with the recorded ones"),
     "reproduce": Verb(
         reproduce, frozenset({"plot", "frames"}), "reproduce a paper's table, such as: reproduce melda-table2"
     ),

@@ -2,7 +2,9 @@
 
 With kappa = l2_strength T and `spread`, the unit in which the penalty scaling measures each column, (17) / T is
 
-    f(coef, intercept) = 1/N sum_i [ log_partition_i - logit of the true class ] + kappa / 2 |coef * spread|^2
+    f(coef, intercept) = sum_i share_i [ log_partition_i - logit of the true class ] + kappa / 2 |coef * spread|^2
+
+with share_i = 1/N, or the weight of sample i divided by all weights.
 
 The best intercept for given coef is found exactly. There f is kappa-strongly convex in coef * spread, hence
 
@@ -49,28 +51,34 @@ class Gap:
 class PenalizedLikelihood:
     """f of one table, with the penalty scalings of `AnnealedLogisticRegression`."""
 
-    def __init__(self, X, y, penalty_scaling="auto", l2_strength=1.0):
+    def __init__(self, X, y, penalty_scaling="auto", l2_strength=1.0, sample_weight=None):
         self.X, self.l2_strength = X, l2_strength
+        weight = np.ones(X.shape[0]) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        self.share = weight / weight.sum()
+        self.mean = self.share @ X
         _, self.labels = np.unique(y, return_inverse=True)
         self.rows = np.arange(len(self.labels))
         is_dense = isinstance(X, np.ndarray)
         self.penalty_scaling = ("standardize" if is_dense else "none") if penalty_scaling == "auto" else penalty_scaling
-        self.spread = np.ones(X.shape[1]) if self.penalty_scaling == "none" else spread_of_columns(X)
+        self.spread = np.ones(X.shape[1]) if self.penalty_scaling == "none" else spread_of_columns(X, self.share)
         self.directions: np.ndarray | None = None
         if self.penalty_scaling in POWERS:
-            _, size, across = np.linalg.svd((X - X.mean(axis=0)) / self.spread / np.sqrt(len(X)), full_matrices=False)
+            root = np.sqrt(self.share)[:, None]
+            _, size, across = np.linalg.svd((X - self.mean) / self.spread * root, full_matrices=False)
             is_kept = size > SMALLEST_SIZE * size[0]
             self.directions, self.raised = across[is_kept].T, size[is_kept] ** (2 * POWERS[self.penalty_scaling])
 
     def value(self, coef, intercept, temperature) -> float:
         losses, _ = self._losses(self._logits(coef, intercept))
-        return losses.mean() + self._penalty(coef, temperature)
+        return self.share @ losses + self._penalty(coef, temperature)
 
     def gap(self, coef, intercept, temperature) -> Gap:
         logits = self._logits(coef, intercept)
-        value = self._losses(logits)[0].mean()
+        value = self.share @ self._losses(logits)[0]
         best_value, residual = self._at_best_intercept(logits)
-        gradient = np.asarray(self.X.T @ residual).T / len(self.rows) / self.spread
+        weighted = self.share[:, None] * residual
+        gradient = np.asarray(self.X.T @ weighted).T - np.outer(weighted.sum(axis=0), self.mean)  # the sum is rounding
+        gradient = gradient / self.spread
         if self.directions is not None:
             gradient = gradient @ self.directions / self.raised
         kappa = self.l2_strength * temperature
@@ -103,31 +111,31 @@ class PenalizedLikelihood:
         losses, residual = self._losses(logits)
         shift = np.zeros(logits.shape[1])
         for _ in range(MOST_INTERCEPT_STEPS):
-            gradient = residual.mean(axis=0)
+            gradient = self.share @ residual
             step = -np.linalg.lstsq(self._intercept_hessian(residual), gradient, rcond=1e-12)[0]
-            if -gradient @ step <= 1e-16 * losses.mean():
+            if -gradient @ step <= 1e-16 * (self.share @ losses):
                 break
             while True:
                 new_losses, new_residual = self._losses(logits + shift + step)
-                if new_losses.mean() <= losses.mean() or np.abs(step).max() < 1e-14:
+                if self.share @ new_losses <= self.share @ losses or np.abs(step).max() < 1e-14:
                     break
                 step /= 2
             shift, losses, residual = shift + step, new_losses, new_residual
-        return losses.mean(), residual
+        return self.share @ losses, residual
 
     def _intercept_hessian(self, residual):
         posterior = residual.copy()
         posterior[self.rows, self.labels] += 1
-        return np.diag(posterior.mean(axis=0)) - posterior.T @ posterior / len(posterior)
+        return np.diag(self.share @ posterior) - (posterior.T * self.share) @ posterior
 
 
-def spread_of_columns(X):
-    """Standard deviation of each column; one for constant columns."""
-    mean = np.ravel(X.mean(axis=0))
+def spread_of_columns(X, share):
+    """Standard deviation of each column under weights that add up to one; one for constant columns."""
+    mean = share @ X
     if isinstance(X, np.ndarray):
-        spread = X.std(axis=0)
+        spread = np.sqrt(share @ (X - mean) ** 2)
     else:
-        spread = np.sqrt(np.maximum(np.ravel(X.multiply(X).mean(axis=0)) - mean**2, 0.0))
+        spread = np.sqrt(np.maximum(share @ X.multiply(X).tocsr() - mean**2, 0.0))
     return np.where(spread <= 1e-13 * np.abs(mean), 1.0, spread)
 
 
