@@ -26,7 +26,7 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
 from annealed import MELDA, AnnealedLogisticRegression, PooledGaussian
-from annealed.estimators.melda import class_weights_of
+from annealed.estimators.discriminant_axes import class_weights_of
 from experiments.corpora import TABLE1, Corpus, load_corpus
 from experiments.wide_lda import after_lda
 

@@ -1,4 +1,4 @@
-"""What pictures share: names as they are written, labels that are known, and regions of classes."""
+"""Helpers of the displays: class colours, names as matplotlib must get them, checked labels, and class regions."""
 
 from numbers import Integral
 
@@ -6,21 +6,28 @@ import numpy as np
 
 from annealed.optional import require
 
-MARGIN = 0.05  # of the rows' range, left free on each side
-LEGEND_COLUMN = 13  # entries in one column of the legend
+# The palette of Okabe and Ito, whose colours colour-blind readers can distinguish.
+CLASS_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
+MARGIN = 0.05  # free space on each side of the samples, as a share of their range
+LEGEND_COLUMN = 13  # most entries in one column of the legend
+
+
+def class_colour(position):
+    """Colour of the class at a position; the palette repeats."""
+    return CLASS_COLOURS[position % len(CLASS_COLOURS)]
 
 
 def as_written(name):
-    """A name of the data: matplotlib reads formulas between dollars, and leaves out of legends what begins with _."""
+    """Escape a name: matplotlib reads text between dollars as a formula and omits legend labels that begin with _."""
     text = str(name).replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text
 
 
-def checked_labels(y, n_rows, classes):
-    """One known class a row, as an array: rows of another would be left out without a word."""
+def checked_labels(y, n_samples, classes):
+    """Labels as an array, one known class for each sample: samples of an unknown class would silently not be drawn."""
     y = np.asarray(y)
-    if y.shape != (n_rows,):
-        raise ValueError(f"y must hold one class for each of {n_rows} rows. Got an array of shape {y.shape}.")
+    if y.shape != (n_samples,):
+        raise ValueError(f"y must hold one class for each of {n_samples} samples. Got an array of shape {y.shape}.")
     is_known = np.any([y == label for label in classes], axis=0)
     if not is_known.all():
         known = np.asarray(classes)[:20].tolist()
@@ -28,19 +35,20 @@ def checked_labels(y, n_rows, classes):
     return y
 
 
-def axis_places(column, grid_resolution):
-    """Places along an axis, a little further than the rows."""
+def axis_positions(column, grid_resolution):
+    """Evenly spaced positions along an axis, over the range of the samples and a margin."""
     if not isinstance(grid_resolution, Integral) or grid_resolution < 2:
         raise ValueError(f"grid_resolution must be a whole number of at least 2. Got {grid_resolution!r}.")
     low, high = float(column.min()), float(column.max())
-    room = MARGIN * (high - low) or 1.0  # rows in a single place get a picture too
-    return np.linspace(low - room, high + room, grid_resolution)
+    margin = MARGIN * (high - low) or 1.0  # samples at a single position are drawn too
+    return np.linspace(low - margin, high + margin, grid_resolution)
 
 
 def draw_regions(ax, grid, codes, colours, opacity):
-    """The class at every place of a grid, as its colour.
+    """Draw the class at every point of a grid as its colour.
 
-    It is an image: of a mesh matplotlib makes a polygon for every place when it looks for the legend's best one.
+    The regions are an image: of a mesh, matplotlib would make a polygon for every point when it looks for the best
+    position of the legend.
     """
     palette = require("matplotlib.colors", extra="plot").ListedColormap(colours)
     limits = {"vmin": -0.5, "vmax": len(colours) - 0.5}
@@ -48,11 +56,11 @@ def draw_regions(ax, grid, codes, colours, opacity):
 
 
 def draw_legend(ax, classes):
-    """As many columns as keep it inside the picture."""
+    """Draw the legend of the classes, in as many columns as keep it inside the picture."""
     ax.legend(title="class", edgecolor="none", framealpha=0.9, ncols=-(-len(classes) // LEGEND_COLUMN))
 
 
-def _edges(places):
-    """Of cells around places, half-way between them."""
-    half = np.diff(places) / 2
-    return np.concatenate([places[:1] - half[:1], places[:-1] + half, places[-1:] + half[-1:]])
+def _edges(positions):
+    """Edges of the cells around positions, half-way between neighbours."""
+    half = np.diff(positions) / 2
+    return np.concatenate([positions[:1] - half[:1], positions[:-1] + half, positions[-1:] + half[-1:]])

@@ -6,11 +6,9 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from annealed.arrays import is_foreign, to_host
-from annealed.displays.base import as_written, axis_places, checked_labels, draw_legend, draw_regions
+from annealed.displays.base import as_written, axis_positions, checked_labels, class_colour, draw_legend, draw_regions
 from annealed.optional import require
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart.
-CLASS_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
 CELL_OPACITY = 0.18
 BORDER_COLOUR = "#555555"
 ROUNDING = 1e-14  # of a metric's largest eigenvalue: less is none
@@ -116,7 +114,7 @@ class PrototypeDisplay:
         y = checked_labels(y, len(X), classes)
         plane = _Plane.of(estimator, X)
         rows, prototypes = plane.project(X), plane.project(to_host(estimator.prototypes_))
-        grid = tuple(axis_places(column, grid_resolution) for column in rows.T)
+        grid = tuple(axis_positions(column, grid_resolution) for column in rows.T)
         display = cls(
             rows=rows,
             y=y,
@@ -160,7 +158,7 @@ class PrototypeDisplay:
         return np.argmax(np.asarray(self.prototype_labels), axis=1)
 
     def _draw_cells(self):
-        colours = [_colour(position) for position in range(len(self.classes))]
+        colours = [class_colour(position) for position in range(len(self.classes))]
         cells = np.asarray(self.cells)
         self.cells_ = draw_regions(self.ax_, self.grid, self._owners()[cells], colours, CELL_OPACITY)
         shown = np.unique(cells)
@@ -170,7 +168,7 @@ class PrototypeDisplay:
     def _draw_points(self):
         rows, y = np.asarray(self.rows), np.asarray(self.y)
         self.points_ = [
-            self.ax_.scatter(*rows[y == label].T, s=9, color=_colour(position), linewidths=0, alpha=0.6, zorder=2)
+            self.ax_.scatter(*rows[y == label].T, s=9, color=class_colour(position), linewidths=0, alpha=0.6, zorder=2)
             for position, label in enumerate(self.classes)
         ]
 
@@ -185,7 +183,7 @@ class PrototypeDisplay:
             self.ax_.scatter(
                 *prototypes[owners == position].T,
                 s=area,
-                color=_colour(position),
+                color=class_colour(position),
                 marker="D",
                 edgecolors="black",
                 linewidths=1.0,
@@ -246,7 +244,3 @@ def _nearest(points, prototypes, metric):
     prototypes = prototypes - middle
     directions = prototypes @ metric
     return np.argmax((points - middle) @ directions.T - 0.5 * np.sum(directions * prototypes, axis=1), axis=-1)
-
-
-def _colour(position):
-    return CLASS_COLOURS[position % len(CLASS_COLOURS)]

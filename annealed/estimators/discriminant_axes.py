@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from annealed.arrays import Place, is_foreign
+from annealed.arrays import Place, is_foreign, to_host
 from annealed.design import ArrayDesign
 from annealed.estimators.on_device import check_device_weight, check_labels, weighed_on_device
 from annealed.estimators.weights import check_weight, weighed_by_class
@@ -43,6 +43,21 @@ class Moments(NamedTuple):
     covariance: np.ndarray
     counts: np.ndarray
     class_means: np.ndarray
+
+
+def class_weights_of(classifier):
+    """Coefficients and intercepts of the logit of each class, (n_classes, n_features) and (n_classes,), in float64.
+
+    Their means over classes are zero, unless an intercept is infinite.
+    """
+    coef, intercept = (
+        np.asarray(to_host(classifier.coef_), dtype=np.float64),
+        np.asarray(to_host(classifier.intercept_), dtype=np.float64),
+    )
+    if classifier.classes_.shape[0] == 2:
+        coef, intercept = np.vstack([-coef, coef]) / 2, np.concatenate([-intercept, intercept]) / 2
+    middle = intercept.mean() if np.isfinite(intercept).all() else 0.0  # a prior of zero has an infinite logarithm
+    return coef - coef.mean(axis=0), intercept - middle
 
 
 def score_moments(X, y, sample_weight, coef, classes, class_weight=None) -> Moments:

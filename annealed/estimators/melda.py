@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 from annealed.arrays import Place, is_dispatched, is_foreign, to_host
 from annealed.callbacks import CallbackSupportMixin, hand_over, take_back
 from annealed.estimators.base import AnnealedClassifier
-from annealed.estimators.discriminant_axes import Directions, directions_of, inverse_of, score_moments
+from annealed.estimators.discriminant_axes import Directions, class_weights_of, directions_of, inverse_of, score_moments
 from annealed.estimators.labels import check_several_classes
 from annealed.estimators.mixins import PathDiagramMixin, forget_last_fit, make_published
 from annealed.estimators.on_device import check_foreign, check_same_library, coded_labels
@@ -538,14 +538,3 @@ def _in_features(classifier, scalings, offset):
         place = Place.of(classifier.coef_)
         return tuple(place.row(own) for own in found)
     return tuple(own.astype(classifier.coef_.dtype, copy=False) for own in found)
-
-
-def class_weights_of(classifier):
-    """Weights and intercepts of each class, of mean zero over classes, (n_classes, n_features) and (n_classes,)."""
-    coef, intercept = (
-        np.asarray(to_host(classifier.coef_), dtype=np.float64),
-        np.asarray(to_host(classifier.intercept_), dtype=np.float64),
-    )
-    if classifier.classes_.shape[0] == 2:
-        coef, intercept = np.vstack([-coef, coef]) / 2, np.concatenate([-intercept, intercept]) / 2
-    return coef - coef.mean(axis=0), intercept - intercept.mean()

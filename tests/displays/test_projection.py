@@ -2,12 +2,20 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy import sparse
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 
-from annealed import MELDA
+from annealed import MELDA, AnnealedClassifier, AnnealedLDA, AnnealedLogisticRegression, PooledGaussian, PottsDA
 from annealed.datasets import make_gaussian_classes
 from annealed.displays import ProjectionDisplay
+from annealed.objectives import Distance, Quadratic
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -103,9 +111,82 @@ def test_of_many_components_the_first_two_are_drawn_without_regions(n_classes):
     display.figure_.canvas.draw()
 
 
-def test_other_reductions_have_no_regions(fitted):
+# --- linear classifiers that have no projection of their own -------------------------------------------------
+
+QUICK = {"temperature": 0.1}
+LINEAR = [
+    AnnealedLogisticRegression(**QUICK),
+    AnnealedLDA(**QUICK),
+    AnnealedClassifier(**QUICK),
+    AnnealedClassifier(Distance(), **QUICK),
+    PooledGaussian(),
+    LogisticRegression(max_iter=5000),
+    RidgeClassifier(),
+]
+
+
+def samples_on_the_grid(display, X):
+    """Samples that the projection sends to the points of the grid: the shortest steps from the mean of X."""
+    centred = X - X.mean(axis=0)
+    projected = display.projected - display.projected.mean(axis=0)
+    directions = np.linalg.lstsq(centred, projected, rcond=None)[0]
+    np.testing.assert_allclose(centred @ directions, projected, atol=1e-6 * np.abs(projected).max())
+    points = np.stack(np.meshgrid(*display.grid), axis=-1).reshape(-1, len(display.grid))
+    return X.mean(axis=0) + (points - display.projected.mean(axis=0)) @ np.linalg.pinv(directions)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("estimator", LINEAR, ids=lambda own: f"{type(own).__name__}-{getattr(own, 'objective', '')}")
+def test_a_linear_classifier_is_drawn_along_the_directions_of_its_logits(estimator, n_classes):
+    X, y = load_iris(return_X_y=True)
+    X, y = X[y < n_classes], np.array(["setosa", "versicolor", "virginica"])[y[y < n_classes]]
+    model = clone(estimator).fit(X, y)
+    display = ProjectionDisplay.from_estimator(model, X, y, grid_resolution=23)
+    assert len(display.component_names) == n_classes - 1
+    assert display.ax_.get_xlabel().startswith("discriminant direction 1")
+    predicted = model.predict(samples_on_the_grid(display, X))
+    np.testing.assert_array_equal(model.classes_[display.regions.ravel()], predicted)
+
+
+def test_a_linear_classifier_is_drawn_as_melda_draws_it(fitted):
+    melda, X, y = fitted
+    mine = ProjectionDisplay.from_estimator(melda, X, y)
+    logistic = ProjectionDisplay.from_estimator(AnnealedLogisticRegression(temperature=0.1).fit(X, y), X, y)
+    np.testing.assert_allclose(logistic.projected, mine.projected, atol=1e-8 * np.abs(mine.projected).max())
+    np.testing.assert_array_equal(logistic.regions, mine.regions)
+
+
+def test_sparse_samples_of_a_linear_classifier(fitted):
     _, X, y = fitted
-    display = ProjectionDisplay.from_estimator(LinearDiscriminantAnalysis().fit(X, y), X, y)
+    model = AnnealedLogisticRegression(temperature=0.1).fit(sparse.csr_array(X), y)
+    stored = ProjectionDisplay.from_estimator(model, sparse.csr_array(X), y)
+    dense = ProjectionDisplay.from_estimator(model, X, y)
+    np.testing.assert_allclose(stored.projected, dense.projected, atol=1e-9 * np.abs(dense.projected).max())
+
+
+def test_a_class_of_prior_zero_has_no_region(fitted):
+    _, X, y = fitted
+    display = ProjectionDisplay.from_estimator(PooledGaussian(priors=[1, 0, 1]).fit(X, y), X, y)
+    assert np.unique(display.regions).tolist() == [0, 2]
+
+
+# --- other reductions ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_regions_of_lda_are_what_it_predicts_there(n_classes):
+    X, y = load_iris(return_X_y=True)
+    X, y = X[y < n_classes], y[y < n_classes]
+    model = make_pipeline(StandardScaler(), LinearDiscriminantAnalysis()).fit(X, y)
+    display = ProjectionDisplay.from_estimator(model, X, y, grid_resolution=23)
+    np.testing.assert_array_equal(display.projected, model.transform(X))
+    predicted = model.predict(samples_on_the_grid(display, X))
+    np.testing.assert_array_equal(model.classes_[display.regions.ravel()], predicted)
+
+
+def test_no_regions_if_the_drawn_components_do_not_determine_the_class(fitted):
+    _, X, y = fitted
+    display = ProjectionDisplay.from_estimator(LinearDiscriminantAnalysis(n_components=1).fit(X, y), X, y)
     assert display.regions is None and len(display.points_) == 3
 
 
@@ -127,9 +208,25 @@ def test_draws_where_asked(fitted):
     assert display.ax_ is ax and display.figure_ is ax.figure
 
 
-def test_needs_a_transform():
-    with pytest.raises(TypeError, match="with a transform. Got 'no estimator'"):
-        ProjectionDisplay.from_estimator("no estimator", [[0.0]], [0])
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        ("no estimator", "needs a fitted linear classifier, .* or a reduction .* Got 'no estimator'. Call fit on it"),
+        (LinearRegression(), r"needs a fitted linear classifier.* Got LinearRegression\(\)"),
+        (KNeighborsClassifier(), r"needs a fitted linear classifier.* Got KNeighborsClassifier\(\)"),
+        (AnnealedClassifier(Quadratic(), **QUICK), "needs a classifier that is linear in the features of X"),
+        (SVC(kernel="linear"), "whose decision_function is not X @ coef_.T"),
+        (PottsDA(3, shrinkage="oas", refine=False), "Got PottsDA.*Draw it with PrototypeDisplay"),
+        (make_pipeline(StandardScaler(), LogisticRegression()), r"its last step .* pipeline\[:-1\].transform\(X\)"),
+    ],
+    ids=["text", "regression", "neighbours", "quadratic", "pairwise", "prototypes", "pipeline"],
+)
+def test_what_is_not_linear_is_refused(fitted, estimator, message):
+    _, X, y = fitted
+    model = estimator.fit(X, y) if hasattr(estimator, "fit") else estimator
+    with pytest.raises(TypeError, match=message):
+        ProjectionDisplay.from_estimator(model, X, y)
+    assert not pyplot.get_fignums()
 
 
 @pytest.mark.parametrize(
@@ -140,7 +237,7 @@ def test_needs_a_transform():
             r"y must hold classes of the estimator. Got '0', known: \[0, 1, 2",
         ),
         (load_iris().target + 1, "Got 3, known"),
-        (load_iris().target[:-1], r"one class for each of 150 rows. Got an array of shape \(149,\)"),
+        (load_iris().target[:-1], r"one class for each of 150 samples. Got an array of shape \(149,\)"),
         (load_iris().target[:, None], r"Got an array of shape \(150, 1\)"),
     ],
     ids=["texts", "one unknown", "too short", "a column"],

@@ -92,8 +92,9 @@ def test_more_columns_are_drawn_in_the_leading_metric_directions():
 
 
 def test_a_single_column_and_a_single_prototype():
-    X, y = np.arange(10.0)[:, None], np.zeros(10)
-    display = PrototypeDisplay.from_estimator(PottsDA(1, **QUICK).fit(X, y), X, y, grid_resolution=5)
+    X, y = np.arange(10.0)[:, None], np.arange(10) % 2
+    model = PottsDA(1, init="mean", **QUICK).fit(X, y)
+    display = PrototypeDisplay.from_estimator(model, X, y, grid_resolution=5)
     assert display.borders_ == []
     display.figure_.canvas.draw()
 
@@ -113,7 +114,7 @@ def test_labels_that_would_not_be_drawn_are_refused(fitted):
     model, X, y = fitted
     with pytest.raises(ValueError, match=r"y must hold classes of the estimator. Got '[01]', known: \[0, 1\]"):
         PrototypeDisplay.from_estimator(model, X, y.astype(str))
-    with pytest.raises(ValueError, match=r"one class for each of 200 rows. Got an array of shape \(199,\)"):
+    with pytest.raises(ValueError, match=r"one class for each of 200 samples. Got an array of shape \(199,\)"):
         PrototypeDisplay.from_estimator(model, X, y[1:])
 
 

@@ -14,8 +14,7 @@ from sklearn.base import clone
 from sklearn.decomposition import PCA
 
 from annealed.comparison import HASH, UNFIT, row_hashes, table_splits
-from annealed.estimators.discriminant_axes import directions_of, score_moments
-from annealed.estimators.melda import class_weights_of
+from annealed.estimators.discriminant_axes import class_weights_of, directions_of, score_moments
 from annealed.export.report.base import OneTemperature, Plane, Prototypes, ReportData
 from annealed.schedules import FixedSchedule
 from annealed.tables import InputError, TableModel
