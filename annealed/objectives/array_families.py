@@ -1,8 +1,9 @@
-"""The linear families on a device: the penalized free energy, and soft means.
+"""The linear families on a device: the penalized free energy (pADA), and soft means (dADA).
 
-What they share, and the pass over the rows, is in `annealed/objectives/array_linear.py`.
+    Q / T = mean over rows of [ log_partition(logits) - logit of the true class ] + 1/2 <strength, (w - anchor)^2>
 
-Shapes: parameters (n_fits, n_classes, width), on the device, in its widest float.
+The base class, with the pass over the rows, is in `annealed/objectives/array_linear.py`.
+Shapes: parameters w (n_fits, n_classes, width), on the device, in its widest float.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from annealed.objectives.base import HOT_LOGIT
 from annealed.objectives.device_rows import TurnedRows
 from annealed.objectives.penalized_linear import PenalizedLinearProblem
 
-NARROWEST = 100.0  # roundings of the widest coordinate's spread: gradients by a narrower one are not trusted
+NARROWEST = 100.0  # smallest spread of a tested coordinate, in rounding errors of the widest coordinate's spread
 
 
 class ArrayPenalizedProblem(ArrayProblem):
-    """The penalized free energy (17): see `PenalizedLinearProblem`. Two classes have two scores here, of mean zero.
+    """The penalized free energy (17): see `PenalizedLinearProblem`. Here two classes have two scores, of mean zero.
 
-    The start matrix of its solver is diagonal, `1 / (eigenvalue_k * mean of p_j (1 - p_j) + l2_strength T)`.
+    The preconditioner is diagonal, `1 / (eigenvalue_k * mean of p_j (1 - p_j) + l2_strength T)`.
     """
 
     def __init__(self, host, matmul_precision=None):
@@ -57,7 +58,7 @@ class ArrayPenalizedProblem(ArrayProblem):
         return self._join(pulled, residual_sum)
 
     def _loss(self, parameters, temperature, fits, quick, learn, fine=False):
-        """As for every family, plus an imaginary row at the centre for a class that a fit has no row of."""
+        """Loss and gradient, plus an imaginary row at the centre for each class of which a fit has no row."""
         loss, slope, gradient = super()._loss(parameters, temperature, fits, quick, learn, fine)
         if not self._has_missing:
             return loss, slope, gradient
@@ -71,7 +72,7 @@ class ArrayPenalizedProblem(ArrayProblem):
         return loss, slope + xp.sum(evidence * intercept, axis=1), self._join(coef, own + evidence)
 
     def penalty(self, temperature, fits):
-        """Strengths have a leading axis where temperatures do. The last is kept: a pass asks for it several times."""
+        """Strengths have a leading axis if temperatures do. The last one is cached: a pass uses it several times."""
         if np.ndim(temperature) > 0:
             return self._strengths(temperature), 0.0
         if self._last_strength[0] != temperature:
@@ -83,15 +84,16 @@ class ArrayPenalizedProblem(ArrayProblem):
         return strength * self._is_penalized
 
     def _strength(self, temperature, ndim):
-        """Of the coefficients, one number or one a temperature, to be divided by."""
+        """The penalty's strength as a divisor: a number, or an array with one entry per temperature."""
         if np.ndim(temperature) == 0:
             return self.l2_strength * float(temperature)
         strength = self.place.wide(self.l2_strength * np.asarray(temperature))
         return self.xp.reshape(strength, (-1, *(1,) * (ndim - 1)))
 
     def _inverse_diagonal(self, temperature, fits):
-        """One over the curvature, (n_fits, n_classes, width): each class's mean `p (1 - p)` times the spectrum, and the
-        penalty. The last is kept: several passes at a temperature ask for it.
+        """Inverse of the diagonal (n_fits, n_classes, width): mean `p (1 - p)` of a class times spectrum, plus penalty.
+
+        The last one is cached, because several passes at a temperature use it.
         """
         is_one, last = np.ndim(temperature) == 0, self._last_inverse
         if is_one and last is not None and last[0] is self.class_variance and last[1:3] == (temperature, fits):
@@ -104,7 +106,7 @@ class ArrayPenalizedProblem(ArrayProblem):
         return inverse
 
     def precondition(self, vectors, temperature, fits):
-        """A common shift of all classes moves no posterior: the penalty is all that it meets."""
+        """Diagonal solve; a common shift of all classes leaves the posterior unchanged: only the penalty acts on it."""
         xp, inverse = self.xp, self._inverse_diagonal(temperature, fits)
         inverse = xp.reshape(inverse, (inverse.shape[0], *(1,) * (vectors.ndim - 3), *inverse.shape[1:]))
         solved = vectors * inverse
@@ -127,7 +129,7 @@ class ArrayPenalizedProblem(ArrayProblem):
         return length**2 / (2 * self._strength(temperature, 1)) + own
 
     def hot_temperature(self):
-        """Hot, coef is -gradient / (l2_strength T): the temperature at which its logits are HOT_LOGIT in size."""
+        """At high T, coef is -gradient / (l2_strength T): solve for the T at which its logits have size HOT_LOGIT."""
         fits, place, quick = slice(0, 1), self.place, self.has_quick_rows
         with place.products_in(self.matmul_precision):
             _, _, gradient = self._loss(self.start(1.0)[fits, ...], 1.0, fits, quick, False)
@@ -149,18 +151,18 @@ class ArrayPenalizedProblem(ArrayProblem):
         return float(np.sqrt(squares.max()) / (self.l2_strength * HOT_LOGIT))
 
     def evidence_held_back(self, parameters, temperature):
-        """Coordinates so narrow that rounding of the widest one's products may hide them are not asked."""
+        """Score test without coordinates so narrow that rounding errors of the widest coordinate may hide them."""
         own, variance = self.place.host(parameters, self.class_variance)
         narrowest = NARROWEST * self.place.rounding
         return self.host.evidence_held_back(self._as_host(own.reshape(1, -1))[0], temperature, variance, narrowest)
 
     def _report(self, parameters, temperature, fits):
-        """Of mean zero over classes."""
+        """Arrays with mean zero over classes."""
         centered = parameters - self.xp.mean(parameters, axis=1, keepdims=True)
         return super()._report(centered, temperature, fits)
 
     def _as_host(self, flat):
-        """One score for two classes: (score of the second less the first) / sqrt(2)."""
+        """Parameters for the host problem, which has one score for two classes: (second - first) / sqrt(2)."""
         if self.n_classes != 2:
             return flat
         first, second = flat[:, : self.width], flat[:, self.width :]
@@ -168,7 +170,7 @@ class ArrayPenalizedProblem(ArrayProblem):
 
 
 class ArrayDistanceProblem(ArrayProblem):
-    """Soft means as tied linear logits: see `DistanceProblem`."""
+    """Soft means as linear logits with tied intercepts: see `DistanceProblem`."""
 
     def __init__(self, host, matmul_precision=None):
         super().__init__(host, matmul_precision)
@@ -209,6 +211,6 @@ class ArrayDistanceProblem(ArrayProblem):
 
 
 def on_device(problem, matmul_precision=None) -> ArrayProblem:
-    """The problem of a family bound to rows on a device, as its solver there sees it."""
+    """The device counterpart of a host problem whose rows are on a device."""
     kind = ArrayPenalizedProblem if isinstance(problem, PenalizedLinearProblem) else ArrayDistanceProblem
     return kind(problem, matmul_precision)

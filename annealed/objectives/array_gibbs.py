@@ -1,6 +1,8 @@
-"""The Gibbs posterior (eq. 7) of rows on a device, in the array-API standard; torch takes the same steps in place, and
-in one kernel on a GPU where Triton, which comes with it there, can make one.
+"""The Gibbs posterior (eq. 7) of rows on a device, in the array-API standard.
 
+    residual = weight (posterior - targets),    posterior = softmax(unit logits + level)
+
+Torch computes the same in place, and on a GPU in one Triton kernel where that can be compiled.
 Shapes: logits (n_rows, n_fits, n_classes), labels (n_rows,).
 """
 
@@ -11,12 +13,15 @@ from typing import Any, NamedTuple
 
 from annealed.arrays import Place
 
-_WORKS: dict[Any, bool] = {}  # whether the fused kernel does, by device, once it was tried there
+_WORKS: dict[Any, bool] = {}  # by device: whether the fused kernel runs, once that was tried
 
 
 class Residual(NamedTuple):
-    """`values` (n_rows, n_fits, n_classes), and sums over rows, side by side: (n_fits, n_classes + 1), wide, of the
-    residual and of the negative log-likelihood; where asked for n_classes more, of `posterior (1 - posterior)`.
+    """The residual and its sums over rows.
+
+    values : (n_rows, n_fits, n_classes)
+    sums : (n_fits, n_classes + 1), in the widest float: sums of the residual, then of the negative log-likelihood. With
+        `learn`, n_classes more columns: sums of `posterior (1 - posterior)`
     """
 
     sums: Any
@@ -26,12 +31,12 @@ class Residual(NamedTuple):
 def loss_and_residual(
     place: Place, logits, level, labels, weight=None, *, unit=None, dtype=None, gain=None, learn=False
 ) -> Residual:
-    """The loss of rows and their residual, `posterior - targets` (15), with the weights (n_rows, n_fits) on both.
+    """The loss of rows and their residual, `posterior - targets` (15), both times the weights (n_rows, n_fits).
 
-    Logits are in a `unit` and without their `level`, each (n_fits, n_classes), and may be overwritten. Residuals are
-    times `gain` (n_fits,) and of torch's `dtype` where these are named. As in `annealed/objectives/gibbs.py`, the true
-    class's residual is minus the sum of the others, and the loss of an all but certain row comes from that sum, so that
-    both keep their digits in single precision too.
+    The actual logits are `unit * logits + level`, with unit and level (n_fits, n_classes); `logits` may be overwritten.
+    Residuals are multiplied by `gain` (n_fits,) and converted to torch's `dtype` if these are given. As in
+    `annealed/objectives/gibbs.py`, the residual of the true class is minus the sum of the others, and the loss of an
+    almost certain row is computed from that sum, so that both keep their digits in float32 too.
     """
     lies_by_class = place.is_torch and logits.stride(-1) > 1 and unit is dtype is gain is None
     fused = fused_kernel(logits, lies_by_class) if place.is_torch else None
@@ -82,8 +87,9 @@ def _with_torch(place, logits, labels):
 
 
 def fused_kernel(logits, lies_by_class=False) -> ModuleType | None:
-    """`annealed/objectives/fused_gibbs.py`, or `fused_by_class.py` where the logits of a class lie side by side; None
-    where it cannot take these logits of torch.
+    """The module with the fused kernel for these torch logits, or None if no kernel supports them.
+
+    That is `annealed/objectives/fused_gibbs.py`, or `fused_by_class.py` if the logits of a class are contiguous.
     """
     if not logits.is_cuda or not _WORKS.get(logits.device, True):
         return None
@@ -97,7 +103,7 @@ def fused_kernel(logits, lies_by_class=False) -> ModuleType | None:
             few = logits.new_zeros((1, 1, 2)).float()
             fused_gibbs.loss_and_residual(few.dtype, few, few[0, ...], few[0, 0, :1].long())
             _WORKS[logits.device] = True
-    except Exception:  # no Triton, or no C compiler for it: torch's own steps give the same
+    except Exception:  # no Triton, or no C compiler for it: torch computes the same without a fused kernel
         _WORKS[logits.device] = False
         return None
     return fused
@@ -110,13 +116,14 @@ def _spread(place: Place, residual):
 
 
 def deviations(place: Place, logits, labels):
-    """Logits (n_rows, n_classes) less the true class's own."""
+    """Logits (n_rows, n_classes) minus that of the true class."""
     return logits - place.xp.take_along_axis(logits, labels[:, None], axis=1)
 
 
 def scaled_moments(place: Place, scale, deviation):
-    """Loss, mean and variance of the logits' deviation from the true one under the posterior at a scale, by row:
-    (3, n_rows), wide.
+    """Loss, and mean and variance of deviations under the posterior, of each row at a scale.
+
+    Returns (3, n_rows) in the widest float.
     """
     fused = fused_kernel(deviation[:, None, :]) if place.is_torch else None
     if fused is not None:
@@ -135,7 +142,7 @@ def scaled_moments(place: Place, scale, deviation):
 
 
 def scaled_losses(place: Place, scale, deviation):
-    """Minus the log posterior of the true class at a scale, by row, wide."""
+    """Minus the log posterior of the true class of each row at a scale, in the widest float."""
     fused = fused_kernel(deviation[:, None, :]) if place.is_torch else None
     if fused is not None:
         return fused.scaled_moments(place.wide_dtype, scale, deviation)[0]
@@ -147,7 +154,7 @@ def scaled_losses(place: Place, scale, deviation):
 
 
 def margins(place: Place, deviation):
-    """How far the true class's logit is ahead of the next one, by row, wide; its own deviation is the one of zero."""
+    """True class's logit (where the deviation is zero) minus the largest other one, per row, in the widest float."""
     xp = place.xp
     next_best = xp.max(xp.where(deviation == 0, -xp.inf, deviation), axis=1)
     return place.wide(-xp.where(next_best == -xp.inf, 0.0, next_best))

@@ -1,14 +1,15 @@
-"""Problems of linear families whose rows and parameters live on a device: what all of them share.
+"""Base class of linear families whose rows and parameters are on a device.
 
-The family's own problem (`objectives/penalized_linear.py`, `objectives/distance.py`) finds the small things: centre,
-scale, coordinates, shares of the classes. The problems here take copies of them to the device and add up by blocks,
+The host problem of the family (`objectives/penalized_linear.py`, `objectives/distance.py`) computes the small arrays:
+centre, scale, coordinates, class shares. The problems here copy them to the device and sum by blocks
 
     loss     = sum_i w_i [ log_partition(logits_i) - logit of the true class ]
     gradient = sum_i w_i (posterior - targets) x_i
 
-with logits `(x - center) @ coef + intercept`. Only numbers cross to the host, once a pass. With `matmul_precision` the
-products of quick passes are rounded (`annealed/objectives/device_rows.py`): "tf32" block by block, "bf16" in a copy of
-the rows in the coordinates solved in, each with sums in float32. Fine ones are quick, but round only the rows.
+with logits `(x - center) @ coef.T + intercept`. Only scalars are transferred to the host, once per pass. With
+`matmul_precision` the products of passes with `quick=True` are rounded (`annealed/objectives/device_rows.py`): "tf32"
+block by block, "bf16" in a copy of the rows in the coordinates solved in, both with sums in float32. With `fine=True`
+such a pass rounds the rows only, not the coefficients.
 
 Shapes: parameters (n_fits, n_classes, width), on the device, in its widest float.
 """
@@ -25,15 +26,15 @@ from annealed.objectives import array_gibbs
 from annealed.objectives.base import NOTHING_HELD_OUT, Problem, TrainingSummary
 from annealed.objectives.device_rows import HalfRows, RowsAsTheyAre
 
-INSPECTED_ROWS = 1 << 15  # that tell by how much the posterior's own scale changes the loss
-FEW_COLUMNS = 64  # of a product that cost about what one does, where the rows are all that is read
-TEMPORARIES = 2  # as large as held-out logits, when they are looked at: by so much their blocks are shorter
-KEPT_BYTES = 1 << 31  # of held-out logits, up to which they are kept between looks at them
-SMALLEST_VARIANCE = 1e-12
+INSPECTED_ROWS = 1 << 15  # rows from which the change of the loss by the posterior scale is estimated
+FEW_COLUMNS = 64  # columns of a product that cost about as much as one, because reading the rows dominates
+TEMPORARIES = 2  # temporary arrays as large as the held-out logits: their blocks are shorter by this factor
+KEPT_BYTES = 1 << 31  # bytes of held-out logits up to which they are kept between evaluations: memory against time
+SMALLEST_VARIANCE = 1e-12  # floor on the variance p (1 - p) of a class
 
 
 class Evaluation(NamedTuple):
-    """One pass: Q / T (n_fits,), its gradient, the loss part's own value and gradient, and <logits, residual>."""
+    """One pass: Q / T (n_fits,), its gradient, value and gradient of the loss part, and <logits, residual>."""
 
     value: Any
     gradient: Any
@@ -43,8 +44,10 @@ class Evaluation(NamedTuple):
 
 
 class _Scales(NamedTuple):
-    """Of a pass over some fits: what is left to multiply by, (n_fits,), where the rows of each weigh alike; and the
-    gain of the residuals, (n_fits,), with one over it, (n_fits, 1, 1), where there is one.
+    """Factors of a pass over some fits, each None if not needed.
+
+    factor : the weight of every row of a fit, (n_fits,), if all are equal; it is applied after the sum
+    gain : factor on the residuals, (n_fits,); loss_of_gain : its inverse, (n_fits, 1, 1)
     """
 
     factor: Any
@@ -53,7 +56,7 @@ class _Scales(NamedTuple):
 
 
 class HeldOutPart(NamedTuple):
-    """Held-out rows of one block: deviations of logits from the true one, weights, and the fold of each."""
+    """Held-out rows of one block: deviations from the true class's logit, and weight and fold of each row."""
 
     deviation: Any
     weight: Any
@@ -61,17 +64,17 @@ class HeldOutPart(NamedTuple):
 
 
 class ArrayProblem(Problem):
-    """What the families share; `host` is the family's problem in NumPy's terms, bound to the same rows."""
+    """Base class of the families on a device; `host` is the host problem of the family, bound to the same rows."""
 
     design: ArrayDesign
-    width: int  # of a class's parameters
-    returns_numpy = False  # whether what is reported goes back to NumPy, where the user's rows came from
+    width: int  # parameters per class
+    returns_numpy = False  # whether reported arrays are converted to NumPy, because the user's X was NumPy
 
     def __init__(self, host, matmul_precision: str | None = None):
         self.host = host
         self.matmul_precision = (
             None if host.span else matmul_precision
-        )  # rows in a basis of their span are few, and hold all digits
+        )  # rows in a basis of their span are few: they are not rounded
         self.design, self.predictor = host.design, host.predictor
         self.n_fits, self.n_classes, self.class_shares = host.n_fits, host.n_classes, host.class_shares
         self.n_columns = host.n_columns
@@ -98,16 +101,16 @@ class ArrayProblem(Problem):
         self.n_passes = 0
         self.watch(NOTHING_HELD_OUT)
 
-    # -- where folds, tables and coordinates are taken from ---------------------------------------------------
+    # -- weights and coordinates ------------------------------------------------------------------------------
 
     def _weights_of_fits(self):
-        """The largest weight of a row of each fit, and the weight of every row where all have the same, else NaN."""
+        """For each fit the largest weight of a row, and the common weight of all rows, NaN if they differ."""
         weight = self.design.weight
         least, most = self.place.host(self.xp.min(weight, axis=0), self.xp.max(weight, axis=0))
         return most, np.where(least == most, least, np.nan)
 
     def _scales(self, rows, fits) -> _Scales:
-        """Kept on the device: to send them would hold up every pass."""
+        """Factors of a pass, cached on the device: sending them would delay every pass."""
         key = type(rows), str(fits)
         if key not in self._sent_scales:
             place, uniform = self.place, self._uniform[fits]
@@ -119,13 +122,13 @@ class ArrayProblem(Problem):
         return self._sent_scales[key]
 
     def of_fits(self, table, fits):
-        """A table's entries of some fits: a slice, or a list of numbers."""
+        """Entries of a table for some fits: a slice or a list of indices."""
         if isinstance(fits, slice):
             return table[fits, ...]
         return self.xp.take(table, self.place.whole(fits), axis=0)
 
     def _turned(self, vectors, factor, fits):
-        """Vectors (n_fits, n_classes, ...) under a map of coordinates, which may be a diagonal or one map a fit."""
+        """Vectors (n_fits, n_classes, ...) times a change of coordinates: a diagonal or a matrix, common or per fit."""
         own = self.of_fits(factor, fits) if self.per_fit else factor
         if own.ndim == (2 if self.per_fit else 1):
             return vectors * (own[:, None, :] if self.per_fit else own)
@@ -149,7 +152,7 @@ class ArrayProblem(Problem):
         return self.to_features(coef, fits), intercept
 
     def backward(self, pulled, residual_sum, parameters, temperature, fits):
-        """Gradient of the loss from its sums over rows, in the terms of `forward`."""
+        """Gradient by the parameters from `pulled` and `residual_sum`, the derivatives by what `terms` returns."""
         raise NotImplementedError
 
     def penalty(self, temperature, fits):
@@ -161,20 +164,21 @@ class ArrayProblem(Problem):
         raise NotImplementedError
 
     def certificate(self, gradient, temperature, fits):
-        """Bound (n_fits,) on the suboptimality of Q / T where the family has one, else zero."""
+        """Upper bound (n_fits,) on the suboptimality of Q / T; zero if the family has none."""
         return self.xp.sum(gradient, axis=(1, 2)) * 0.0
 
     # -- one pass ---------------------------------------------------------------------------------------------
 
     @property
     def has_quick_rows(self) -> bool:
+        """Whether products of passes with `quick=True` are rounded."""
         return self.matmul_precision is not None
 
     def objective(self, parameters, temperature, fits, quick=False, learn=False, fine=False) -> Evaluation:
-        """Everything a solver needs of some fits, in one pass over the rows; nothing is brought to the host.
+        """Value and gradients of some fits in one pass over the rows; nothing is transferred to the host.
 
-        `learn` refreshes the class variances behind `precondition`, from the first of the fits; `fine` is of a quick
-        pass.
+        quick : whether to use rounded products; fine : whether such a pass rounds the rows only
+        learn : whether to update `class_variance`, which `precondition` uses, from the first of the fits
         """
         with self.place.products_in(self.matmul_precision if quick else None):
             loss, slope, loss_gradient = self._loss(parameters, temperature, fits, quick, learn, fine)
@@ -226,10 +230,10 @@ class ArrayProblem(Problem):
             return self._plain_rows
         return self._rounded_rows.split() if fine else self._rounded_rows
 
-    # -- what the path asks for ---------------------------------------------------------------------------------
+    # -- held-out logits and reports, for the path --------------------------------------------------------------
 
     def watch(self, held_out):
-        """Held-out rows, by the fit that has not seen them."""
+        """Set the held-out rows, each with the fit that was trained without it."""
         self.held_out = held_out
         self._fold_of_row: Any = None
         self._own_rows: list = []
@@ -243,10 +247,10 @@ class ArrayProblem(Problem):
             self._own_rows = [(fit, self.place.whole(held_out.rows[own])) for fit, own in of_fits if own.any()]
 
     def held_out_logits(self, parameters, temperature):
-        raise NotImplementedError("rows on a device are judged part by part: see held_out_parts")
+        raise NotImplementedError("rows on a device are validated in parts: see held_out_parts")
 
     def held_out_parts(self, parameters, temperature, weight):
-        """Parts of the watched rows, each fold's under its own fit; `weight` (n_rows,) is that of every row."""
+        """Yield the held-out rows in parts, each with the logits of its fold's fit; `weight` (n_rows,) of all rows."""
         with self.place.products_in(self.matmul_precision):
             if self._fold_of_row is not None:
                 yield from self._parts_of_all(parameters, temperature, weight)
@@ -254,7 +258,7 @@ class ArrayProblem(Problem):
                 yield from self._parts_by_fold(parameters, temperature, weight)
 
     def _parts_of_all(self, parameters, temperature, weight):
-        """With few columns: all folds in one product, of which each row takes its own; a row of none weighs nothing."""
+        """Few columns: one product for all folds, from which each row takes those of its fold; others get weight 0."""
         xp, place, fits = self.xp, self.place, slice(1, self.n_fits)
         coef, intercept = self.forward(parameters[fits, ...], temperature, fits)
         rows, size = self._plain_rows, intercept.shape[0] * intercept.shape[1]
@@ -288,11 +292,11 @@ class ArrayProblem(Problem):
         return self.place.row(coef[0, ...]), self.place.row(intercept[0, ...])
 
     def note(self, temperature, loss, slope):
-        """Remember what the final fit's last pass said: its mean entropy is `loss - slope`."""
+        """Store loss and slope of the final fit's last pass at a temperature: its mean entropy is `loss - slope`."""
         self._seen[temperature] = loss, slope
 
     def summarize(self, points, entropy=None):
-        """Loss and entropy are those of the last pass; what the scale does to the loss is read off a sample of rows."""
+        """Loss and entropy of the last pass; the effect of the scale on the loss is estimated from a sample of rows."""
         step = max(1, self.design.n_rows // INSPECTED_ROWS)
         sample = self.place.whole(np.arange(0, self.design.n_rows, step))
         weight = self.place.wide(self.xp.take(self.design.weight[:, 0], sample))
@@ -300,14 +304,13 @@ class ArrayProblem(Problem):
         blocks = list(self.design.map_rows(lambda block: block, sample, TEMPORARIES))
         gains = [self._gain(blocks, weight, total, *point) for point in points]
         numbers = self.place.host(self.xp.stack(gains))[0]
-        looks = [self._seen[temperature] for _, temperature, _ in points]
+        last = [self._seen[temperature] for _, temperature, _ in points]
         return [
-            TrainingSummary(loss + float(gain), loss - slope)
-            for (loss, slope), gain in zip(looks, numbers, strict=True)
+            TrainingSummary(loss + float(gain), loss - slope) for (loss, slope), gain in zip(last, numbers, strict=True)
         ]
 
     def _gain(self, blocks, weight, total, parameters, temperature, scale):
-        """By how much a scale changes the mean loss of the blocks' rows."""
+        """Change of the mean loss of the blocks' rows by a posterior scale."""
         flat, level = self._one_fit(parameters[None, ...], temperature, slice(0, 1))
         gain, done = total * 0.0, 0
         with self.place.products_in(self.matmul_precision):
@@ -338,7 +341,7 @@ class ArrayProblem(Problem):
         return {"coef": coef, "intercept": intercept - coef @ self.center}
 
     def final_arrays(self, parameters, temperature):
-        """The final fit's arrays on the device, of the type of X, with a leading axis of one."""
+        """The final fit's arrays on the device, in the dtype of X, with a leading axis of length one."""
         arrays = self._on_device(parameters[:1, ...], temperature, slice(0, 1))
         return {name: self.place.row(array) for name, array in arrays.items()}
 

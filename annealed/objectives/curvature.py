@@ -1,13 +1,16 @@
-"""A preconditioner learned from the Hessian of the rows.
+"""Preconditioners computed from the Hessian of the rows.
 
-The Hessian of the final fit at its current parameters serves every fold and the next temperatures: they share most of
-their rows, and the path is smooth. It is kept whole for the coordinates of the largest spectrum (how many, `level`
-says: each holds twice as many parameters as the one before) and diagonal for the rest, and only its sum with the
-penalty is factored anew when the temperature changes. It is by differences of scores
+The Hessian H of the final fit at its current parameters is used for every fold and for the next temperatures, because
+they share most of their rows and the path is smooth. H is full on the coordinates of largest variance, and diagonal on
+the others; each `level` allows twice as many parameters as the one before. When the temperature changes, only the sum
+of H and the penalty is factored again. `LearnedCurvature` holds H in differences of scores
 (`annealed/objectives/contrasts.py`).
 
-Of many classes or columns the blocks of single classes cost a fraction of the whole: as many squares as classes, not as
-pairs of them, of fewer rows each, and small factors. What classes have to do with each other is left to the steps.
+With many classes or columns, the diagonal blocks of single classes (`ClassCurvature`) cost a fraction of H: one block
+per class instead of one per pair of classes, fewer rows for each, and small factors. They neglect the coupling of
+classes, which then costs more steps.
+
+Shapes: vectors (n_fits, n_scores, width), H (n_differences * n_leading, n_differences * n_leading).
 """
 
 from __future__ import annotations
@@ -21,20 +24,22 @@ from scipy.linalg import blas, lapack
 from annealed.design.threads import blas_threads
 from annealed.objectives.hessian_sample import HessianSample
 
-RIDGES = {np.float64: (1e-12, 1e-9, 1e-6, 1.0), np.float32: (1e-6, 1e-4, 1e-2, 1.0)}  # the first that gives a factor
-BY_FACTOR = {np.float32: (blas.strsv, lapack.spotrs), np.float64: (blas.dtrsv, lapack.dpotrs)}  # of one vector, of more
-SMALLEST_CURVATURE = 1e-12  # of a class, in units of its spread: rows that all but exclude it tell no more
-STALE = 0.3  # change of the smallest entry of the factored diagonal that asks for a new factor
-LARGE_FACTOR, COSTLY_FACTOR = 1000, 8.0  # parameters, and passes of a fit that its factor is worth, from which
-COLDER_STALE, WARMER_STALE = 0.7, 8.0  # the penalty may fall or rise by more before
+RIDGES = {np.float64: (1e-12, 1e-9, 1e-6, 1.0), np.float32: (1e-6, 1e-4, 1e-2, 1.0)}  # on a unit diagonal, in turn
+BY_FACTOR = {np.float32: (blas.strsv, lapack.spotrs), np.float64: (blas.dtrsv, lapack.dpotrs)}  # one vector, several
+SMALLEST_CURVATURE = 1e-12  # floor on the curvature of a class that almost every row excludes
+STALE = 0.3  # relative change of the smallest factored diagonal entry from which H is factored again
+LARGE_FACTOR, COSTLY_FACTOR = 1000, 8.0  # parameters, and cost in passes of one fit, from which a factor is costly
+COLDER_STALE, WARMER_STALE = 0.7, 8.0  # as STALE, for a costly factor when the penalty decreases or increases
 
 
 class LearnedCurvature:
-    """The Hessian of the loss on leading coordinates; `improve` replaces that part of a diagonal solve."""
+    """The Hessian of the loss on leading coordinates; `improve` replaces that part of a diagonal solve.
+
+    reference : the score of largest curvature, so that the curvatures of the differences keep their digits
+    """
 
     def __init__(self, sample: HessianSample, posterior):
         self.sample = sample
-        # Differences from the score of most curvature: the others' own curvatures then keep their digits.
         self.reference = int(np.argmax(np.einsum("n,nc,nc->c", sample.weight, posterior, 1 - posterior)))
         self.hessian = sample.hessian(posterior, self.reference)
         curvature = np.diag(self.hessian) * np.tile(sample.spread, sample.contrasts.n_differences) ** 2
@@ -42,12 +47,13 @@ class LearnedCurvature:
         self._factored: tuple[float, tuple] | None = None
 
     def improve(self, solved, vectors, strength):
-        """Overwrite the leading part of `solved`, vectors divided by a diagonal, by the full solve.
+        """Overwrite the leading part of `solved` by the solve with the full matrix.
 
-        solved, vectors : (n_fits, n_scores, width); strength : penalty on each coefficient
+        solved : `vectors` divided by the diagonal, (n_fits, n_scores, width), as `vectors`
+        strength : penalty on each coefficient
         """
         if self._factored is None or self._is_stale(self._factored[0], strength):
-            self._factored = None  # gives its memory back before the next takes as much
+            self._factored = None  # frees its memory before the next factor is allocated
             self._factored = strength, self._factor(strength)
         balance, factor = self._factored[1]
         contrasts, leading = self.sample.contrasts, self.sample.leading
@@ -56,7 +62,7 @@ class LearnedCurvature:
         solved[..., self.sample.leading] = self._from_differences(full)
 
     def improve_root(self, rooted, noise, strength):
-        """As `improve`, with a root of the inverse instead: standard normal noise gets its covariance."""
+        """As `improve`, with a square root of the inverse: standard normal noise gets the inverse as covariance."""
         balance, factor = self._factor(strength)
         drawn = noise[:, : self.sample.contrasts.n_differences, self.sample.leading]
         flat = drawn.reshape(len(noise), -1).T.astype(self.sample.dtype)
@@ -68,15 +74,15 @@ class LearnedCurvature:
         return contrasts.from_differences(flat.reshape(len(flat), contrasts.n_differences, -1), self.reference)
 
     def _is_stale(self, old, new):
-        """Whether the penalty asks for a new factor."""
+        """Whether the penalty has changed so much that a new factor is worth its cost."""
         limit, size = STALE, len(self.hessian)
-        n_passes = size**2 / (12 * len(self.sample.rows))  # size^3 / 6 multiplications, by two products of rows each
+        n_passes = size**2 / (12 * len(self.sample.rows))  # size^3 / 6 multiplications over 2 size n_rows for a pass
         if size >= LARGE_FACTOR and n_passes >= COSTLY_FACTOR:
             limit = WARMER_STALE if new > old else COLDER_STALE
         return _has_moved(old, new, self._flattest, limit)
 
     def _factor(self, strength):
-        """Factors of the sum with the penalty, balanced to a unit diagonal, and what balances."""
+        """Scales that give the Hessian plus penalty a unit diagonal, and the Cholesky factor of the scaled matrix."""
         square, penalty = self.sample.contrasts.square, self.sample.penalty(strength)
         diagonal = np.maximum(np.diag(self.hessian), SMALLEST_CURVATURE)
         balance = 1 / np.sqrt(diagonal + np.tile(penalty, len(square)) * square[0, 0])
@@ -85,51 +91,52 @@ class LearnedCurvature:
         return balance / np.tile(self.sample.spread, len(square)), factor
 
     def _balanced(self, balance, penalty, diagonal):
-        """The Hessian and its penalty between two `balance`, symmetric, in one copy that LAPACK can overwrite."""
+        """diag(balance) (Hessian + penalty) diag(balance), with another diagonal; a copy that LAPACK may overwrite."""
         square, each = self.sample.contrasts.square, np.arange(len(penalty))
         balance = balance.astype(self.hessian.dtype)
         balanced = self.hessian * balance
         balanced *= balance[:, None]
         table = balance.reshape(len(square), -1).T  # (width, n_differences)
-        own = (penalty[:, None, None] * square) * (table[:, :, None] * table[:, None, :])
-        balanced.reshape(len(square), len(penalty), len(square), -1)[:, each, :, each] += own
+        penalties = (penalty[:, None, None] * square) * (table[:, :, None] * table[:, None, :])
+        balanced.reshape(len(square), len(penalty), len(square), -1)[:, each, :, each] += penalties
         np.fill_diagonal(balanced, diagonal)
         return balanced.T
 
 
 class ClassCurvature:
-    """The blocks of single classes of the loss's Hessian, on leading coordinates; `improve` is that of
-    `LearnedCurvature`.
+    """The diagonal blocks of single classes of the loss's Hessian, on leading coordinates.
+
+    `improve` is as that of `LearnedCurvature`.
     """
 
     def __init__(self, sample: HessianSample, posterior):
         self.sample, self.blocks = sample, sample.class_blocks(posterior)
-        self._own = np.maximum(np.einsum("kii->ki", self.blocks), SMALLEST_CURVATURE)
-        self._flattest = (self._own * sample.spread**2).min()
-        self._factored_at: float | None = None  # strength
+        self._diagonal = np.maximum(np.einsum("kii->ki", self.blocks), SMALLEST_CURVATURE)
+        self._flattest = (self._diagonal * sample.spread**2).min()
+        self._factored_at: float | None = None  # strength of the penalty
 
     def improve(self, solved, vectors, strength):
         if self._factored_at is None or _has_moved(self._factored_at, strength, self._flattest, STALE):
             self._factor(strength)
         leading = self.sample.leading
         pull = (vectors[..., leading] * self._balance).astype(self.sample.dtype)
-        full = [_solved(factor, pull[:, own].T).T for own, factor in enumerate(self._factors)]
+        full = [_solved(factor, pull[:, label].T).T for label, factor in enumerate(self._factors)]
         solved[..., leading] = np.stack(full, axis=1) * self._balance
 
     def _factor(self, strength):
-        balance = (1 / np.sqrt(self._own + self.sample.penalty(strength))).astype(self.sample.dtype)
+        balance = (1 / np.sqrt(self._diagonal + self.sample.penalty(strength))).astype(self.sample.dtype)
         pairs = zip(self.blocks, balance, strict=True)
         self._factors = [_first_factor(partial(_between, *pair), self.sample.dtype) for pair in pairs]
         self._balance, self._factored_at = balance / self.sample.spread, strength
 
 
 def _has_moved(old, new, flattest, limit):
-    """Whether the penalty has changed by more than a share of the flattest direction's curvature."""
+    """Whether the penalty has changed by more than a share `limit` of the smallest curvature, penalty included."""
     return abs(new - old) > limit * (old + flattest)
 
 
 def _between(block, balance, diagonal):
-    """A block between two `balance`, with another diagonal, in one copy that LAPACK can overwrite."""
+    """diag(balance) block diag(balance) with another diagonal, as a copy that LAPACK may overwrite."""
     balanced = block * balance
     balanced *= balance[:, None]
     np.fill_diagonal(balanced, diagonal)
@@ -137,7 +144,7 @@ def _between(block, balance, diagonal):
 
 
 def _first_factor(make, dtype):
-    """The lower factor of `make(diagonal)`, with the least ridge on its unit diagonal that rounding allows."""
+    """Lower Cholesky factor of `make(1 + ridge)`, with the smallest of RIDGES for which it exists."""
     for ridge in RIDGES[dtype]:
         try:
             return linalg.cho_factor(make(1 + ridge), lower=True, overwrite_a=True, check_finite=False)[0]
@@ -147,7 +154,7 @@ def _first_factor(make, dtype):
 
 
 def _solved(factor, vectors):
-    """(L L')^-1 vectors, from the lower factor; one vector is much faster by itself than as a matrix of one column."""
+    """(L L')^-1 vectors from the lower factor L; the routine for one vector is much faster than that for a matrix."""
     solve_one, solve_all = BY_FACTOR[factor.dtype.type]
     if vectors.shape[1] > 1:
         return solve_all(factor, vectors, lower=1)[0]

@@ -1,17 +1,18 @@
-"""Rows on a device as a pass multiplies them: as they lie, or rounded to the precision that was asked for.
+"""Products with rows on a device, in their dtype or rounded to `matmul_precision`.
 
     logits = unit (rows @ coef.T) + level,    pulled = residual.T @ rows
 
-What stands beside the rows is small and added apart: the level, and what the centre takes off both. Rounded products
-are rough: coefficients are rounded too, anew at every point. Split rows also multiply what the rounding left of the
-coefficients. Then only the rows are rounded, the same way in every pass, and the loss is as smooth a function as in
-full precision.
+The level and the contributions of the centre are small and are added separately. Rounded products also round the
+coefficients, differently at every point, so the loss is not a smooth function of them. Split products add the product
+with the rounding error of the coefficients. Then only the rows are rounded, in the same way in every pass, and the loss
+is as smooth as in full precision.
 
-TF32 has a sign, eight bits of exponent and ten of fraction, and is made of four bytes. Half precision has the same ten
-bits in two bytes, and a GPU multiplies it twice as fast, across lines of memory four times. Its fewer exponents are
-made up for by powers of two: on every column of the rows, every row of the coefficients (`unit` takes those off again)
-and every fit's residual (`gain`). So that is how products are rounded to TF32: a block of rows at a time, with no copy
-of X. bfloat16 has eight bits, and a copy of the rows, turned to the coordinates solved in before they are rounded.
+TF32 numbers have a sign, eight bits of exponent and ten of fraction, in four bytes. Half precision has the same ten
+bits of fraction in two bytes, and a GPU multiplies it twice as fast (four times with strided operands). Its
+smaller range of exponents is compensated by powers of two on every column of the rows, every row of the coefficients
+(undone by `unit`) and the residual of every fit (`gain`). Products in TF32 precision are therefore computed in half
+precision, one block of rows at a time and without a copy of X. bfloat16 has eight bits, and uses a copy of the rows,
+which is rotated to the coordinates solved in before it is rounded.
 
 Shapes: coef (n_columns, width), level and unit (n_columns,), residual (n_rows, n_columns).
 """
@@ -29,15 +30,16 @@ from annealed.arrays import padded
 from annealed.design import ArrayDesign
 from annealed.objectives.array_gibbs import fused_kernel
 
-ALIGNED_COLUMNS = 8  # of two bytes, that tensor cores take at once
-MOST_PADDING = 1 / 16  # of the width of rows: columns of zeros beside the coefficients, so that lines are whole
-FEW_CLASSES = 16  # up to which logits in double precision lie by class on a GPU: see `fused_by_class.py`
-HALF_EXPONENT = 15  # of the largest numbers: half precision holds them, and in full what is 2^-29 of them
+ALIGNED_COLUMNS = 8  # columns, of two bytes each, that tensor cores load at once: widths are padded to a multiple
+MOST_PADDING = 1 / 16  # padding rows of zeros that align the products, as a share of the width of the rows
+FEW_CLASSES = 16  # classes up to which float64 logits are stored class by class on a GPU: see `fused_by_class.py`
+HALF_EXPONENT = 15  # exponent of the largest scaled number: half precision then holds 2^-29 of it with all bits
 
 
 class Tables:
-    """What rows are multiplied with, in parts that add up to it, and what makes logits of the products: their unit, and
-    their level, which is found when it is asked for, while the device is busy with the first product.
+    """Coefficients in parts whose sum they are, and the unit and level that turn products into logits.
+
+    The level is computed when it is first needed, while the device computes the first product.
     """
 
     def __init__(self, parts: list[Any], n_columns: int, find_level: Callable[[], Any], unit=None):
@@ -50,7 +52,10 @@ class Tables:
 
 
 class RowsAsTheyAre:
-    """Rows of the design; coefficients are those of the features, of turned rows those of the coordinates solved in."""
+    """Rows of the design in their own dtype.
+
+    Coefficients are those of the features; if `is_turned`, those of the coordinates solved in.
+    """
 
     is_turned = False
     residual_dtype: Any = None
@@ -61,7 +66,7 @@ class RowsAsTheyAre:
         self._lies_by_class = is_double_on_gpu and design.n_classes <= FEW_CLASSES
 
     def tables(self, coef, level) -> Tables:
-        """Of coefficients and the level of centred rows: what the centre takes off belongs to the level."""
+        """Tables of coefficients and the level of centred rows; the centre's part of the products is in the level."""
         coef_of_rows = coef if self._lies_by_class else self._padded(coef, self.width, self.place.row_dtype)
         return self._tables([coef_of_rows], coef, level)
 
@@ -73,8 +78,9 @@ class RowsAsTheyAre:
         return Tables(parts, coef.shape[0], find_level, unit)
 
     def _padded(self, coef, n_columns, dtype):
-        """Of a type, with columns of zeros; on a GPU also with rows of them, so that every row of the products begins a
-        line of memory.
+        """Coefficients in a dtype, padded to `n_columns` by zeros.
+
+        On a GPU rows of zeros are added too, so that every row of the products begins a line of memory.
         """
         place, n_rows = self.place, coef.shape[0]
         more = padded(n_rows, place.row_bytes) - n_rows
@@ -82,19 +88,19 @@ class RowsAsTheyAre:
             more = 0
         if more == 0 and n_columns == self.width:
             return place.xp.astype(coef, dtype, copy=False)
-        found = place.xp.zeros((n_rows + more, n_columns), dtype=dtype, device=place.device)
-        found[:n_rows, : self.width] = coef
-        return found
+        padded_coef = place.xp.zeros((n_rows + more, n_columns), dtype=dtype, device=place.device)
+        padded_coef[:n_rows, : self.width] = coef
+        return padded_coef
 
     def products(self, block, tables: Tables):
-        """Logits less their level, and before their unit."""
+        """Logits before the unit and the level are applied."""
         found = self._product(block, tables.parts[0])
         for part in tables.parts[1:]:
             found = self._product(block, part, found)
         return found if found.shape[1] == tables.n_columns else found[:, : tables.n_columns]
 
     def _product(self, block, coef, added=None):
-        """Products, and what is to be added to them; where they lie by class, the lines of a class are whole."""
+        """Products plus `added`; if they are stored class by class, each class begins a line of memory."""
         if not self._lies_by_class:
             return block.raw @ coef.T
         found = self.place.aligned((coef.shape[0], block.raw.shape[0]), coef.dtype)
@@ -109,22 +115,22 @@ class RowsAsTheyAre:
         return self.place.row_bytes
 
     def gain(self, largest_weight) -> np.ndarray | None:
-        """Factors on the residuals of each fit, (n_fits,), that their precision needs, by its largest weight."""
+        """Factors (n_fits,) on the residuals that keep them in the range of their dtype; None if not needed."""
         return None
 
     def pulled(self, block, residual):
         return (block.raw.T @ residual).T
 
     def settled(self, pulled, sums):
-        """What was pulled of all rows, less what the centre takes off; `sums` are those of the residual."""
+        """`pulled` summed over all rows, minus the centre's part; `sums` are the sums of the residual."""
         offset = self.design.offset
         return pulled if offset is None else pulled - sums[:, None] * self.place.wide(offset)
 
 
 class RoundedRows(RowsAsTheyAre):
-    """Torch rows of two bytes a number, with products that are added up in float32.
+    """Torch rows of two bytes per number, with products accumulated in float32.
 
-    Zeros beside their columns make up a width that tensor cores take.
+    Columns are padded by zeros to a width that tensor cores support.
     """
 
     n_parts = 1
@@ -134,17 +140,17 @@ class RoundedRows(RowsAsTheyAre):
         self.n_columns = -(-width // ALIGNED_COLUMNS) * ALIGNED_COLUMNS
 
     def split(self):
-        """The same rows, with coefficients in two parts, of which the products lose little or nothing."""
+        """The same rows, with coefficients in two parts, so that their rounding error is negligible."""
         other = copy(self)
         other.n_parts = 2
         return other
 
     def _rounded(self, block):
-        """The rows of a block."""
+        """The rows of a block in two bytes per number."""
         return block.raw
 
     def _parts(self, coef):
-        """Numbers that add up to the coefficients: each the rounding of what the ones before it left."""
+        """Arrays whose sum is the coefficients: each is the rounded difference to the sum of the ones before."""
         parts = [self._padded(coef, self.n_columns, self.residual_dtype)]
         for _ in range(1, self.n_parts):
             coef = coef - parts[-1][: coef.shape[0], : self.width].to(coef.dtype)
@@ -172,7 +178,7 @@ class RoundedRows(RowsAsTheyAre):
 
 
 class HalfRows(RoundedRows):
-    """Rows of the design in half precision, a block at a time: rounded as TF32 is."""
+    """Rows of the design in half precision, one block at a time: with the precision of TF32."""
 
     def __init__(self, design: ArrayDesign):
         place = design.place
@@ -183,7 +189,7 @@ class HalfRows(RoundedRows):
 
     @cached_property
     def _factor(self):
-        """Powers of two that bring the columns to the size that half precision holds best."""
+        """Powers of two that scale the columns to the range of half precision."""
         sizes = self.design.map_blocks(lambda block: block.raw.abs().amax(0), copies_rows=True)
         (largest,) = self.place.host(self.place.xp.stack(list(sizes)).amax(0))
         return self.place.row(half_factor(largest))
@@ -212,12 +218,12 @@ class HalfRows(RoundedRows):
 
 
 def half_factor(largest):
-    """Powers of two that take numbers up to the largest to the size that half precision holds best."""
+    """Powers of two that scale numbers, given their largest absolute value, to the range of half precision."""
     return np.ldexp(1.0, np.where(largest > 0, HALF_EXPONENT - np.frexp(largest)[1], 0))
 
 
 class TurnedRows(RoundedRows):
-    """A bfloat16 copy of the centred rows in the coordinates solved in, each rounded after the turn."""
+    """A bfloat16 copy of the centred rows in the coordinates solved in, rounded after the rotation."""
 
     is_turned = True
 
@@ -237,7 +243,7 @@ class TurnedRows(RoundedRows):
         self.design = ArrayDesign(rows, design.labels, design.weight, design.total_weight, design.n_classes, place)
 
     def _product(self, block, coef, added=None):
-        """Rough logits are rounded too, each by itself: of many rows little is left of that, and less is read."""
+        """Without a second part the logits are rounded too: errors average out over many rows, and less is read."""
         if self.n_parts > 1:
             return super()._product(block, coef, added)
         if self.place.is_accelerator:

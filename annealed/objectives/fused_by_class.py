@@ -1,10 +1,10 @@
-"""Posteriors of torch rows on a GPU in one kernel, where classes are few and the logits of a class lie side by side.
+"""Triton kernel: posteriors of torch rows on a GPU, for few classes whose logits are contiguous class by class.
 
     residual = weight (posterior - targets),    posterior = softmax(logits + level)
 
-In `annealed/objectives/fused_gibbs.py` the logits of a row lie side by side, and several threads share it. Here a
-thread has a row, with all its classes: nothing is looked for across threads or computed by several of them, which is
-what a posterior in double precision waits for.
+In `annealed/objectives/fused_gibbs.py` the logits of a row are contiguous, and several threads share a row. Here each
+thread processes all classes of a row, so there are no reductions across threads and no duplicate computations, which
+dominate the time of posteriors in float64.
 
 Shapes: logits (n_rows, n_fits, n_classes), level (n_fits, n_classes), labels (n_rows,), weight (n_rows, n_fits).
 """
@@ -18,12 +18,12 @@ from triton.runtime import driver
 
 from annealed.objectives.fused_gibbs import LOG2_E, own_loss
 
-MOST_CLASSES = 16  # in the registers of a thread
-ROWS, WARPS, STEPS = 64, 2, 16  # of a step of a program, one to a thread; and steps, after which its sums are written
+MOST_CLASSES = 16  # classes that fit into the registers of a thread
+ROWS, WARPS, STEPS = 64, 2, 16  # of a program: rows per step (one per thread), warps, steps before it writes sums
 
 
 def can_take(logits) -> bool:
-    """Whether the kernel is for these: launches go to the current device."""
+    """Whether the kernel supports these logits; kernels are launched on the current device."""
     is_here = logits.is_cuda and logits.device.index == driver.active.get_current_device()
     row, fit, across = logits.stride()
     is_by_class = row == 1 and across > 1 and (logits.shape[1] == 1 or fit == logits.shape[2] * across)
@@ -31,8 +31,10 @@ def can_take(logits) -> bool:
 
 
 def loss_and_residual(wide_dtype, logits, level, labels, weight, learn):
-    """Sums over the rows of each program, (n_programs, n_fits, n_classes + 1): of the residual, and of the loss; with
-    `learn`, n_classes more, of `posterior (1 - posterior)`, whatever the weights. The residual goes over the logits.
+    """Sums over the rows of each program, (n_programs, n_fits, n_classes + 1); the residual overwrites the logits.
+
+    They are the sums of the residual, then of the loss; with `learn`, n_classes more columns with the unweighted sums
+    of `posterior (1 - posterior)`.
     """
     n_rows, n_fits, n_classes = logits.shape
     n_programs = triton.cdiv(n_rows, ROWS * STEPS)
@@ -46,7 +48,7 @@ def loss_and_residual(wide_dtype, logits, level, labels, weight, learn):
 
 
 @triton.jit(do_not_specialize=["labels", "weight", "n_rows", "n_fits", "across", "weight_stride", "weight_step"])
-def _kernel(  # compiled once for any number of rows; were more known of `across`, a thread would have two, and no room
+def _kernel(  # compiled once for any number of rows; specialized on `across`, a thread would get two rows and spill
     logits, level, labels, weight, sums, n_rows, n_fits, across, weight_stride, weight_step, HAS_WEIGHT: tl.constexpr,
     LEARNS: tl.constexpr, n_classes: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr, CLASSES: tl.constexpr,
 ):  # fmt: skip

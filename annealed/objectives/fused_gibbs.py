@@ -1,11 +1,11 @@
-"""Posteriors of torch rows on a GPU in one kernel each: logits are read once, and what becomes of them is written once.
+"""Triton kernels: posteriors of torch rows on a GPU, with each logit read once and each result written once.
 
     residual = weight (posterior - targets),    posterior = softmax(unit logits + level)
 
-The true class's own is minus the sum of the others. Sums over rows are taken on the way: a program adds up its rows,
-torch adds up the programs, always in the same order. The number of columns is known when a kernel is compiled, so that
-whole words are read. Triton comes with torch's builds for CUDA. `annealed/objectives/array_gibbs.py` imports this file
-when such rows are there, and takes torch's own steps where it cannot.
+The residual of the true class is minus the sum of the others. Sums over rows are computed in the same kernel: a program
+sums its rows, and torch sums over programs, always in the same order. The number of columns is a compile-time constant,
+so that memory is read in whole words. Triton comes with torch's builds for CUDA. `annealed/objectives/array_gibbs.py`
+imports this module for such rows, and falls back to torch operations if that fails.
 
 Shapes: logits (n_rows, n_fits, n_classes), level and unit (n_fits, n_classes), labels (n_rows,), weight (n_rows,
 n_fits), gain (n_fits,), deviation and scores (n_rows, n_columns).
@@ -20,33 +20,35 @@ import triton.language as tl
 from triton.language.extra import libdevice
 from triton.runtime import driver
 
-MOST_CLASSES = 1 << 14  # in the registers of one program
-VALUES = {2: 1 << 10, 4: 1 << 10, 8: 1 << 7}  # of a step of a program, by bytes: lines of classes that make them up
-WARP_VALUES = 512  # of a wide line, to a warp
-LEAST_WARPS = 2
-STEPS = 64  # of a program, whose sums are written once
-COPIED, COPIED_LINES = 256, 16  # columns and rows of a program that copies
+MOST_CLASSES = 1 << 14  # classes that fit into the registers of a program
+VALUES = {2: 1 << 10, 4: 1 << 10, 8: 1 << 7}  # logits per step of a program, by item size: rows times padded classes
+WARP_VALUES = 512  # logits of a row per warp, if the row is long
+LEAST_WARPS = 2  # smallest number of warps of a program
+STEPS = 64  # steps of a program before it writes its sums: fewer partial sums against fewer programs
+COPIED, COPIED_LINES = 256, 16  # columns and rows per program of the copy kernel
 LOG2_E, LOG_2 = tl.constexpr(log2(e)), tl.constexpr(log(2))
-EXACT_BITS = 24  # of a number of single precision, as which numbers reach a kernel
+EXACT_BITS = 24  # significant bits of float32, the type in which a kernel receives Python numbers
 
 
 def can_take(logits) -> bool:
-    """Whether the kernels are for these: launches go to the current device."""
+    """Whether the kernels support these logits; kernels are launched on the current device."""
     is_here = logits.is_cuda and logits.device.index == driver.active.get_current_device()
     is_line = logits.stride(-1) == 1 and logits.stride(-2) == logits.shape[-1]
     return is_here and is_line and logits.shape[-1] <= MOST_CLASSES
 
 
 def _shape(n_columns, itemsize):
-    """Columns of a program, a power of two; its lines of them; and its warps."""
+    """Columns of a program (a power of two), rows per step, and warps."""
     columns = triton.next_power_of_2(n_columns)
     return columns, max(1, VALUES[itemsize] // columns), min(16, max(LEAST_WARPS, columns // WARP_VALUES))
 
 
 def loss_and_residual(wide_dtype, logits, level, labels, weight=None, unit=None, residual=None, gain=None, learn=False):
-    """Sums over the rows of each program, (n_programs, n_fits, n_classes + 1): of the residual, and of the loss; with
-    `learn`, n_classes more, of `posterior (1 - posterior)`, whatever the weights. The residual itself, times `gain`, is
-    written to the array `residual`, or over the logits, which may be narrower than the level.
+    """Sums over the rows of each program, (n_programs, n_fits, n_classes + 1).
+
+    They are the sums of the residual, then of the loss; with `learn`, n_classes more columns with the unweighted sums
+    of `posterior (1 - posterior)`. The residual, times `gain`, is written to the array `residual`, by default over the
+    logits, whose dtype may be narrower than that of the level.
     """
     n_rows, n_fits, n_classes = logits.shape
     residual = logits if residual is None else residual
@@ -66,16 +68,17 @@ def loss_and_residual(wide_dtype, logits, level, labels, weight=None, unit=None,
 
 @triton.jit
 def own_loss(others, own, true, share):
-    """Of rows whose true class has a logit of `true`, to base two, and so the weight `own`; all other classes have the
-    weight `others`, and `share` is one over the sum of both.
+    """Loss of rows from the logit `true` of the true class, to base two, and its exponential `own`.
+
+    `others` is the sum of the exponentials of the other classes; `share` is 1 / (own + others).
     """
-    is_likely = others < own  # then the loss is small and comes from the others, with all its digits
+    is_likely = others < own  # then the loss is small, and is computed from the others to keep its digits
     found = libdevice.log1p(tl.where(is_likely, -others * share, others + own - 1.0))
     return tl.where(is_likely, -found, found - true * LOG_2)
 
 
 @triton.jit(do_not_specialize=["labels", "n_rows", "n_fits", "weight_stride", "weight_step"])
-def _residual_kernel(  # compiled once for any number of rows and of fits
+def _residual_kernel(  # compiled once for any number of rows and fits
     logits, level, unit, labels, weight, residual, gain, sums, n_rows, n_fits, logits_stride, stride,
     weight_stride, weight_step, HAS_UNIT: tl.constexpr, HAS_WEIGHT: tl.constexpr, HAS_GAIN: tl.constexpr,
     LEARNS: tl.constexpr, n_classes: tl.constexpr, STEPS: tl.constexpr, LINES: tl.constexpr, COLUMNS: tl.constexpr,
@@ -101,7 +104,7 @@ def _residual_kernel(  # compiled once for any number of rows and of fits
         mask=(rows < n_left)[:, None] & is_class[None, :], other=-float("inf"),
     )  # fmt: skip
     next_true = tl.load(logits + rows * logits_stride + next_label, mask=rows < n_left, other=0.0)
-    for step in range(STEPS):  # the next rows are on their way while these are looked at
+    for step in range(STEPS):  # the next rows are loaded while these are processed
         is_row = rows < n_left
         is_there = is_row[:, None] & is_class[None, :]
         label = next_label
@@ -147,7 +150,7 @@ def _residual_kernel(  # compiled once for any number of rows and of fits
 
 
 def copy_scaled(rows, factor, found):
-    """Rows (n_rows, n_columns), each column times its factor, into an array of another type; zeros beyond them."""
+    """Write rows (n_rows, n_columns), each column times its factor, to an array of another dtype, padded by zeros."""
     n_rows, n_columns = rows.shape
     block = min(COPIED, triton.next_power_of_2(n_columns))
     grid = (triton.cdiv(n_rows, COPIED_LINES), triton.cdiv(found.shape[1], block))
@@ -169,7 +172,7 @@ def _copy_kernel(
 
 
 def scaled_moments(wide_dtype, scale, deviation):
-    """Loss, mean and variance of the deviations under the posterior at a scale, by row, (3, n_rows)."""
+    """Loss, and mean and variance of the deviations under the posterior, of each row at a scale, (3, n_rows)."""
     n_rows, n_columns = deviation.shape
     columns, lines, n_warps = _shape(n_columns, deviation.element_size())
     found = deviation.new_empty((3, n_rows), dtype=wide_dtype)
@@ -180,7 +183,7 @@ def scaled_moments(wide_dtype, scale, deviation):
 
 
 def _in_two(number):
-    """Two numbers of single precision whose sum is the number, to 48 bits."""
+    """Two float32 numbers whose sum is the number to 48 bits."""
     fraction, exponent = frexp(number)
     head = ldexp(round(ldexp(fraction, EXACT_BITS)), exponent - EXACT_BITS)
     return head, number - head
@@ -217,8 +220,9 @@ def _moments_kernel(
 
 
 def memberships(wide_dtype, scores, level, weight=None):
-    """Scores become weight times the softmax of `scores + level`. Sums over the rows of each program, (n_programs, 2):
-    of weight times the squares of the softmax, and of weight times the logarithm of the partition.
+    """Replace scores by weight times the softmax of `scores + level`; return sums over the rows of each program.
+
+    The sums (n_programs, 2) are of weight times the squares of the softmax, and of weight times the log partition.
     """
     n_rows, n_columns = scores.shape
     columns, lines, n_warps = _shape(n_columns, scores.element_size())

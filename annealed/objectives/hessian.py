@@ -1,16 +1,17 @@
 """Exact Hessians of linear scores, for problems small enough to afford them.
 
-With points z (a one last for the intercept) the Hessian of a fit's loss by differences of scores
-(`annealed/objectives/contrasts.py`) has, for each pair of them, the block
+Let z be a row in the coordinates solved in, followed by a one for the intercept. The Hessian of a fit's loss by
+differences of scores (`annealed/objectives/contrasts.py`) has, for each pair of scores, the block
 
     sum over rows of weight * covariance of the two scores * z z'
 
-`BlockRows` and `SmallRows` give `Terms` of a stack of fits, and at a fraction of the price `TermsAlong`, with the
-Hessian times a vector in its place. `BlockRows` adds them up over blocks of any design. `SmallRows` keeps the points
-and one half of their products z z' of all rows: a Hessian is then a single product of matrices, in single precision
-where a step does with it. `ExactHessian` adds the penalty, and the imaginary rows of missing classes.
-Shapes: table and along (n_fits, n_scores, width); pairs are those of `Contrasts.pairs`; a Hessian has the differences
-one after the other, the width of each innermost.
+`BlockRows` and `SmallRows` compute `Terms` of a stack of fits and, at a fraction of the cost, `TermsAlong`, with the
+Hessian times a vector instead of the Hessian. `BlockRows` sums over blocks of any design. `SmallRows` stores the points
+z and the upper triangle of z z' for all rows, so that a Hessian is a single matrix product, in float32 where that is
+accurate enough for a step. `ExactHessian` adds the penalty and the imaginary rows of missing classes.
+
+Shapes: table and along (n_fits, n_scores, width). A Hessian is (n_fits, n_differences * width, n_differences * width),
+with the coordinates of a difference contiguous.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from annealed.objectives import gibbs
 from annealed.objectives.contrasts import Contrasts
 from annealed.objectives.hessian_sample import SMALLEST_POSTERIOR
 
-MOST_PRODUCTS = 5_000_000  # entries of z z' over all rows, up to which one half of them is kept
-MOST_OF_FITS = 20_000_000  # likewise over all fits, where each has its own coordinates
-FEW_MULTIPLICATIONS = 2_000_000  # of held-out rows with all fits, up to which one product of all is fastest
-ROUGH_STRENGTH = 1e-6  # of a penalty beside the widest coordinate's variance, from which Hessians for steps are rough
-FEWEST_ROUGH = 100_000  # multiplications for that of one fit: with fewer it would take no less time
+MOST_PRODUCTS = 5_000_000  # entries of z z' over all rows up to which they are stored: time against memory
+MOST_OF_FITS = 20_000_000  # the same over all fits, if every fit has its own coordinates
+FEW_MULTIPLICATIONS = 2_000_000  # for scores of all rows under all fits, up to which one product is fastest
+ROUGH_STRENGTH = 1e-6  # penalty over the largest variance of a coordinate from which float32 Hessians are accurate
+FEWEST_ROUGH = 100_000  # multiplications for the Hessian of one fit: with fewer, float32 saves no time
 
 
 class Terms(NamedTuple):
-    """loss (n_fits,), gradient (n_fits, n_scores, width), and the Hessian of the loss by differences, square."""
+    """loss (n_fits,), gradient (n_fits, n_scores, width), and the Hessian of the loss by differences of scores."""
 
     loss: np.ndarray
     gradient: np.ndarray
@@ -51,7 +52,7 @@ class TermsAlong(NamedTuple):
 
 
 def hessian_rows(design, coordinates, contrasts, fit_intercept):
-    """The rows as whichever class suits them."""
+    """`SmallRows` if the products z z' of all rows fit into memory, else `BlockRows`."""
     n_products = design.n_rows * (coordinates.rank + fit_intercept) ** 2
     is_small = n_products <= MOST_PRODUCTS and not (coordinates.per_fit and design.n_fits * n_products > MOST_OF_FITS)
     kind = SmallRows if is_small and isinstance(design, (DenseDesign, CsrDesign)) else BlockRows
@@ -59,10 +60,12 @@ def hessian_rows(design, coordinates, contrasts, fit_intercept):
 
 
 class SmallRows:
+    """Points z of all rows in memory, and the upper triangles of z z'."""
+
     def __init__(self, design, coordinates, contrasts, fit_intercept):
         self.contrasts, self.labels, self.weight = contrasts, design.labels, design.weight
         rows = np.concatenate(list(design.map_blocks(lambda block: block.rows_as_array())))
-        self.points = coordinates.from_features(rows)  # with a leading axis of fits where each has its own
+        self.points = coordinates.from_features(rows)  # with a leading axis of fits if coordinates differ among fits
         if fit_intercept:
             self.points = np.concatenate([self.points, np.ones((*self.points.shape[:-1], 1))], axis=-1)
         self.typical = _typical_lengths(coordinates, fit_intercept)
@@ -72,7 +75,7 @@ class SmallRows:
         self._entries = (pairs + number[:, None, :]).reshape(contrasts.n_differences * len(number), -1)
 
     def terms(self, table, fits, dtype=np.float64) -> Terms:
-        """Hessians are added up in `dtype`."""
+        """Loss, gradient and Hessian; the Hessian is summed in `dtype`."""
         weight = self.weight[:, fits]
         losses, pulled, posterior = self.contrasts.evaluate(self.scores(table, fits), self.labels, weight)
         gradient = self._pulled_back(pulled, fits)
@@ -85,7 +88,7 @@ class SmallRows:
 
     @cached_property
     def longest(self) -> float:
-        """Length of the longest point, each coordinate in units of its usual length."""
+        """Norm of the longest point, each coordinate divided by its root mean square."""
         return float(np.sqrt(_squares(self.points / self.typical).max()))
 
     def terms_along(self, table, along, fits) -> TermsAlong:
@@ -98,16 +101,16 @@ class SmallRows:
         return TermsAlong(np.einsum("ns,ns->s", weight, losses), both[:n_fits], both[n_fits:])
 
     def scores(self, table, fits):
-        """(n_rows, n_fits, n_scores), rows innermost in memory."""
+        """Scores (n_rows, n_fits, n_scores), in memory with rows contiguous."""
         return _times(table, np.swapaxes(_of_fits(self.points, fits), -1, -2)).transpose(2, 0, 1)
 
     def _pulled_back(self, values, fits):
-        """Sums over rows of (n_rows, n_fits, n_scores) times their points."""
+        """Sums over rows of values (n_rows, n_fits, n_scores) times points, (n_fits, n_scores, width)."""
         return _times(values.transpose(1, 2, 0), _of_fits(self.points, fits))
 
 
 def _of_fits(values, fits):
-    """What some fits have: the same for all where there is no axis of fits, or where one fit is meant throughout."""
+    """Select fits along the first axis; a single matrix if there is no such axis, or if all `fits` are the same."""
     if values.ndim == 2:
         return values
     numbers = np.arange(len(values))[fits]
@@ -115,7 +118,7 @@ def _of_fits(values, fits):
 
 
 def _times(tables, matrices):
-    """Products of (n_fits, height, width) with one matrix, in one product, or with one for each fit."""
+    """Products of tables (n_fits, height, width) with one matrix per fit, or with a common one in a single product."""
     if matrices.ndim == 3:
         return tables @ matrices
     n_fits, height, width = tables.shape
@@ -123,13 +126,15 @@ def _times(tables, matrices):
 
 
 class BlockRows:
+    """Rows of any design, summed over blocks; nothing is stored between passes."""
+
     def __init__(self, design, coordinates, contrasts, fit_intercept):
         self.design, self.coordinates = design, coordinates
         self.contrasts, self.fit_intercept = contrasts, fit_intercept
         self.typical = _typical_lengths(coordinates, fit_intercept)
 
     def terms(self, table, fits, dtype=np.float64) -> Terms:
-        """Hessians are added up in double precision, as blocks are, whatever `dtype`."""
+        """Loss, gradient and Hessian; the Hessian is summed in float64 whatever `dtype`, as blocks are."""
         coordinates = self.coordinates.of_fits(fits)
         coef, intercept = self._to_features(coordinates, table)
 
@@ -151,14 +156,14 @@ class BlockRows:
 
     @cached_property
     def longest(self) -> float:
-        """Length of the longest point, each coordinate of the final fit in units of its usual length."""
+        """Norm of the longest point of the final fit, each coordinate divided by its root mean square."""
         turn, typical = self.coordinates.of_final.from_features, self.typical[: self.coordinates.rank]
 
         def kernel(block):
             return _squares(turn(block.rows_as_array()) / typical).max()
 
-        of_blocks = self.design.map_blocks(kernel, slice(0, 1), n_numbers=self.design.n_features)
-        return float(np.sqrt(max(of_blocks) + self.fit_intercept))
+        longest = self.design.map_blocks(kernel, slice(0, 1), n_numbers=self.design.n_features)
+        return float(np.sqrt(max(longest) + self.fit_intercept))
 
     def terms_along(self, table, along, fits) -> TermsAlong:
         coordinates = self.coordinates.of_fits(fits)
@@ -174,21 +179,21 @@ class BlockRows:
             return (_summed(block, losses), *_pulled_back(block, pulled), *_pulled_back(block, curved))
 
         loss, *sums = self.design.sum_rows(kernel, fits)
-        return TermsAlong(loss, *(self._from_features(coordinates, *own) for own in (sums[:2], sums[2:])))
+        return TermsAlong(loss, *(self._from_features(coordinates, *pair) for pair in (sums[:2], sums[2:])))
 
     def _to_features(self, coordinates, table):
-        """Coefficients and intercepts."""
+        """Coefficients of the features and intercepts, from a table."""
         rank = coordinates.rank
         return coordinates.to_features(table[..., :rank]), table[..., rank:].sum(axis=-1)
 
     def _from_features(self, coordinates, coef, intercept):
-        """A table, from derivatives by coefficients and intercepts."""
+        """A table, from derivatives by coefficients of the features and by intercepts."""
         coef = coordinates.from_features(coef)
         return np.concatenate([coef, intercept[..., None]], axis=2) if self.fit_intercept else coef
 
 
 def _half_numbers(width):
-    """The number of each entry of z z' in one half of it, and how many there are."""
+    """Index of each entry of z z' within its upper triangle, (width, width), and the size of the triangle."""
     left, right = np.triu_indices(width)
     number = np.empty((width, width), dtype=int)
     number[left, right] = number[right, left] = np.arange(len(left))
@@ -196,16 +201,17 @@ def _half_numbers(width):
 
 
 def _half_products(points, number, dtype):
-    """One half of z z' of each row."""
+    """Upper triangle of z z' of each row, (..., n_rows, n_products)."""
     width = points.shape[-1]
     points, products = points.astype(dtype, copy=False), np.empty((*points.shape[:-1], number.max() + 1), dtype)
-    for own, first in enumerate(np.diagonal(number).tolist()):
-        np.multiply(points[..., own : own + 1], points[..., own:], out=products[..., first : first + width - own])
+    for column, first in enumerate(np.diagonal(number).tolist()):
+        out = products[..., first : first + width - column]
+        np.multiply(points[..., column : column + 1], points[..., column:], out=out)
     return products
 
 
 def _typical_lengths(coordinates, fit_intercept):
-    """The spread of each coordinate of the final fit, and the one of an intercept."""
+    """Root mean square of each coordinate of the final fit, and one for an intercept."""
     variance = coordinates.of_final.spectrum
     spread = np.sqrt(np.maximum(variance, SMALLEST_EIGENVALUE * variance.max()))
     spread = np.where(spread > 0, spread, 1.0)
@@ -225,7 +231,7 @@ def _summed(block, losses):
 
 
 class ExactHessian:
-    """What Newton's method asks of a penalized problem of linear scores."""
+    """Mixin of a penalized problem of linear scores: objective and Hessian for Newton's method."""
 
     has_hessian = True
     design: Any
@@ -248,37 +254,38 @@ class ExactHessian:
 
     @property
     def hessian_size(self):
-        """Of the Hessian by differences: its rows."""
+        """Number of rows of the Hessian by differences."""
         return self.contrasts.n_differences * self._width
 
     @property
     def hessian_work(self):
-        """What Hessians of all fits cost beside looks: multiplications a score, and a quarter of those of factors."""
+        """Cost of the Hessians of all fits: multiplications per score, and a quarter of those of their factors."""
         return self.n_fits * (self._square_work / self.n_scores + self.hessian_size**3 / 24)
 
     @property
     def _square_work(self):
-        """Multiplications for the Hessian of one fit."""
+        """Multiplications to sum the Hessian of one fit."""
         return self.design.n_rows * self.contrasts.n_pairs * self._width**2 / 2
 
     def held_out_logits(self, parameters, temperature):
-        if self._rows_at_hand(1) is None:
+        if self._stored_rows(1) is None:
             return super().held_out_logits(parameters, temperature)  # type: ignore[misc]
         return self.held_out_logits_of([parameters], [temperature])[0]
 
     def held_out_logits_of(self, points, temperatures):
-        """Of few rows at hand, all logits of all fits are one small product."""
-        rows = self._rows_at_hand(len(points))
+        """If few points are stored, one small product gives all logits of all fits."""
+        rows = self._stored_rows(len(points))
         if rows is None:
             return super().held_out_logits_of(points, temperatures)  # type: ignore[misc]
         fits = np.tile(np.arange(self.n_fits), len(points))
         scores = rows.scores(self._table(np.concatenate(points)), fits)
         by_point = scores.reshape(len(scores), len(points), self.n_fits, -1)
-        picked = np.asfortranarray(by_point[self.held_out.rows, :, self.held_out.fits])  # rows innermost, as in blocks
-        return self.contrasts.logits(picked).swapaxes(0, 1)
+        # In Fortran order, so that rows are contiguous, as in blocks.
+        held_out = np.asfortranarray(by_point[self.held_out.rows, :, self.held_out.fits])
+        return self.contrasts.logits(held_out).swapaxes(0, 1)
 
-    def _rows_at_hand(self, n_points) -> SmallRows | None:
-        """Where all scores of so many points take few multiplications."""
+    def _stored_rows(self, n_points) -> SmallRows | None:
+        """The stored rows, if there are any and their scores at `n_points` points take few multiplications."""
         rows = self._hessian_rows
         n_multiplications = n_points * self.design.n_rows * self.n_fits * self.n_parameters
         return rows if isinstance(rows, SmallRows) and n_multiplications <= FEW_MULTIPLICATIONS else None
@@ -286,11 +293,11 @@ class ExactHessian:
     def objective_and_hessian(self, parameters, temperature, fits, for_step=False):
         """Q_new / T (n_fits,), its gradient, and its Hessian by differences, (n_fits, hessian_size, hessian_size).
 
-        for_step : whether all that is asked of the Hessian is where to go. Single precision will do then, while the
-            penalty is so strong that what it rounds off is little beside the least curvature.
+        for_step : whether the Hessian is only used for the direction of a step. It is then computed in float32, as long
+            as the penalty is so strong that the rounding error is small compared with the least curvature.
         """
         dtype = np.float32 if for_step and self._is_rough_enough(temperature) else np.float64
-        with np.errstate(over="ignore", invalid="ignore"):  # a trial point out of bounds is refused by its value
+        with np.errstate(over="ignore", invalid="ignore"):  # solvers reject trial points whose value is not finite
             loss, gradient, hessian = self._rows_of_hessians().terms(self._table(parameters), fits, dtype)
         loss, gradient = self._with_missing(loss, gradient.reshape(parameters.shape), parameters, fits)
         squares = hessian.reshape(len(hessian), self.contrasts.n_differences, self._width, -1, self._width)
@@ -298,17 +305,18 @@ class ExactHessian:
             squares[..., -1, :, -1] += self._missing_covariance(parameters, fits)
         strength, _ = self.penalty(temperature, fits)
         pull = strength * parameters
-        own = strength[..., None, None, : self._width]  # alike for all scores
-        np.einsum("faibi->fabi", squares)[...] += own * self.contrasts.square[..., None]
+        score_strength = strength[..., None, None, : self._width]  # the same for all scores
+        np.einsum("faibi->fabi", squares)[...] += score_strength * self.contrasts.square[..., None]
         return loss + 0.5 * np.sum(pull * parameters, axis=1), gradient + pull, hessian
 
     def _is_rough_enough(self, temperature) -> bool:
+        """Whether a float32 Hessian is accurate enough for a step, and saves time."""
         strength = self.l2_strength * np.min(temperature)
         is_strong = strength >= ROUGH_STRENGTH * self.coordinates.spectrum.max()
         return bool(is_strong and self._square_work >= FEWEST_ROUGH)
 
     def objective_along(self, parameters, along, temperature, fits):
-        """Q_new / T (n_fits,), its gradient, and its Hessian times `along`, shaped as parameters are."""
+        """Q_new / T (n_fits,), its gradient, and its Hessian times `along`, both in the shape of the parameters."""
         with np.errstate(over="ignore", invalid="ignore"):
             terms = self._rows_of_hessians().terms_along(self._table(parameters), self._table(along), fits)
         loss, gradient, product = terms.loss, *(part.reshape(parameters.shape) for part in terms[1:])
@@ -320,7 +328,7 @@ class ExactHessian:
         return loss + 0.5 * np.sum(pull * parameters, axis=1), gradient + pull, product + strength * along
 
     def furthest_moves(self, steps):
-        """The most that any row's score may move by steps of the parameters, (n_steps, n_parameters)."""
+        """Upper bound on the change of any row's scores by steps (n_steps, n_parameters), (n_steps,)."""
         rows = self._rows_of_hessians()
         return rows.longest * np.sqrt(_squares(self._table(steps) * rows.typical).sum(axis=-1))
 
@@ -330,24 +338,24 @@ class ExactHessian:
         return self._hessian_rows
 
     def without_shift(self, parameters):
-        """The same posterior by parameters of mean zero over scores."""
+        """Parameters of the same posterior, with mean zero over scores."""
         return self.contrasts.without_shift(self._table(parameters)).reshape(parameters.shape)
 
     def by_differences(self, gradient):
-        """Derivative by the parameters of differences of scores, flat."""
+        """Derivative by the parameters of differences of scores, flattened."""
         return self.contrasts.by_differences(self._table(gradient)).reshape(len(gradient), self.hessian_size)
 
     def from_differences(self, differences):
-        """Parameters of scores, of mean zero, from those of their differences, flat."""
+        """Parameters of scores, of mean zero, from those of differences of scores, flattened."""
         table = differences.reshape(len(differences), self.contrasts.n_differences, self._width)
         return self.contrasts.from_differences(table).reshape(len(differences), self.n_parameters)
 
     def _missing_covariance(self, parameters, fits):
-        """Hessian in the intercepts of the imaginary rows of missing classes."""
+        """Hessian of the imaginary rows of missing classes, by differences of intercepts."""
         covariance = self.contrasts.pair_covariance(gibbs.posterior(self._class_intercept(parameters)))
         return self.missing[fits].sum(axis=1)[:, None, None] * covariance[:, self.contrasts.numbers]
 
     def _missing_product(self, parameters, along, fits):
-        """That Hessian times the intercepts of `along`."""
+        """The same Hessian, by intercepts of scores, times the intercepts of `along`."""
         curved = self.contrasts.curved(gibbs.posterior(self._class_intercept(parameters)), self._split(along)[1])
         return self.missing[fits].sum(axis=1)[:, None] * curved

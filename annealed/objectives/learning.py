@@ -1,7 +1,10 @@
-"""When a penalized problem of linear scores learns its Hessian, and how much of it: by what that takes beside a pass.
+"""When a penalized problem of linear scores computes a Hessian for its preconditioner, and how much of it.
 
-Where the blocks of single classes take a fraction of the time of a Hessian with all coordinates, they are learned
-first, and that one only when steps have cost as much; elsewhere a Hessian of leading coordinates grows by levels.
+The decision compares the estimated time of the Hessian with that of a pass over the rows. If the blocks of single
+classes take a fraction of the time of a Hessian in all coordinates, they come first, and the full Hessian only after
+the steps have cost as much. Otherwise a Hessian of leading coordinates grows level by level.
+
+Shapes: parameters of one fit (n_parameters,); times in nanoseconds, costs in passes of the whole stack of fits.
 """
 
 from __future__ import annotations
@@ -15,17 +18,17 @@ from annealed.objectives.contrasts import Contrasts
 from annealed.objectives.curvature import ClassCurvature, LearnedCurvature
 from annealed.objectives.hessian_sample import ALL_LEVELS, HessianSample
 
-REUSE_DISCOUNT = 0.8  # of what a Hessian costs: the next temperatures have it too
-CLASSES_SHARE = 0.25  # of the time of a Hessian with all coordinates, up to which blocks of classes come first
-FEWEST_CLASSES = 8  # whose blocks do: pairs of fewer classes are few
-FEWEST_LEADING = 8  # coordinates: a Hessian of fewer tells next to nothing
-PASS_TIME, GROUP_TIME = 3e5, 2.4e5  # nanoseconds, about, of its calls: in all, and for each group of rows
-SCORE_TIME = 4.0  # the posterior of one score
-MULTIPLICATION_TIME = {True: 0.03, False: 0.1}  # both products with one number of a row
+REUSE_DISCOUNT = 0.8  # factor on the cost of a Hessian, because the next temperatures use it too
+CLASSES_SHARE = 0.25  # time of the class blocks over that of a full Hessian, up to which the blocks come first
+FEWEST_CLASSES = 8  # smallest number of classes for class blocks: fewer classes have few pairs
+FEWEST_LEADING = 8  # smallest number of leading coordinates for which a Hessian is useful
+PASS_TIME, GROUP_TIME = 3e5, 2.4e5  # ns: overhead of a pass, and of each group of rows in it
+SCORE_TIME = 4.0  # ns per score of a row: its posterior
+MULTIPLICATION_TIME = {True: 0.03, False: 0.1}  # ns per entry of a row and score, with float32 rows and without
 
 
 class CurvatureLearning:
-    """What L-BFGS asks of a penalized problem where steps become many."""
+    """Mixin of a penalized problem of linear scores: Hessians for the preconditioner of L-BFGS, and their cost."""
 
     design: Any
     coordinates: Any
@@ -39,7 +42,7 @@ class CurvatureLearning:
     _sample: HessianSample | None
 
     def learning_cost(self, level):
-        """The time of a Hessian and its factor against that of a pass of the whole stack."""
+        """Time of a Hessian and its factor, divided by that of a pass of the whole stack of fits."""
         n_leading = self._n_leading(level)
         if n_leading < min(FEWEST_LEADING, self.coordinates.rank):
             return np.inf
@@ -48,17 +51,17 @@ class CurvatureLearning:
         return REUSE_DISCOUNT * self._time(n_leading) / self._pass_time
 
     def learn_curvature(self, parameters, temperature, level):
-        return LearnedCurvature(*self._seen(self._n_leading(level), parameters, temperature))
+        return LearnedCurvature(*self._sample_and_posterior(self._n_leading(level), parameters, temperature))
 
     def class_learning_cost(self):
-        """Likewise, of the blocks of single classes; infinite where they are not worth it."""
+        """As `learning_cost`, for the blocks of single classes; infinite if they do not pay."""
         return self._time_of_classes / self._pass_time if self._learns_classes else np.inf
 
     def learn_classes(self, parameters, temperature):
-        return ClassCurvature(*self._seen(self._n_in_classes, parameters, temperature))
+        return ClassCurvature(*self._sample_and_posterior(self._n_in_classes, parameters, temperature))
 
-    def _seen(self, n_leading, parameters, temperature):
-        """Rows in so many coordinates, and their posterior."""
+    def _sample_and_posterior(self, n_leading, parameters, temperature):
+        """The sampled rows in `n_leading` coordinates, and their posterior."""
         if self._sample is None or self._sample.n_leading != n_leading:
             self._sample = HessianSample(
                 self.design,
@@ -97,6 +100,6 @@ class CurvatureLearning:
 
     @property
     def _pass_time(self):
-        of_score = SCORE_TIME + MULTIPLICATION_TIME[self.has_float32_rows] * self.design.n_features
-        calls = PASS_TIME + GROUP_TIME * (1 if self._float32_rows is None else self._float32_rows.n_groups)
-        return calls + self.design.n_rows * self.n_fits * self.n_scores * of_score
+        score_time = SCORE_TIME + MULTIPLICATION_TIME[self.has_float32_rows] * self.design.n_features
+        overhead = PASS_TIME + GROUP_TIME * (1 if self._float32_rows is None else self._float32_rows.n_groups)
+        return overhead + self.design.n_rows * self.n_fits * self.n_scores * score_time

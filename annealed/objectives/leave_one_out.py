@@ -1,12 +1,12 @@
-"""Approximate leave-one-out: the scores a row would have had, had the fit not seen it, one Newton step away.
+"""Approximate leave-one-out: the scores of each row under a fit without it, by one Newton step.
 
-With s_i the scores of row i, r_i its residual, D_i its Hessian by scores, w_i its weight (they sum to one), theta the
-penalized coefficients, and M_i = G_i H^-1 G_i' the row's block of the inverse Hessian, seen in scores,
+Let s_i be the scores of row i, r_i its residual, D_i the Hessian of its loss by scores, w_i its weight (weights sum to
+one), theta the penalized coefficients, G_i the derivative of s_i by the parameters, and M_i = G_i H^-1 G_i'. Then
 
     s_-i = s_i + (I - w_i M_i D_i)^-1 w_i (M_i r_i + kappa G_i H^-1 theta)
 
-The second term is there because the mean over the other rows, and not the penalty, loses a row. `trace(w_i M_i D_i)`
-is the row's leverage; over all rows it sums to the number of parameters that the fit uses.
+The second term arises because the weights of the other rows are normalized to sum to one, while the penalty keeps its
+strength. `trace(w_i M_i D_i)` is the row's leverage; its sum over rows is the effective number of parameters.
 
 Shapes: points (n_rows, width), scores (n_rows, n_scores), blocks M (n_rows, n_scores, n_scores).
 """
@@ -20,26 +20,26 @@ from scipy import linalg
 
 from annealed.design.threads import blas_threads
 
-FEWEST_PROBES, MOST_PROBES = 64, 256
-PROBES = 1000  # where parameters are as many as rows; the fewer, the less a row's own block matters
-MOST_EXACT_WORK = 2e9  # multiplications for the blocks of all rows, beyond which they are estimated by probes
-MOST_EXACT_SCORES = 1500  # of all rows, up to which they are found from combinations of rows
+FEWEST_PROBES, MOST_PROBES = 64, 256  # bounds on the number of probes: accuracy against time
+PROBES = 1000  # probes if n_parameters = n_rows; they fall with the squared ratio, as blocks then matter less
+MOST_EXACT_WORK = 2e9  # multiplications for the blocks of all rows, above which they are estimated by probes
+MOST_EXACT_SCORES = 1500  # rows times scores up to which blocks are computed from the Gram matrix of the rows
 
 
 class NotTrusted(Exception):
-    """A validation that cannot be relied upon at the temperatures it was asked about, or that costs too much."""
+    """Raised if leave-one-out is unreliable at the requested temperature, or costs too much."""
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Scores of every row from a fit without it, and the row's leverage on the fit with it."""
+    """Scores of every row from a fit without it, and the row's leverage on the fit with all rows."""
 
     scores: np.ndarray
     leverage: np.ndarray
 
 
 def leave_out(contrasts, scores, labels, weight, blocks, pull) -> LeftOut:
-    """From each row's block M and `pull` = kappa G H^-1 theta."""
+    """Leave-one-out scores from each row's block M and `pull` = kappa G H^-1 theta."""
     _, posterior = contrasts.loss_and_posterior(scores.copy(), labels)
     residual = posterior.copy()
     residual[np.arange(len(labels)), labels] -= 1
@@ -52,13 +52,13 @@ def leave_out(contrasts, scores, labels, weight, blocks, pull) -> LeftOut:
 
 
 class ExactBlocks:
-    """Blocks of an explicit inverse Hessian by differences, (n_differences, width, n_differences, width).
+    """Blocks M from an explicit inverse Hessian by differences, (n_differences, width, n_differences, width).
 
-    The reference's own score is then zero: scores come with a common shift, which moves no posterior.
+    The reference score is fixed at zero, so scores have a common shift, which leaves the posterior unchanged.
     """
 
     def __init__(self, hessian, contrasts, theta):
-        """`hessian` with its penalty; theta (n_parameters,)."""
+        """`hessian` includes the penalty; theta (n_parameters,)."""
         self.contrasts = contrasts
         size = contrasts.n_differences
         factor = linalg.cho_factor(hessian, lower=True, check_finite=False)
@@ -68,7 +68,7 @@ class ExactBlocks:
         self.solved = linalg.cho_solve(factor, pull, check_finite=False).reshape(size, -1)
 
     def __call__(self, points):
-        """M and G H^-1 theta of some rows."""
+        """M and G H^-1 theta of rows, from their points (n_rows, width)."""
         size, width = self.solved.shape
         through = points @ np.moveaxis(self.inverse, 1, 0).reshape(width, -1)
         through = through.reshape(len(points), size * size, width)
@@ -78,42 +78,42 @@ class ExactBlocks:
 
 
 class ProbedBlocks:
-    """Blocks estimated from random vectors of covariance H^-1, the same at every temperature."""
+    """Blocks M estimated from random vectors of covariance H^-1, with the same random numbers at every temperature."""
 
     def __init__(self, inverse_root, solve, n_rows, theta):
-        """`inverse_root(x)` has covariance H^-1 where x is standard normal, rows of (n, n_parameters)."""
+        """`inverse_root(x)`, x (n, n_parameters), has rows of covariance H^-1 for standard normal x."""
         n_probes = int(max(FEWEST_PROBES, min(MOST_PROBES, PROBES * (len(theta) / n_rows) ** 2)))
         noise = np.random.RandomState(0).standard_normal((n_probes, len(theta)))
         probes = inverse_root(noise).reshape(noise.shape) / np.sqrt(n_probes)
         self.vectors = np.concatenate([probes, solve(theta[None])])
 
     def __call__(self, scores):
-        """M and G H^-1 theta of some rows, from their scores (n_rows, n_vectors, n_scores) under the vectors."""
-        seen = np.ascontiguousarray(scores[:, :-1])
-        return np.swapaxes(seen, 1, 2) @ seen, scores[:, -1]
+        """M and G H^-1 theta of rows, from their scores (n_rows, n_vectors, n_scores) under `vectors`."""
+        probed = np.ascontiguousarray(scores[:, :-1])
+        return np.swapaxes(probed, 1, 2) @ probed, scores[:, -1]
 
 
 def row_blocks(gram, curvature, kappa, alpha, has_intercept):
-    """Blocks of all rows, and M alpha (n_rows, n_scores), of a fit that is the combination `alpha` of its rows.
+    """Blocks M of all rows, and M alpha (n_rows, n_scores), for a fit that is a combination `alpha` of its rows.
 
-    With K the inner products `gram` and W the rows' `curvature` (n_rows, n_scores, n_scores), M = (kappa K^-1 + W)^-1.
-    Free intercepts, which shift all rows by E, add U Q^-1 U' with U = E - M W E and Q = E' W U.
+    With K the inner products `gram` and W the rows' `curvature` (n_rows, n_scores, n_scores), M is (kappa K^-1 + W)^-1.
+    Intercepts, which shift all rows by E, add U Q^-1 U' with U = E - M W E and Q = E' W U.
     """
     inverse = _RowInverse(gram / kappa, curvature)
-    blocks, found = inverse.blocks(), inverse.times(alpha)
+    blocks, solved = inverse.blocks(), inverse.times(alpha)
     if not has_intercept:
-        return blocks, found
+        return blocks, solved
     n_rows, n_scores = alpha.shape
     free = np.eye(n_scores) - inverse.times(curvature)
     core = np.einsum("iab,iac->bc", curvature, free)
-    if n_scores > 1:  # a common shift of all intercepts: any curvature will do
+    if n_scores > 1:  # a common shift of all intercepts has no curvature; any positive value makes Q invertible
         core += np.trace(core)
     lifted = np.linalg.solve(core, free.reshape(-1, n_scores).T).reshape(n_scores, n_rows, n_scores)
-    return blocks + free @ lifted.swapaxes(0, 1), found + free @ np.einsum("cia,ia->c", lifted, alpha)
+    return blocks + free @ lifted.swapaxes(0, 1), solved + free @ np.einsum("cia,ia->c", lifted, alpha)
 
 
 class _RowInverse:
-    """(K^-1 + W)^-1 = K - Z' Z,   Z = L^-1 R' K,   L L' = I + R' K R,   W = R R',   all scores of all rows in one."""
+    """(K^-1 + W)^-1 = K - Z' Z,   Z = L^-1 R' K,   L L' = I + R' K R,   W = R R',   for all scores of all rows."""
 
     def __init__(self, gram, curvature):
         self.gram, n_rows = gram, len(gram)
@@ -129,11 +129,12 @@ class _RowInverse:
         self.reduced = reduced.reshape(size, n_rows, -1)
 
     def blocks(self):
-        own = np.diag(self.gram)[:, None, None] * np.eye(self.reduced.shape[2])
-        return own - np.einsum("zia,zib->iab", self.reduced, self.reduced)
+        """The diagonal block of each row, (n_rows, n_scores, n_scores)."""
+        diagonal = np.diag(self.gram)[:, None, None] * np.eye(self.reduced.shape[2])
+        return diagonal - np.einsum("zia,zib->iab", self.reduced, self.reduced)
 
     def times(self, vectors):
-        """Of vectors (n_rows, n_scores, ...)."""
+        """Product with vectors (n_rows, n_scores, ...)."""
         flat, reduced = vectors.reshape(len(vectors), -1), self.reduced.reshape(len(self.reduced), -1)
         less = reduced.T @ (reduced @ vectors.reshape(len(reduced), -1))
         return (self.gram @ flat).reshape(vectors.shape) - less.reshape(vectors.shape)

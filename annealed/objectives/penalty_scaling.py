@@ -1,9 +1,11 @@
-"""The units of the penalty: along the principal directions of the standardized columns, of variances v_k, it is
+"""Penalty scaling: the scaling of features in which the L2 penalty acts, and the choice among scalings.
+
+Along the principal directions of the standardized columns, with variances v_k, the penalty is
 
     (l2_strength T / 2) sum_k v_k^(2 power) |coef_k|^2
 
-with the power 0 in the diagonal metric and `POWERS` in others. Which is best is for validation to say, or for least
-squares beforehand, where columns outnumber rows.
+with power 0 for "standardize" and `POWERS` for the others. Validation chooses the scaling; if columns far outnumber
+rows, a least-squares fit chooses the one to start with.
 """
 
 from __future__ import annotations
@@ -21,22 +23,24 @@ from annealed.design.coordinates import SMALLEST_EIGENVALUE, WIDEST_EIGENPROBLEM
 from annealed.design.shrinkage import ridge_effect
 
 PENALTY_SCALINGS = ("auto", "cv", "none", "standardize", "half-whiten", "whiten")
-WHITENING = 0.5  # a power of the variance that leaves none
-POWERS = {"half-whiten": 0.25, "whiten": WHITENING}  # of the variance, by which each principal direction is divided
-PERTURBATION = 0.05  # power of the variance, on the way to "half-whiten", at which validation is asked where that leads
-LEAST_LEARNED = 0.02  # of the log-loss of the priors: with less, sparse columns are tried in the other metric unasked
-LEAST_PENALTY = 0.1  # of the free energy: with less, no other metric gains much
-MANY_COLUMNS = 15  # for each row: with fewer, least squares may take a ridge for useless by luck
-SMALL_GAIN = 0.005  # by a ridge, of the squared error: none is needed
-CLEAR_COST = 0.07  # likewise, of a ridge that is as large as most directions: there is something that it hides
-LARGE_GAIN = 0.1  # likewise: without a ridge little is learned
+WHITENING = 0.5  # power of the variance that gives every principal direction variance one
+POWERS = {"half-whiten": 0.25, "whiten": WHITENING}  # power of its variance by which a principal direction is divided
+PERTURBATION = 0.05  # power, towards "half-whiten", at which validation estimates whether the alternative is better
+LEAST_LEARNED = 0.02  # reduction of the priors' log-loss below which sparse columns are always tried standardized
+LEAST_PENALTY = 0.1  # penalty over free energy below which no other scaling gains much
+MANY_COLUMNS = 15  # columns per row from which the least-squares test of a ridge is reliable
+SMALL_GAIN = 0.005  # relative reduction of the squared error by the best ridge: with less, no ridge is needed
+CLEAR_COST = 0.07  # relative increase of the squared error by a large ridge: with more, it hides information
+LARGE_GAIN = 0.1  # relative reduction of the squared error by the best ridge: with more, a ridge is needed
 
 
 class ScalingChoices:
-    """The other metrics of a problem: all of them where its own is "cv", one to lean to where it is "auto".
+    """Mixin of a penalized problem: the other scalings that validation may try.
 
-    Sparse columns are taken as they are, and may lean to the "standardize" scaling. That is where dense ones begin,
-    which may lean to "half-whiten", or to "whiten" where they outnumber rows; far outnumbered ones may begin there.
+    With "cv" all of them are tried. With "auto" there is one alternative, tried if a small perturbation towards it
+    improves the score. Sparse columns start with "none" and have the alternative "standardize". Dense columns start
+    with "standardize" and have the alternative "half-whiten", or "whiten" if columns outnumber rows; if they far
+    outnumber rows, the path may start with "whiten".
     """
 
     given: Any
@@ -63,7 +67,7 @@ class ScalingChoices:
         return {"penalty_scaling": self.penalty_scaling}
 
     def initial_scaling(self):
-        """With the metric "auto", whitened where columns far outnumber rows and least squares only lose by a ridge."""
+        """With "auto", "whiten" if columns far outnumber rows and a ridge only harms a least-squares fit."""
         is_wide = self.span is not None and self.original.n_features >= MANY_COLUMNS * (self.span.rows.shape[1] + 1)
         if not (self._may_change_scaling and is_wide and self._becomes_points):
             return self
@@ -76,30 +80,31 @@ class ScalingChoices:
 
     @property
     def _becomes_points(self) -> bool:
-        """Whether columns are dense and the rows of a class are one point when whitened."""
+        """Whether columns are dense and, after whitening, all rows of a class are one point."""
         return not sparse.issparse(self.original.X) and self.class_points is not None
 
     @cached_property
     def _ridge_effect(self):
-        seen = next(rows_of_fits(self.design, self.fit_intercept))
-        indicators = np.eye(self.design.n_classes)[to_host(self.design.labels)[seen.is_seen]]
-        return ridge_effect(seen.rows, seen.weight, indicators, self.fit_intercept)
+        training = next(rows_of_fits(self.design, self.fit_intercept))
+        indicators = np.eye(self.design.n_classes)[to_host(self.design.labels)[training.is_seen]]
+        return ridge_effect(training.rows, training.weight, indicators, self.fit_intercept)
 
     def alternatives(self):
-        """With the metric "cv", the same problem in the other metrics: of sparse rows the diagonal one, of
-        dense ones those of the eigenbasis, unless that alone takes long.
+        """With "cv", the problem in the other scalings: "standardize" for sparse rows, the `POWERS` for dense ones.
+
+        The `POWERS` need an eigendecomposition; they are left out if that would take too long.
         """
         if not self._offers_all:
             return
         if sparse.issparse(self.original.X):
-            yield self._diagonal()
+            yield self._standardized()
         elif self.coordinates.rank <= WIDEST_EIGENPROBLEM:
             yield from (self._with_scaling(penalty_scaling, power) for penalty_scaling, power in POWERS.items())
 
     def with_perturbed_scaling(self, parameters, temperature, value):
-        """With the metric "auto", the penalty of each coordinate times its variance to a small power.
+        """With "auto", the problem whose penalty of each coordinate is multiplied by a small power of its variance.
 
-        None where the penalty is next to nothing: no other metric then changes much.
+        None if the penalty is negligible, because then no other scaling changes much.
         """
         if (
             not self._may_change_scaling
@@ -118,11 +123,12 @@ class ScalingChoices:
         return other
 
     def always_tries_alternative(self, score):
-        """Where trying takes little time and often helps: of rows fewer than columns, whose classes are points when
-        whitened, unless least squares need a ridge; of few sparse columns, and where nothing was learned.
+        """True where the alternative takes little time and often helps.
 
-        Sparse columns may hold numbers beside indicators, in other units: one of them can hide all others. Dense ones
-        that outnumber rows share directions that tell the classes nothing, and these can hide what does.
+        For dense columns: all rows of a class are one point after whitening, and least squares need no ridge. The
+        shared directions of many dense columns may carry no information on the classes and hide those that do. For
+        sparse columns: there are few of them, or nothing was learned so far. Sparse columns may mix indicators with
+        numbers in other units, and one such column can hide all others.
         """
         if not self._may_change_scaling:
             return False
@@ -134,17 +140,18 @@ class ScalingChoices:
 
     def with_alternative_scaling(self):
         if sparse.issparse(self.original.X):
-            return self._diagonal()
+            return self._standardized()
         penalty_scaling = "half-whiten" if self.span is None else "whiten"
         return self._with_scaling(penalty_scaling, POWERS[penalty_scaling])
 
-    def _diagonal(self):
+    def _standardized(self):
         make: Any = type(self)
         return make(
             self.given, l2_strength=self.l2_strength, penalty_scaling="standardize", fit_intercept=self.fit_intercept
         )
 
     def _with_scaling(self, penalty_scaling, power):
+        """A copy of the problem in one of the `POWERS`."""
         other = copy(self)
         other.penalty_scaling = penalty_scaling
         other.class_variance = self.prior_variance

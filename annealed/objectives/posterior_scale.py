@@ -1,12 +1,14 @@
-"""The scale at which a posterior speaks: one factor exp(s) on held-out logits, minimizing
+"""Calibration: one factor exp(s) on held-out logits, the posterior scale, minimizing
 
-    loss(exp(s) * logits) + 2 s^2 / n_rows + UNSEEN_ERRORS / n_rows * (what one more row would cost that is wrong)
+    loss(exp(s) * logits) + SCALE_PRIOR s^2 / n_rows + UNSEEN_ERRORS / n_rows * (loss + exp(s) margin)
 
-By Newton's method, from the moments of the logits' deviations from the true class's own under the posterior. Of rows
-that are all right the loss alone has no minimum but certainty, however few they are; the last term stands for the error
-that was not seen: a row as the others are, but of the class next to theirs. It costs the loss plus their mean lead over
-that class. Shapes: logits and deviations (..., n_rows, n_classes), one scale for each table of them; of two classes the
-deviation of the other one is all there is, (..., n_rows, 1).
+The minimum is found by Newton's method, from the moments under the posterior of the logits' deviations from the true
+class's logit. If all held-out rows are classified correctly, the loss alone decreases without bound as s grows, however
+few rows there are. The last term represents an error that was not observed: a row like the others, but of the second
+most likely class. Its loss is that of the others plus their mean margin over that class.
+
+Shapes: logits and deviations (..., n_rows, n_classes), one scale for each leading index. For two classes, the deviation
+of the other class is sufficient: (..., n_rows, 1).
 """
 
 from __future__ import annotations
@@ -18,15 +20,15 @@ import numpy as np
 from annealed.design.threads import map_in_order
 from annealed.objectives import gibbs
 
-SCALE_PRIOR = 2.0  # weight of s^2 / n_rows: how firmly the posterior scale is held to one
-UNSEEN_ERRORS = 0.1  # errors that were not seen among the rows validated
-MOST_ROWS_WITH_UNSEEN = 20_000  # rows, beyond which that is nothing
-SCALE_ROWS = 10_000  # rows of a part, in threads
-SCALE_STEP = 1e-2  # a Newton step shorter than this is the last: what is left is its square
+SCALE_PRIOR = 2.0  # weight of s^2 / n_rows: how strongly the posterior scale is pulled to one
+UNSEEN_ERRORS = 0.1  # number of unobserved errors among the held-out rows: bounds the certainty on separable data
+MOST_ROWS_WITH_UNSEEN = 20_000  # rows above which they are negligible
+SCALE_ROWS = 10_000  # rows per task of a thread
+SCALE_STEP = 1e-2  # a Newton step in s shorter than this is the last: the remaining error is its square
 
 
 def deviations(logits, labels):
-    """Logits less the true class's own, overwriting them."""
+    """Logits minus that of the true class, overwriting them."""
     if logits.shape[-1] == 2:
         margin = logits[..., 1] - logits[..., 0]
         margin *= np.where(labels, -1, 1)
@@ -36,7 +38,7 @@ def deviations(logits, labels):
 
 
 def mean_margin(deviation, labels, weight):
-    """Weighted mean over rows of how far the true class's logit is ahead of the next one."""
+    """Weighted mean over rows of the true class's logit minus the largest of the others."""
     if deviation.shape[-1] == 1:
         return -(deviation[..., 0] @ weight) / weight.sum()
     rows = np.arange(len(labels))
@@ -47,19 +49,19 @@ def mean_margin(deviation, labels, weight):
 
 
 def unseen_error_share(n_rows: float) -> float:
-    """The share of rows that are wrong and were not seen."""
+    """Expected share of unobserved errors."""
     return UNSEEN_ERRORS / n_rows if n_rows <= MOST_ROWS_WITH_UNSEEN else 0.0
 
 
 def penalty(log_scale, loss, margin, n_rows: float):
-    """What is added to a validated mean loss at that scale, to be compared with others."""
+    """Prior and unobserved errors, which are added to a mean held-out loss at that scale to compare models."""
     return SCALE_PRIOR * log_scale**2 / n_rows + unseen_error_share(n_rows) * (loss + np.exp(log_scale) * margin)
 
 
 def rescaled(deviation, weight, start=0.0, margin=None) -> tuple[np.ndarray, np.ndarray]:
-    """The best s, and each row's loss there; `lead` is as of `least_log_scale`.
+    """The best s, and the loss of each row there; `margin` is as in `least_log_scale`.
 
-    The last step is so short that moments before it tell the losses after it.
+    The losses after the last Newton step are extrapolated from the moments before it, because the step is short.
     """
     n_rows = weight.sum()
     share = weight / n_rows
@@ -76,8 +78,10 @@ def rescaled(deviation, weight, start=0.0, margin=None) -> tuple[np.ndarray, np.
 
 
 def least_log_scale(moments: Callable, n_rows: float, start=0.0, margin=None) -> np.ndarray:
-    """That s from `moments(scale)`, mean loss and mean and variance of the deviations under the posterior: by Newton's
-    method, held to a falling value. `lead` is that of `mean_lead`; None is without the error that was not seen.
+    """The best s, by Newton's method with step halving.
+
+    moments : function of the scale; returns the mean loss, and mean and variance of the deviations under the posterior
+    margin : `mean_margin`; None leaves out the unobserved errors
     """
     unseen = 0.0 if margin is None else unseen_error_share(n_rows)
     unseen_margin = 0.0 if margin is None else unseen * margin
@@ -107,11 +111,11 @@ def least_log_scale(moments: Callable, n_rows: float, start=0.0, margin=None) ->
 
 
 def scaled_moments(scale, deviation):
-    """Of each row (3, ..., n_rows) at that scale: loss, and mean and variance of deviations under the posterior."""
+    """Loss, and mean and variance of deviations under the posterior, of each row at a scale: (3, ..., n_rows)."""
     n_rows = deviation.shape[-2]
     parts = [deviation[..., first : first + SCALE_ROWS, :] for first in range(0, n_rows, SCALE_ROWS)]
-    seen = list(map_in_order(lambda part: _moments_of_rows(np.asarray(scale)[..., None, None], part), parts))
-    return seen[0] if len(seen) == 1 else np.concatenate(seen, axis=-1)
+    moments = list(map_in_order(lambda part: _moments_of_rows(np.asarray(scale)[..., None, None], part), parts))
+    return moments[0] if len(moments) == 1 else np.concatenate(moments, axis=-1)
 
 
 def _moments_of_rows(scale, deviation):
@@ -119,7 +123,7 @@ def _moments_of_rows(scale, deviation):
     if deviation.shape[-1] == 1:
         return _moments_of_two(scale[..., 0], deviation[..., 0])
     shifted = scale * deviation
-    most = gibbs.LARGEST_EXPONENT[shifted.dtype.type] / 2  # as exponentials are multiplied by squares
+    most = gibbs.LARGEST_EXPONENT[shifted.dtype.type] / 2  # half of it, because exponentials are multiplied by squares
     top = shifted.max(axis=-1) if shifted.max(initial=0) > most else 0.0
     shifted -= np.asarray(top)[..., None]
     weights = np.exp(shifted, out=shifted)
@@ -136,7 +140,7 @@ def _moments_of_rows(scale, deviation):
 
 
 def _moments_of_two(scale, margin):
-    """The same for two classes, from how far the other one is ahead."""
+    """`_moments_of_rows` for two classes; margin : logit of the other class minus that of the true one."""
     scaled = scale * margin
     loss, smaller, larger = gibbs.loss_and_shares(scaled)
     mean = np.where(scaled > 0, larger, smaller)

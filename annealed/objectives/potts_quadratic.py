@@ -1,10 +1,12 @@
-"""The slides' relaxation: half the squared distance |q_i - sum_k D_ik Xi_k|^2, with the means put in.
+"""The relaxation of the slides: E2 is half the squared distance |q_i - sum_k D_ik Xi_k|^2 at the mean spins.
 
-It is not linear in the spins, so `softmax(beta v)` is no minimum but a direction of descent: at v the energy's tangent
-plus the entropy is least there. The slides jump all the way, which does not converge; here a step goes as far as Psi
-falls (the sign of v as in `docs/theory.md`):
+This energy is not linear in the spins, so `softmax(beta v)` is not the minimizer of Psi but the target of a descent
+direction: it minimizes the entropy term plus the energy linearized at the current spins. The slides take the full step,
+which does not converge. Here the step is halved until Psi does not increase (sign of v as in `docs/theory.md`):
 
     v_i = -d2_i / 2 + c Xi (q_i - Xi' D_i)       u_k = c sum_i w_i D_ik (q_i - Xi' D_i)
+
+Shapes: memberships D (n_rows, K), labels Xi (K, n_classes), targets q (n_rows, n_classes).
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ from annealed.objectives.potts import (
     quadratic_error,
 )
 
-SHORTEST_STEP = 1e-3
+SHORTEST_STEP = 1e-3  # share of the full step below which the spins stay as they are
 
 
 class Quadratic:
-    """Damped sweeps; memberships (n_rows, K) are kept from one to the next."""
+    """Damped sweeps; memberships (n_rows, K) are kept from one sweep to the next."""
 
     def __init__(self, rows: LabelledRows, coupling: float):
         self.rows, self.coupling = rows, coupling
@@ -37,7 +39,7 @@ class Quadratic:
         self.memberships: np.ndarray | None = None
 
     def sweep(self, state: PottsState, temperature: float, prior: MetricPrior) -> Swept:
-        """Memberships, labels, prototypes, metric, in this order; the first sweep starts at equal memberships."""
+        """Update memberships (at first all equal), labels, prototypes and metric, in this order."""
         rows = self.rows
         if self.memberships is None:
             self.memberships = np.full((len(rows.X), len(state)), 1 / len(state))
@@ -59,20 +61,20 @@ class Quadratic:
         return Swept(new, reached, squares / rows.total, weighted.sum(axis=0))
 
     def membership_field(self, state: PottsState, memberships):
-        """The field v of the memberships, less the rows' own squares."""
+        """The field v of the memberships, without the term -x_i' A x_i / 2, which is the same for all prototypes."""
         directions = state.prototypes @ state.metric
         level = -0.5 * np.sum(directions * state.prototypes, axis=1)
-        missed = self.targets - memberships @ state.labels
-        return self.rows.X @ directions.T + level + self.coupling * missed @ state.labels.T
+        residual = self.targets - memberships @ state.labels
+        return self.rows.X @ directions.T + level + self.coupling * residual @ state.labels.T
 
     def label_field(self, state: PottsState, memberships):
         """The field u of the labels."""
-        missed = self.targets - memberships @ state.labels
-        return self.coupling * (memberships * self.rows.weight[:, None]).T @ missed
+        residual = self.targets - memberships @ state.labels
+        return self.coupling * (memberships * self.rows.weight[:, None]).T @ residual
 
 
 def _descend(value, spins, goal, before):
-    """As far towards the goal as halving finds a value that does not rise above the one before, and that value."""
+    """Step towards the goal, halved until the value does not increase; returns the spins and their value."""
     step = 1.0
     while step > SHORTEST_STEP:
         moved_spins = spins + step * (goal - spins)
