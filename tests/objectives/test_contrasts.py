@@ -1,4 +1,4 @@
-"""Scores against classes: B takes scores to logits, and every derivative by scores is B' times that by logits."""
+"""Scores and logits: logits = B scores, so every derivative by scores is B' times the derivative by logits."""
 
 import numpy as np
 import oracles
@@ -23,7 +23,7 @@ def posteriors(n_classes, *shape):
 
 
 def hessians(posterior, basis):
-    """B' (diag p - p p') B of each posterior, the slow way."""
+    """B' (diag p - p p') B of each posterior, in loops."""
     flat = posterior.reshape(-1, posterior.shape[-1])
     each = [basis.T @ (np.diag(p) - np.outer(p, p)) @ basis for p in flat]
     return np.reshape(each, (*posterior.shape[:-1], basis.shape[1], basis.shape[1]))
@@ -52,7 +52,7 @@ def test_logits_of_one_fit_alone(made):
     np.testing.assert_allclose(contrasts.logits(scores.copy()), scores @ basis.T, rtol=1e-14)
 
 
-def test_logits_keep_the_precision_and_rows_innermost():
+def test_logits_keep_the_dtype_and_contiguous_rows():
     scores = drawn(5, 4, 1).astype(np.float32)
     logits = Contrasts(2).logits(scores)
     assert logits.dtype == np.float32
@@ -69,7 +69,7 @@ def test_coefficients_of_classes_have_the_length_of_those_of_scores(made, axis):
     np.testing.assert_allclose((classes**2).sum(axis=(1, 2)), (values**2).sum(axis=(1, 2)), rtol=1e-14)
 
 
-def test_scores_come_back_from_classes(made):
+def test_from_classes_inverts_to_classes(made):
     contrasts, basis = made
     values = drawn(4, contrasts.n_classes)
     np.testing.assert_allclose(contrasts.from_classes(values), values @ basis, rtol=1e-13)
@@ -107,7 +107,7 @@ def test_covariance_is_the_upper_triangle_of_the_hessian(made):
     np.testing.assert_allclose(contrasts.covariance(posterior, left, right), expected, rtol=1e-12)
 
 
-def test_row_hessian_is_a_diagonal_less_an_outer_product(made):
+def test_row_hessian_is_a_diagonal_minus_an_outer_product(made):
     contrasts, basis = made
     posterior = posteriors(contrasts.n_classes, 4, 5)
     along, across = contrasts.row_hessian(posterior)
@@ -119,7 +119,7 @@ def test_row_hessian_is_a_diagonal_less_an_outer_product(made):
 def test_hessian_along_vectors_is_that_of_all_rows_between_them(made, n_vectors):
     contrasts, basis = made
     posterior, weight = posteriors(contrasts.n_classes, 4, 5), np.abs(drawn(4, 5))
-    weight[:, 1] = 0  # a row that a fit leaves out
+    weight[:, 1] = 0  # a row that the fit leaves out
     vectors = drawn(4, n_vectors, 5, contrasts.n_scores)
     by_row = weight[..., None, None] * hessians(posterior, basis)
     products = np.einsum("fnst,fmnt->fmns", by_row, vectors)
@@ -146,7 +146,7 @@ def test_loss_and_posterior_are_those_of_the_logits(made, size):
 
 @pytest.mark.parametrize("score", [-1e3, 0.0, 1e3])
 @pytest.mark.parametrize("label", [0, 1])
-def test_one_score_far_out_is_certain_and_finite(score, label):
+def test_a_large_score_gives_a_certain_posterior_and_a_finite_loss(score, label):
     losses, posterior = Contrasts(2).loss_and_posterior(np.array([[score]]), np.array([label]))
     second = 0.5 * (1 + np.sign(score))
     np.testing.assert_allclose(posterior, [[1 - second, second]], atol=1e-300)
@@ -155,7 +155,7 @@ def test_one_score_far_out_is_certain_and_finite(score, label):
 
 
 def test_a_small_loss_of_one_score_keeps_its_digits():
-    """A row that is all but certain: the loss is exp(-margin), far below the rounding of one."""
+    """An almost certain row: the loss is exp(-margin), far below the rounding error of one."""
     losses, _ = Contrasts(2).loss_and_posterior(np.array([[60 / np.sqrt(2)]]), np.array([1]))
     np.testing.assert_allclose(losses, np.exp(-60), rtol=1e-12)
 
@@ -177,7 +177,7 @@ def test_differences_are_those_from_any_reference(n_classes):
         np.testing.assert_allclose(slope, np.sum(gradient * scores, axis=(1, 2)), atol=1e-13)
 
 
-def test_a_look_is_the_weighted_derivative_of_the_loss(made):
+def test_evaluate_returns_the_weighted_derivative_of_the_loss(made):
     contrasts, basis = made
     labels, weight = np.arange(6) % contrasts.n_classes, np.random.default_rng(2).uniform(size=(6, 4))
     scores = np.asfortranarray(20 * drawn(6, 4, contrasts.n_scores))

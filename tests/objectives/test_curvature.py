@@ -1,4 +1,4 @@
-"""The preconditioner learned from a sample of rows."""
+"""The preconditioner computed from a sample of rows."""
 
 import numpy as np
 import oracles
@@ -30,8 +30,8 @@ def test_all_rows_give_the_exact_hessian_of_the_final_fit(fit_intercept):
         np.testing.assert_allclose(spread * (learned.hessian @ (spread * step)), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_the_reference_is_the_class_of_most_curvature():
-    """A class that is told apart has hardly any: as reference it would leave small differences to rounding."""
+def test_the_reference_is_the_class_of_largest_curvature():
+    """A well-separated class has little curvature: as reference it would make small differences rounding errors."""
     table = gaussian()
     table.X[table.y == 1] += 50.0
     problem = InnerProduct().prepare(stack_of(table))
@@ -45,7 +45,7 @@ def test_preconditioning_solves_the_newton_system():
     problem = InnerProduct().prepare(stack_of(gaussian()))
     point, learned = learned_at_some_point(problem)
     _, gradient, hessian = problem.objective_and_hessian(point, TEMPERATURE, slice(None))
-    for n_vectors in (1, 2):  # one is solved in another way than several
+    for n_vectors in (1, 2):  # a single vector is solved by another routine than several
         direction = problem.precondition(np.repeat(gradient, n_vectors, axis=0), TEMPERATURE, slice(0, 1), learned)
         table = direction[-1].reshape(3, -1)
         along = hessian[0] @ (table - table[-1])[:2].reshape(-1)
@@ -53,7 +53,7 @@ def test_preconditioning_solves_the_newton_system():
         assert np.abs(along - expected).max() <= 1e-4 * np.abs(gradient).max()
 
 
-def test_only_leading_coordinates_are_learned_where_there_are_too_many(monkeypatch):
+def test_only_leading_coordinates_are_learned_if_there_are_too_many(monkeypatch):
     monkeypatch.setattr(hessian_sample, "FEWEST_PARAMETERS", 6)
     problem = InnerProduct().prepare(stack_of(gaussian()))
     point, learned = learned_at_some_point(problem)
@@ -69,15 +69,15 @@ def test_only_leading_coordinates_are_learned_where_there_are_too_many(monkeypat
 
 
 @pytest.mark.parametrize("unit", [1e-60, 1e60])
-def test_units_of_the_rows_change_no_curvature(unit, monkeypatch):
-    """In single precision too, where squares of such numbers have no digits or are infinite."""
+def test_the_curvature_does_not_depend_on_the_units_of_the_rows(unit, monkeypatch):
+    """In float32 too, where squares of such numbers underflow or overflow."""
     monkeypatch.setattr(hessian_sample, "DOUBLE_PARAMETERS", 0)
     hessians = []
     for factor in (1.0, unit):
         table = gaussian(n_samples=200, n_features=6)
         table.X[:] *= factor
         problem = InnerProduct(penalty_scaling="none").prepare(stack_of(table))
-        point = problem.start(TEMPERATURE) + 0.1  # of the intercepts: posteriors that coefficients do not move
+        point = problem.start(TEMPERATURE) + 0.1  # intercepts only, so that the posterior does not depend on the units
         point.reshape(-1, problem.n_scores, problem._width)[..., :-1] = 0
         learned = problem.learn_curvature(point[0], TEMPERATURE, 0)
         assert learned.hessian.dtype == np.float32
@@ -85,7 +85,7 @@ def test_units_of_the_rows_change_no_curvature(unit, monkeypatch):
     np.testing.assert_allclose(np.abs(hessians[1]), np.abs(hessians[0]), rtol=1e-4, atol=1e-5)
 
 
-def test_quick_rows_give_the_same_curvature_as_a_copy_of_their_own(monkeypatch):
+def test_float32_rows_give_the_same_curvature_as_a_sample_copy(monkeypatch):
     monkeypatch.setattr(linear, "FEWEST_COPIED_VALUES", 1)
     table = gaussian(n_samples=300, n_features=7)
     plain, quick = (InnerProduct().prepare(stack_of(table, fold_masks(300))) for _ in range(2))
@@ -96,8 +96,8 @@ def test_quick_rows_give_the_same_curvature_as_a_copy_of_their_own(monkeypatch):
     np.testing.assert_allclose(found.hessian, expected.hessian, rtol=1e-4, atol=1e-6)
 
 
-def test_quick_rows_of_equal_spread_give_the_curvature_of_the_coordinates_named(monkeypatch):
-    """Whitened coordinates have no order: rounding would name any of them as leading."""
+def test_float32_rows_of_equal_spread_give_the_curvature_of_the_leading_coordinates(monkeypatch):
+    """Whitened coordinates have no order: rounding errors decide which of them are leading."""
     monkeypatch.setattr(linear, "FEWEST_COPIED_VALUES", 1)
     monkeypatch.setattr(hessian_sample, "FEWEST_PARAMETERS", 8)
     table = gaussian(n_samples=300, n_features=7)
@@ -125,7 +125,7 @@ def test_learning_saves_iterations_and_gives_the_same_minimum(monkeypatch):
     np.testing.assert_allclose(learned.value[0], plain.value[0], rtol=1e-6)
 
 
-# --- classes by themselves --------------------------------------------------------------------------
+# --- blocks of single classes -----------------------------------------------------------------------
 
 
 def test_blocks_of_classes_are_those_of_the_hessian(monkeypatch):
@@ -134,20 +134,22 @@ def test_blocks_of_classes_are_those_of_the_hessian(monkeypatch):
     point = problem.start(TEMPERATURE) + 0.3 * np.random.RandomState(0).standard_normal(problem.start(1.0).shape)
     learned = problem.learn_classes(point[0], TEMPERATURE)
     spread = learned.sample.spread
-    for own in range(3):
+    for label in range(3):
         for step in np.random.RandomState(1).standard_normal((2, len(spread))):
             way = np.zeros((1, 3, len(spread)))
-            way[0, own] = step
+            way[0, label] = step
             slopes = oracles.slope(
                 lambda move, way=way: problem.loss(point + move * way.reshape(1, -1), TEMPERATURE)[1], np.array(0.0)
             )
-            expected = slopes.reshape(3, -1)[own]
-            np.testing.assert_allclose(spread * (learned.blocks[own] @ (spread * step)), expected, rtol=1e-5, atol=1e-6)
+            expected = slopes.reshape(3, -1)[label]
+            np.testing.assert_allclose(
+                spread * (learned.blocks[label] @ (spread * step)), expected, rtol=1e-5, atol=1e-6
+            )
 
 
 @pytest.mark.parametrize("n_vectors", [1, 3])
-def test_classes_by_themselves_are_preconditioned_by_their_blocks(n_vectors):
-    """And anew where the penalty has changed."""
+def test_class_blocks_precondition_each_class(n_vectors):
+    """They are factored again when the penalty has changed."""
     problem = InnerProduct().prepare(stack_of(gaussian()))
     point = problem.start(TEMPERATURE) + 0.3 * np.random.RandomState(0).standard_normal(problem.start(1.0).shape)
     learned = problem.learn_classes(point[0], TEMPERATURE)
@@ -163,7 +165,7 @@ def test_classes_by_themselves_are_preconditioned_by_their_blocks(n_vectors):
 
 @pytest.mark.parametrize("intercept", [-300.0, -1e4])
 @pytest.mark.parametrize("is_whole", [False, True])
-def test_a_class_that_no_row_may_have_is_moved_no_further_than_others(is_whole, intercept, monkeypatch):
+def test_a_class_excluded_by_every_row_moves_no_further_than_others(is_whole, intercept, monkeypatch):
     monkeypatch.setattr(hessian_sample, "DOUBLE_PARAMETERS", 0)
     problem = InnerProduct().prepare(stack_of(gaussian()))
     point = problem.start(TEMPERATURE)
@@ -176,7 +178,7 @@ def test_a_class_that_no_row_may_have_is_moved_no_further_than_others(is_whole, 
     assert np.isfinite(solved).all() and np.abs(solved).max() < 1e-6
 
 
-def test_many_classes_take_fewer_steps_by_their_blocks(monkeypatch):
+def test_class_blocks_save_steps_for_many_classes(monkeypatch):
     table = make_gaussian_classes(600, 20, 12, separation=3.0, random_state=0)
     problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y)), n_classes=12))
     settings = {"tol": 1e-4, "max_iter": 3000}

@@ -1,4 +1,4 @@
-"""Distance family: scores (10), gradient (12), LDA at its start, and the theory of its exact minimum."""
+"""Distance family: scores (10), gradient (12), LDA at the start, and properties of the exact minimum."""
 
 from dataclasses import replace
 
@@ -58,7 +58,7 @@ def posterior(table, reported, fit=0):
 
 
 def covariance_of(X, labels, name, weight=None):
-    """The matrix of (10) by its definition, not shrunk."""
+    """The matrix of (10) by its definition, without shrinkage."""
     _, total = oracles.moments(X, weight)
     pooled = oracles.pooled_covariance(X, labels, weight)
     return {
@@ -70,7 +70,7 @@ def covariance_of(X, labels, name, weight=None):
 
 
 def shrunk(covariance, amount, spread):
-    """Towards the columns' own variances, in the units of `spread`."""
+    """Covariance shrunk towards the diagonal of column variances, in units of `spread`."""
     standard = covariance / np.outer(spread, spread)
     target = np.trace(standard) / len(standard) * np.eye(len(standard))
     return ((1 - amount) * standard + amount * target) * np.outer(spread, spread)
@@ -98,17 +98,17 @@ def test_gradient_is_the_slope(covariance, anchor, temperature):
 @pytest.mark.parametrize("temperature", TEMPERATURES)
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_value_is_equation_9_on_the_scores_of_equation_10(covariance, temperature):
-    """Of the means it reports and the covariance by its definition, for a fit and for its folds."""
+    """With the reported means and the covariance by its definition, for the final fit and the folds."""
     table = gaussian()
     weight = uneven_weights(len(table.y))
     problem = prepared(table, weight, covariance=covariance, shrinkage=0.0, anchor=0)
     point = near_start(problem, temperature)
     value, _, _ = problem.objective(point, temperature)
     means = problem.report(point, temperature)["means"]
-    for fit, own in enumerate((weight / weight.sum(axis=0)).T):
-        matrix = covariance_of(table.X, table.y, covariance, own)
+    for fit, shares in enumerate((weight / weight.sum(axis=0)).T):
+        matrix = covariance_of(table.X, table.y, covariance, shares)
         scores = oracles.distance_scores(table.X, means[fit], matrix)
-        expected = oracles.free_energy(scores, table.y, temperature, own)
+        expected = oracles.free_energy(scores, table.y, temperature, shares)
         np.testing.assert_allclose(temperature * value[fit], expected, rtol=1e-9)
 
 
@@ -120,18 +120,18 @@ def test_value_with_anchor_adds_priors_and_the_pull_to_the_class_means(temperatu
     point = near_start(problem, temperature)
     value, _, _ = problem.objective(point, temperature)
     means = problem.report(point, temperature)["means"]
-    for fit, own in enumerate((weight / weight.sum(axis=0)).T):
-        matrix = oracles.pooled_covariance(table.X, table.y, own)
-        prior = np.bincount(table.y, own)
+    for fit, shares in enumerate((weight / weight.sum(axis=0)).T):
+        matrix = oracles.pooled_covariance(table.X, table.y, shares)
+        prior = np.bincount(table.y, shares)
         scores = oracles.distance_scores(table.X, means[fit], matrix) + temperature * np.log(prior)
-        offsets = means[fit] - oracles.class_means(table.X, table.y, own)
+        offsets = means[fit] - oracles.class_means(table.X, table.y, shares)
         pull = 0.4 * sum(p * offset @ np.linalg.solve(matrix, offset) for p, offset in zip(prior, offsets, strict=True))
-        expected = oracles.free_energy(scores, table.y, temperature, own) + pull
+        expected = oracles.free_energy(scores, table.y, temperature, shares) + pull
         np.testing.assert_allclose(temperature * value[fit], expected, rtol=1e-9)
 
 
 def test_gradient_is_equation_12():
-    """Namely 2/N sum_i (p_ij - y_ij) S^-1 (x_i - mean_j), by the slope of Q in the user's units."""
+    """2/N sum_i (p_ij - y_ij) S^-1 (x_i - mean_j), against finite differences of Q in the user's units."""
     table = gaussian()
     problem = prepared(table, covariance="pooled", shrinkage=0.0, anchor=0)
     temperature = 3.0
@@ -139,9 +139,11 @@ def test_gradient_is_equation_12():
     matrix = oracles.pooled_covariance(table.X, table.y)
     p = oracles.posterior(oracles.distance_scores(table.X, means, matrix), temperature)
     expected = np.zeros_like(means)
-    for row, own, label in zip(table.X, p, table.y, strict=True):
+    for row, posterior_row, label in zip(table.X, p, table.y, strict=True):
         for j in range(3):
-            expected[j] += -2 / len(table.y) * (own[j] - (j == label)) * np.linalg.solve(matrix, means[j] - row)
+            expected[j] += (
+                -2 / len(table.y) * (posterior_row[j] - (j == label)) * np.linalg.solve(matrix, means[j] - row)
+            )
 
     def energy(shift):
         return oracles.free_energy(oracles.distance_scores(table.X, means + shift, matrix), table.y, temperature)
@@ -234,7 +236,7 @@ def test_exact_minimum_is_unpenalized_likelihood_at_any_temperature(make, temper
 
 @pytest.mark.parametrize("amount", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("covariance", ["pooled", "total"])
-def test_shrinkage_by_a_number_is_towards_the_columns_own_variances(covariance, amount):
+def test_a_number_as_shrinkage_shrinks_towards_the_column_variances(covariance, amount):
     table = gaussian()
     reported = at_start(prepared(table, covariance=covariance, shrinkage=amount, anchor=0), 2.0)
     matrix = shrunk(covariance_of(table.X, table.y, covariance), amount, table.X.std(axis=0))
@@ -252,7 +254,7 @@ def sklearn_amount(name, rows):
     "make", [gaussian, badly_scaled, two_classes, rare_class, wide, text, wide_text], ids=lambda make: make.__name__
 )
 def test_shrinkage_amount_is_that_of_scikit_learn(make, covariance, shrinkage):
-    """On the standardized rows, class-centred for the pooled covariance; found again from the whole posterior."""
+    """For standardized rows, class-centred for the pooled covariance; recovered from the whole posterior."""
     table = make()
     rows = dense(table.X)
     spread = np.where(rows.std(axis=0) > 0, rows.std(axis=0), 1)
@@ -293,20 +295,22 @@ def test_row_span_equals_the_shrunk_covariance_of_all_columns(covariance, make):
     np.testing.assert_allclose(reported["means"][0], oracles.class_means(rows, table.y), atol=1e-8)
 
 
-def own_rows(table, weight):
+def training_rows(table, weight):
     kept = weight > 0
     return replace(table, X=table.X[kept], y=table.y[kept])
 
 
 @pytest.mark.parametrize("shrinkage", [0.0, "oas", "ledoit_wolf"])
 @pytest.mark.parametrize("covariance", COVARIANCES)
-def test_covariance_of_a_fold_comes_from_its_own_rows(covariance, shrinkage):
-    """A fold of a stack starts where a fit of the fold's rows alone starts."""
+def test_the_covariance_of_a_fold_is_estimated_from_its_training_rows(covariance, shrinkage):
+    """A fold of a stack starts at the same means as a separate fit on the rows of the fold."""
     table = gaussian(n_samples=80)
     weight = fold_masks(len(table.y))
     stacked = at_start(prepared(table, weight, covariance=covariance, shrinkage=shrinkage), 2.0)
     for fit in range(3):
-        alone = at_start(prepared(own_rows(table, weight[:, fit]), covariance=covariance, shrinkage=shrinkage), 2.0)
+        alone = at_start(
+            prepared(training_rows(table, weight[:, fit]), covariance=covariance, shrinkage=shrinkage), 2.0
+        )
         np.testing.assert_allclose(stacked["means"][fit], alone["means"][0], atol=1e-10)
         np.testing.assert_allclose(posterior(table, stacked, fit), posterior(table, alone), rtol=1e-6, atol=1e-10)
 
@@ -326,13 +330,13 @@ def test_a_column_that_is_constant_in_a_fold_is_not_magnified_there(usual, n_row
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
-def test_rows_left_out_of_a_fold_do_not_reach_it(covariance):
+def test_a_fold_does_not_depend_on_the_rows_it_leaves_out(covariance):
     table = gaussian(n_samples=40)
     weight = np.column_stack([np.ones(40), np.arange(40) < 30]).astype(float)
     X = table.X.copy()
     X[30:] = 3 * X[30:] + 1
     moved = replace(table, X=X)
-    plain, other = (at_start(prepared(own, weight, covariance=covariance), 2.0) for own in (table, moved))
+    plain, other = (at_start(prepared(rows, weight, covariance=covariance), 2.0) for rows in (table, moved))
     np.testing.assert_allclose(posterior(table, other, 1), posterior(table, plain, 1), rtol=1e-6, atol=1e-10)
 
 
@@ -369,7 +373,7 @@ def test_every_start_reaches_the_same_anchored_minimum(init):
 
 
 @pytest.mark.parametrize("anchor", [0, 1.0])
-def test_permuting_classes_permutes_the_answer(anchor):
+def test_permuting_classes_permutes_the_posterior(anchor):
     table = gaussian()
     order = np.array([2, 0, 1])
     settings = {"anchor": anchor, "shrinkage": 0.1}
@@ -407,8 +411,8 @@ def test_a_class_missing_from_a_fold_stays_finite(missing, anchor):
 
 
 @pytest.mark.parametrize("temperature", [100.0, 10.0])
-def test_the_mean_of_a_class_missing_from_a_fold_is_held_too(temperature):
-    """To the middle of the rows, as a row of the class would be; free, it would run as far as the solver goes."""
+def test_the_mean_of_a_class_missing_from_a_fold_is_penalized_too(temperature):
+    """It is pulled to the mean of the rows; without a penalty it would diverge."""
     table = gaussian()
     weight = np.column_stack([np.ones(len(table.y)), table.y != 2]).astype(float)
     problem = prepared(table, weight, anchor=1.0)
@@ -427,7 +431,7 @@ BACKENDS = {
 @pytest.mark.parametrize("covariance", COVARIANCES)
 @pytest.mark.parametrize("make", [text, wide_text], ids=lambda make: make.__name__)
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_every_backend_equals_dense_double_precision(backend, make, covariance):
+def test_every_backend_agrees_with_dense_float64(backend, make, covariance):
     table = make()
     rows = table.X.toarray()
     weight = fold_masks(len(rows))
@@ -451,13 +455,13 @@ def test_every_backend_equals_dense_double_precision(backend, make, covariance):
         ({"shrinkage": "lw"}, "shrinkage must be one of .* Got 'lw'."),
     ],
 )
-def test_impossible_settings_are_refused(settings, message):
+def test_invalid_settings_raise(settings, message):
     with pytest.raises(ValueError, match=message):
         prepared(gaussian(), **settings)
 
 
 def correlated(n_rows, n_columns, seed=0):
-    """Two classes a little apart along one direction that all columns share."""
+    """Two classes that differ a little along one direction, which all columns share."""
     generator = np.random.RandomState(seed)
     y = np.arange(n_rows) % 2
     shared = generator.randn(n_rows, 1) + 0.3 * y[:, None]
@@ -467,12 +471,12 @@ def correlated(n_rows, n_columns, seed=0):
 @pytest.mark.parametrize("n_columns", [8, 150])
 @pytest.mark.parametrize("covariance", COVARIANCES)
 @pytest.mark.parametrize("backend", [np.asarray, *BACKENDS.values(), mover("strict")])
-def test_hot_end_is_where_scores_by_class_means_are_small(backend, covariance, n_columns):
-    """Also where the columns are the coordinates, and what they share adds up."""
+def test_at_the_hot_end_scores_along_class_means_are_small(backend, covariance, n_columns):
+    """Also if the columns are the coordinates, and correlated columns add up."""
     table = correlated(100, n_columns)
     weight = np.full((100, 1), 0.01)
     X = backend(table.X)
-    others = [backend(own) if is_foreign(X) else own for own in (table.y, weight)]
+    others = [backend(array) if is_foreign(X) else array for array in (table.y, weight)]
     design = make_design(X, *others, np.array([100.0]), 2)
     hot = Distance(covariance=covariance, shrinkage=0.5).prepare(design, 0).hot_temperature()
     matrix = covariance_of(table.X, table.y, covariance)
@@ -481,11 +485,11 @@ def test_hot_end_is_where_scores_by_class_means_are_small(backend, covariance, n
     rows = table.X - table.X.mean(axis=0)
     means = np.stack([rows[table.y == label].mean(axis=0) for label in (0, 1)])
     scores = rows @ np.linalg.solve(matrix, means.T)
-    overshoot = 3.0  # of an anchor of one
+    overshoot = 3.0  # for anchor = 1
     np.testing.assert_allclose(hot, 2 * overshoot * scores.std(axis=0).max() / HOT_LOGIT, rtol=1e-4)
 
 
-def test_the_path_of_correlated_columns_begins_hot_enough():
+def test_the_path_of_correlated_columns_starts_hot_enough():
     table, new = correlated(300, 2000), correlated(2000, 2000, seed=1)
     model = AnnealedLDA(covariance="diagonal", calibrate=False).fit(table.X, table.y)
     assert model.path_.best_index > 0
@@ -497,17 +501,17 @@ def test_penalty_pulls_each_mean_to_its_class_by_its_share(temperature):
     table = rare_class()
     problem = prepared(table, fold_masks(len(table.y)), anchor=0.7)
     strength, anchor = problem.penalty(temperature, slice(None))
-    own = np.reshape(temperature, (-1, 1, 1))
-    expected = np.broadcast_to(0.7 * own / 4 * problem.anchored_shares[..., None], problem.class_means.shape)
+    temperatures = np.reshape(temperature, (-1, 1, 1))
+    expected = np.broadcast_to(0.7 * temperatures / 4 * problem.anchored_shares[..., None], problem.class_means.shape)
     np.testing.assert_array_equal(strength, expected.reshape(3, -1))
-    np.testing.assert_array_equal(anchor, (2 / own * problem.class_means).reshape(3, -1))
+    np.testing.assert_array_equal(anchor, (2 / temperatures * problem.class_means).reshape(3, -1))
     again = problem.penalty(temperature, slice(None))
     assert not np.shares_memory(strength, again[0]) and not np.shares_memory(anchor, again[1])
 
 
 @pytest.mark.parametrize("covariance", ["auto", "diagonal", "pooled", "total"])
 @pytest.mark.parametrize("constant", [1.0, 0.1, 3.7])
-def test_a_constant_column_of_sparse_rows_is_as_that_of_dense_ones(covariance, constant):
+def test_a_constant_column_has_the_same_effect_in_sparse_and_dense_rows(covariance, constant):
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 400)
     X = rng.normal(size=(400, 4)) + 1.5 * rng.normal(size=(3, 4))[y]
@@ -517,8 +521,8 @@ def test_a_constant_column_of_sparse_rows_is_as_that_of_dense_ones(covariance, c
     np.testing.assert_allclose(model.fit(sparse.csr_array(X), y).predict_proba(X), plain, atol=1e-6)
 
 
-def test_a_constant_column_of_sparse_rows_tells_nothing_of_new_rows():
-    """What rounding leaves between its class means is not divided by a spread that it does not have."""
+def test_a_constant_column_of_sparse_rows_does_not_change_predictions():
+    """Rounding differences between its class means are not divided by a zero spread."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 400)
     X = np.column_stack([rng.normal(size=(400, 4)) + 1.5 * rng.normal(size=(3, 4))[y], np.full(400, 1e6)])

@@ -1,4 +1,4 @@
-"""What rows tell of what the penalty holds back: a score test."""
+"""Score test of the directions that the penalty suppresses."""
 
 import numpy as np
 import pytest
@@ -22,17 +22,17 @@ def evidence(table, temperature, **settings):
 
 @pytest.mark.parametrize("n_classes", [2, 4])
 @pytest.mark.parametrize("penalty_scaling", ["none", "standardize", "whiten"])
-def test_labels_by_chance_are_evidence_of_nothing(penalty_scaling, n_classes):
-    """Hot, all is held back: a chi square of as many squares as classes have contrasts, less where columns are few."""
+def test_random_labels_give_no_evidence(penalty_scaling, n_classes):
+    """At a high temperature all directions are suppressed, and the statistic is a chi square."""
     seen = [evidence(noise(6, n_classes, seed), 20.0, penalty_scaling=penalty_scaling) for seed in range(100)]
-    errors = np.array([own.errors for own in seen])
+    errors = np.array([evidence.errors for evidence in seen])
     assert abs(errors.mean()) < 0.4
     assert 0.7 < errors.std() < 1.4
     assert np.mean(errors > 3) <= 0.03
 
 
-def test_the_nats_are_those_of_a_small_step_without_penalty():
-    """What the likelihood gains by one Newton step from the prior, less what chance gives."""
+def test_nats_are_the_gain_of_an_unpenalized_newton_step():
+    """Gain of the likelihood by one Newton step from the prior, minus its expectation under chance."""
     table = noise(4, 2)
     shift = 0.3 * (table.y - 0.5)
     table.X[:, 0] += shift
@@ -43,11 +43,11 @@ def test_the_nats_are_those_of_a_small_step_without_penalty():
     np.testing.assert_allclose(found.nats, gained - 4 / (2 * N_ROWS), rtol=0.15)
 
 
-def test_what_is_held_back_is_found_among_what_is_not():
+def test_suppressed_directions_are_found_among_others():
     table = noise(6, 2)
     table.X[:, 3] = 1e-3 * (table.X[:, 3] + 2.0 * table.y)
     assert evidence(table, 1e-3, penalty_scaling="none").errors > 20
-    assert evidence(table, 1e-9, penalty_scaling="none").errors < 1  # nothing is held back there
+    assert evidence(table, 1e-9, penalty_scaling="none").errors < 1  # nothing is suppressed there
 
 
 def test_weights_count_as_rows():
@@ -55,18 +55,18 @@ def test_weights_count_as_rows():
     plain = evidence(table, 20.0)
     problem = InnerProduct().prepare(stack_of(table, np.full((N_ROWS, 1), 3.0)))
     heavier = problem.evidence_held_back(solve(problem, 20.0).parameters[0], 20.0)
-    np.testing.assert_allclose(heavier, plain, rtol=1e-6)  # weights are told apart by how uneven they are alone
+    np.testing.assert_allclose(heavier, plain, rtol=1e-6)  # only relative weights matter
 
 
-def test_of_as_many_columns_as_rows_nothing_is_said():
+def test_as_many_columns_as_rows_give_nan():
     assert np.isnan(evidence(noise(150), 20.0)).all()
 
 
 @pytest.mark.parametrize("solver", [Newton(), LBFGS()], ids=repr)
-def test_it_goes_by_the_posterior_where_it_is_asked(solver):
-    """Looks with Hessians do not tell the variance of a class, which is that of the hot end then."""
+def test_the_variance_is_that_of_the_given_parameters(solver):
+    """Evaluations with Hessians do not update the class variance, which then is that of the prior."""
     table = noise(6, 2)
-    table.X[:, 0] += 20 * table.y  # nearly separable: the posterior is hard where the others are still held back
+    table.X[:, 0] += 20 * table.y  # nearly separable: certain posteriors while other directions are suppressed
     temperature = 1e-3
     problem = InnerProduct(penalty_scaling="none").prepare(stack_of(table))
     parameters = solve(problem, temperature, solver).parameters

@@ -1,4 +1,4 @@
-"""Families of one's own: the user writes scores and their pullback, the rest follows."""
+"""User-defined families: scores and their pullback."""
 
 from dataclasses import replace
 
@@ -27,8 +27,8 @@ from annealed.objectives import HeldOut, ScoreFamily
 FAMILIES = [Radial, Loudness]
 
 
-class Slacker(ScoreFamily):
-    """A plain inner product without intercept, started at zero: pADA without intercept on standardized rows."""
+class Linear(ScoreFamily):
+    """Inner products without intercept that start at zero: pADA without intercept on standardized rows."""
 
     def start(self, X, labels, weight, n_classes, random_state):
         return np.zeros((n_classes, X.shape[1]))
@@ -40,8 +40,8 @@ class Slacker(ScoreFamily):
         return residual.T @ X
 
 
-class Wandering(Slacker):
-    """Started at random."""
+class RandomStart(Linear):
+    """The same with a random start."""
 
     def start(self, X, labels, weight, n_classes, random_state):
         return np.random.RandomState(random_state).normal(size=(n_classes, X.shape[1]))
@@ -88,25 +88,25 @@ def test_value_is_equation_9_with_the_pull_to_the_start(family, temperature):
     value, _, _ = problem.objective(point, temperature)
     parameters = problem.report(point, temperature)["parameters"]
     rows = standard_rows(table)
-    for fit, own in enumerate((weight / weight.sum(axis=0)).T):
+    for fit, shares in enumerate((weight / weight.sum(axis=0)).T):
         scores = family().scores(rows, parameters[fit])
-        used = own > 0
-        start = family().start(rows[used], table.y[used], own[used], 3, None)
+        used = shares > 0
+        start = family().start(rows[used], table.y[used], shares[used], 3, None)
         pull = 0.35 * np.sum((parameters[fit] - start) ** 2)
-        expected = oracles.free_energy(scores, table.y, temperature, own) + pull
+        expected = oracles.free_energy(scores, table.y, temperature, shares) + pull
         np.testing.assert_allclose(temperature * value[fit], expected, rtol=1e-10)
 
 
-def test_an_inner_product_of_ones_own_is_the_inner_product_family():
+def test_a_user_defined_inner_product_agrees_with_the_inner_product_family():
     table = gaussian()
-    problem = Slacker(l2_strength=0.5).prepare(stack_of(table), 0)
+    problem = Linear(l2_strength=0.5).prepare(stack_of(table), 0)
     parameters = problem.report(solve(problem, 0.2).parameters, 0.2)["parameters"][0]
     expected = oracles.multinomial_optimum(standard_rows(table), table.y, 0.1 * np.eye(4), fit_intercept=False)
     np.testing.assert_allclose(parameters / 0.2, expected.coef, atol=1e-6)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_form_gives_the_logits_a_pass_gives(family):
+def test_the_predictor_agrees_with_the_logits_of_a_pass(family):
     table = gaussian()
     problem = family().prepare(stack_of(table), 0)
     point = near_start(problem, 0.3)
@@ -137,12 +137,12 @@ def test_the_same_scores_are_carried_to_another_temperature(family):
     np.testing.assert_allclose(problem.report(carried, 0.5)["parameters"], expected, rtol=1e-12)
 
 
-def test_permuting_classes_permutes_the_answer():
+def test_permuting_classes_permutes_the_posterior():
     table = gaussian()
     order = np.array([2, 0, 1])
     plain, permuted = (
         problem.report(solve(problem, 2.0).parameters, 2.0)["parameters"][0]
-        for problem in (Radial().prepare(stack_of(own), 0) for own in (table, replace(table, y=order[table.y])))
+        for problem in (Radial().prepare(stack_of(ordered), 0) for ordered in (table, replace(table, y=order[table.y])))
     )
     np.testing.assert_allclose(permuted[order], plain, atol=1e-6)
 
@@ -154,22 +154,22 @@ def test_weight_two_equals_the_row_twice(family):
     rows = np.repeat(np.arange(len(table.y)), counts)
     doubled = replace(table, X=table.X[rows], y=table.y[rows])
     problems = family().prepare(stack_of(table, counts[:, None]), 0), family().prepare(stack_of(doubled), 0)
-    weighted, expected = (own.report(solve(own, 5.0).parameters, 5.0)["parameters"] for own in problems)
+    weighted, expected = (problem.report(solve(problem, 5.0).parameters, 5.0)["parameters"] for problem in problems)
     np.testing.assert_allclose(weighted, expected, atol=1e-6)
 
 
-def test_single_precision_rows_equal_double():
+def test_float32_rows_agree_with_float64():
     table = gaussian()
     single = replace(table, X=table.X.astype(np.float32))
     double = replace(table, X=single.X.astype(np.float64))
-    problems = [Radial().prepare(stack_of(own), 0) for own in (single, double)]
+    problems = [Radial().prepare(stack_of(rows), 0) for rows in (single, double)]
     first, second = (problem.report(solve(problem, 2.0).parameters, 2.0)["parameters"] for problem in problems)
     np.testing.assert_allclose(first, second, atol=1e-6)
 
 
 @pytest.mark.parametrize("make", [gaussian, two_classes, rare_class, separable, wide], ids=lambda make: make.__name__)
 def test_hot_temperature_makes_the_posterior_nearly_uniform(make):
-    """Also where the start already classifies every row, so that a step from it changes next to nothing."""
+    """Also if the start classifies every row correctly, so that a step from it changes almost nothing."""
     table = make()
     problem = Radial().prepare(stack_of(table), 0)
     hot = problem.hot_temperature()
@@ -181,14 +181,14 @@ def test_hot_temperature_makes_the_posterior_nearly_uniform(make):
 
 
 def test_random_start_repeats_with_its_seed():
-    problems = [Wandering().prepare(stack_of(gaussian()), seed) for seed in (0, 0, 1)]
+    problems = [RandomStart().prepare(stack_of(gaussian()), seed) for seed in (0, 0, 1)]
     first, again, other = (problem.start(1.0) for problem in problems)
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - other).max() > 0
 
 
 @pytest.mark.parametrize("strength", [0, -1.0])
-def test_impossible_strength_is_refused(strength):
+def test_an_invalid_strength_raises(strength):
     with pytest.raises(ValueError, match=f"l2_strength must be a positive number. Got {strength}"):
         Radial(l2_strength=strength).prepare(stack_of(gaussian()), 0)
 
@@ -203,7 +203,7 @@ class WrongScores(Radial):
         return super().scores(X, parameters)[:, :2]
 
 
-class NoNumbers(Radial):
+class NanScores(Radial):
     def scores(self, X, parameters):
         return np.log(super().scores(X, parameters))
 
@@ -213,30 +213,30 @@ class WrongPullback(Radial):
         return super().pullback(X, parameters, residual)[:, :2]
 
 
-class StartOfRows(Radial):
+class WrongShape(Radial):
     def start(self, X, labels, weight, n_classes, random_state):
         return np.zeros(len(X))
 
 
-class StartInWords(Radial):
+class StringStart(Radial):
     def start(self, X, labels, weight, n_classes, random_state):
         return "at the mean"
 
 
-class NoScores(Radial):
+class NoneScores(Radial):
     def scores(self, X, parameters):
         super().scores(X, parameters)
 
 
-class NoSlope(Radial):
+class NanPullback(Radial):
     def pullback(self, X, parameters, residual):
         return np.nan * super().pullback(X, parameters, residual)
 
 
-class NoNumbersAway(Radial):
+class NanAwayFromStart(Radial):
     def scores(self, X, parameters):
         self.first = getattr(self, "first", parameters)
-        is_away = not any(np.allclose(parameters, own) for own in (self.first, 0))
+        is_away = not any(np.allclose(parameters, known) for known in (self.first, 0))
         return super().scores(X, parameters) * (np.nan if is_away else 1)
 
 
@@ -244,13 +244,16 @@ class NoNumbersAway(Radial):
     ("family", "message"),
     [
         (WrongStart(), "WrongStart.start must return finite numbers, .* Got array"),
-        (StartOfRows(), "StartOfRows.start must return finite numbers, in the same shape for every fold. Got array"),
-        (StartInWords(), "StartInWords.start must return an array of numbers. Got 'at the mean'"),
-        (NoScores(), r"NoScores.scores must return .* here \(10, 3\). Got shape \(1,\): array\(\[None"),
-        (NoSlope(), "NoSlope.pullback must return finite numbers .* nan"),
-        (NoNumbersAway(), "NoNumbersAway.scores must be finite one gradient step away"),
+        (
+            WrongShape(),
+            "WrongShape.start must return finite numbers, in the same shape for every fold. Got array",
+        ),
+        (StringStart(), "StringStart.start must return an array of numbers. Got 'at the mean'"),
+        (NoneScores(), r"NoneScores.scores must return .* here \(10, 3\). Got shape \(1,\): array\(\[None"),
+        (NanPullback(), "NanPullback.pullback must return finite numbers .* nan"),
+        (NanAwayFromStart(), "NanAwayFromStart.scores must be finite one gradient step away"),
         (WrongScores(), r"WrongScores.scores must return .* here \(10, 3\). Got shape \(10, 2\)"),
-        (NoNumbers(), r"NoNumbers.scores must return finite numbers .* nan"),
+        (NanScores(), r"NanScores.scores must return finite numbers .* nan"),
         (WrongPullback(), r"WrongPullback.pullback must return .* parameters, \(3, \d\). Got shape \(3, 2\)"),
     ],
     ids=["start", "start_shape", "start_words", "nothing", "slope", "away", "scores", "numbers", "pullback"],
@@ -274,7 +277,7 @@ def test_a_start_without_samples_of_a_class_raises():
         AnnealedClassifier(Means(), class_weight={1: 0.0}).fit(table.X, table.y)
 
 
-def test_lists_are_arrays():
+def test_lists_are_converted_to_arrays():
     class Listed(Radial):
         def start(self, *rows):
             return super().start(*rows).tolist()
@@ -286,12 +289,12 @@ def test_lists_are_arrays():
             return super().pullback(X, parameters, residual).tolist()
 
     table = gaussian()
-    plain, listed = (AnnealedClassifier(own).fit(table.X, table.y) for own in (Radial(), Listed()))
+    plain, listed = (AnnealedClassifier(family).fit(table.X, table.y) for family in (Radial(), Listed()))
     np.testing.assert_array_equal(listed.predict_proba(table.X), plain.predict_proba(table.X))
 
 
-@pytest.mark.parametrize("family", [Radial, Slacker])
-def test_rows_that_do_not_vary_have_an_ordinary_path(family):
+@pytest.mark.parametrize("family", [Radial, Linear])
+def test_constant_rows_have_an_ordinary_path(family):
     X, y = np.ones((40, 2)), np.arange(40) % 2
     model = AnnealedClassifier(family()).fit(X, y)
     assert model.path_.temperatures[0] == 1.0
@@ -301,14 +304,14 @@ def test_rows_that_do_not_vary_have_an_ordinary_path(family):
 @pytest.mark.parametrize("shift", [0.0, 0.7])
 @pytest.mark.parametrize("l2_strength", [0.01, 1.0])
 def test_a_start_that_is_a_minimum_is_hot_at_one(l2_strength, shift):
-    """The slope of linear scores vanishes there, or is rounding where rows are not centred to the last digit."""
+    """The gradient of linear scores vanishes there, or is rounding error if rows are not exactly centred."""
     X = 0.1 * np.array([[1, 3], [-1, -3], [1, -3], [-1, 3]] * 10) + shift
-    problem = Slacker(l2_strength=l2_strength).prepare(stack_of(Table("xor", X, np.tile([0, 0, 1, 1], 10))), 0)
+    problem = Linear(l2_strength=l2_strength).prepare(stack_of(Table("xor", X, np.tile([0, 0, 1, 1], 10))), 0)
     assert problem.hot_temperature() == 1.0
 
 
 def test_nearly_uninformative_samples_have_an_ordinary_hot_end():
     """The response is smaller than that of a hot end at any temperature."""
     generator = np.random.default_rng(0)
-    problem = Slacker().prepare(stack_of(Table("noise", generator.normal(size=(3000, 3)), np.arange(3000) % 2)), 0)
+    problem = Linear().prepare(stack_of(Table("noise", generator.normal(size=(3000, 3)), np.arange(3000) % 2)), 0)
     assert problem.hot_temperature() == 1.0

@@ -1,4 +1,4 @@
-"""Where columns outnumber rows each fold measures its penalty by its own rows, as if the others were not there."""
+"""If columns outnumber rows, the penalty scaling of a fold depends on its training rows only."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ PENALTY_SCALINGS = ["half-whiten", "whiten"]
 
 @pytest.fixture(autouse=True)
 def _columns_in_one_unit(monkeypatch):
-    """Spreads of columns are those of all rows, also within folds."""
+    """Standard deviations of columns are those of all rows, also within folds."""
     name = "annealed.objectives.penalized_linear.spread_of_columns"
     monkeypatch.setattr(name, lambda design, mean: np.ones(design.n_features))
 
@@ -29,7 +29,7 @@ def prepared(penalty_scaling, weight=None, **settings):
 @pytest.mark.parametrize("solver", [Newton, LBFGS])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("penalty_scaling", PENALTY_SCALINGS)
-def test_a_fold_is_the_fit_of_its_rows_alone(penalty_scaling, fit_intercept, solver):
+def test_a_fold_agrees_with_a_separate_fit_of_its_rows(penalty_scaling, fit_intercept, solver):
     problem = prepared(penalty_scaling, fit_intercept=fit_intercept)
     solution = solve(problem, TEMPERATURE, solver())
     folds = problem.report(solution.parameters, TEMPERATURE)
@@ -48,7 +48,7 @@ def test_a_fold_is_the_fit_of_its_rows_alone(penalty_scaling, fit_intercept, sol
 
 
 @pytest.mark.parametrize("penalty_scaling", PENALTY_SCALINGS)
-def test_gradient_and_hessian_are_slopes(penalty_scaling):
+def test_gradient_and_hessian_agree_with_finite_differences(penalty_scaling):
     problem = prepared(penalty_scaling, uneven_weights(24))
     fits, point = slice(None), near_start(problem, TEMPERATURE)
     value, gradient, matrix = problem.objective_and_hessian(point, TEMPERATURE, fits)
@@ -66,7 +66,7 @@ def test_gradient_and_hessian_are_slopes(penalty_scaling):
 
 
 @pytest.mark.parametrize("fits", [slice(None), np.array([0, 2]), np.array([0, 0, 0])], ids=str)
-def test_all_rows_at_once_and_block_by_block_are_the_same(fits, monkeypatch):
+def test_stored_rows_and_blocks_agree(fits, monkeypatch):
     problem, blocks = prepared("whiten"), prepared("whiten")
     assert isinstance(problem._rows_of_hessians(), hessian.SmallRows)
     monkeypatch.setattr(hessian, "MOST_OF_FITS", 0)
@@ -74,6 +74,6 @@ def test_all_rows_at_once_and_block_by_block_are_the_same(fits, monkeypatch):
     point = near_start(problem, TEMPERATURE)[fits]
     along = np.random.default_rng(2).normal(size=point.shape)
     for name, vectors in (("objective_and_hessian", ()), ("objective_along", (along,))):
-        ours, theirs = (getattr(own, name)(point, *vectors, TEMPERATURE, fits) for own in (problem, blocks))
+        ours, theirs = (getattr(rows, name)(point, *vectors, TEMPERATURE, fits) for rows in (problem, blocks))
         for one, other in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(one, other, atol=1e-10 * np.abs(other).max())

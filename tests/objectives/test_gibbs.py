@@ -20,7 +20,7 @@ def labels():
 
 
 def free_energy(scores, labels, temperature):
-    """Q of (9) as the package has it: the temperature times the mean negative log-likelihood."""
+    """Q of (9) as the package computes it: the temperature times the mean negative log-likelihood."""
     return temperature * gibbs.negative_log_likelihood(scores / temperature, labels).mean()
 
 
@@ -31,7 +31,7 @@ def test_posterior_is_equation_7(scores, temperature):
 
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
-def test_the_quick_oracle_agrees_with_the_exact_one(scores, temperature):
+def test_the_fast_oracle_agrees_with_the_exact_one(scores, temperature):
     expected = oracles.exact_posterior(scores, temperature)
     np.testing.assert_allclose(oracles.posterior(scores, temperature), expected, rtol=1e-11, atol=1e-300)
 
@@ -43,7 +43,7 @@ def test_log_posterior_is_the_logarithm_of_equation_7(scores, temperature):
     np.testing.assert_allclose(np.exp(log_posterior), expected, rtol=1e-12, atol=1e-300)
 
 
-def test_log_posterior_keeps_what_the_posterior_cannot_hold():
+def test_log_posterior_is_finite_where_the_posterior_underflows():
     log_posterior = gibbs.log_posterior(np.array([[0.0, -5000.0]]))
     np.testing.assert_array_equal(log_posterior, [[0.0, -5000.0]])
 
@@ -99,7 +99,7 @@ def test_free_energy_falls_with_temperature(scores, labels):
     assert np.diff(energies).max() < 0
 
 
-# --- what a pass over the rows uses -----------------------------------------------------------------
+# --- loss and residual of a pass --------------------------------------------------------------------
 
 
 def test_loss_and_residual_are_those_of_equations_9_and_15(scores, labels):
@@ -112,7 +112,7 @@ def test_loss_and_residual_are_those_of_equations_9_and_15(scores, labels):
     np.testing.assert_allclose(gibbs.negative_log_likelihood(logits, labels), loss, rtol=1e-12)
 
 
-def test_loss_and_residual_of_two_classes_are_those_of_three_with_one_that_cannot_be(scores, labels):
+def test_loss_and_residual_of_two_classes_are_those_of_three_with_an_impossible_one(scores, labels):
     both, is_second = np.stack([scores[:, :2], -5 * scores[:, :2]], axis=1), labels % 2
     without = np.full((*both.shape[:2], 1), -1e4)
     loss, residual = gibbs.loss_and_residual(both.copy(), is_second)
@@ -139,8 +139,8 @@ def test_loss_and_residual_stay_finite_on_rows_that_are_certainly_wrong(dtype):
 
 @pytest.mark.parametrize("n_classes", [2, 5])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_no_residual_is_too_small_for_its_usual_digits(dtype, n_classes):
-    """Sums of such numbers take many times as long."""
+def test_no_residual_is_subnormal(dtype, n_classes):
+    """Sums of subnormal numbers take many times as long."""
     tiny = float(np.finfo(dtype).tiny)
     logits, labels = np.zeros((60, 1, n_classes)), np.zeros(60, dtype=int)
     logits[:, 0, 1:] = np.log(tiny) * np.linspace(1.15, 0, 60)[:, None]
@@ -149,7 +149,7 @@ def test_no_residual_is_too_small_for_its_usual_digits(dtype, n_classes):
     np.testing.assert_allclose(loss[:, 0], gibbs.negative_log_likelihood(logits[:, 0], labels), atol=1e-7)
 
 
-def test_class_variance_is_read_off_the_residual(scores, labels):
+def test_class_variance_follows_from_the_residual(scores, labels):
     weight = np.random.default_rng(1).uniform(size=(12, 1))
     _, residual = gibbs.loss_and_residual(scores[:, None].copy(), labels)
     posterior = oracles.exact_posterior(scores, 1.0)

@@ -1,4 +1,4 @@
-"""Exact Hessians: points of all rows kept, or blocks of rows added up."""
+"""Exact Hessians: with stored points of all rows, or summed over blocks of rows."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def prepared(table, **settings):
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("make", [gaussian, badly_scaled, two_classes, rare_class, wide, text])
-def test_kept_points_and_blocks_of_rows_agree(make, fit_intercept, monkeypatch):
+def test_stored_points_and_blocks_of_rows_agree(make, fit_intercept, monkeypatch):
     small = prepared(make(), fit_intercept=fit_intercept)
     point = small.start(1.0) + 0.1 * np.random.default_rng(0).normal(size=(small.n_fits, small.n_parameters))
     fits = np.array([2, 0])
@@ -31,7 +31,7 @@ def test_kept_points_and_blocks_of_rows_agree(make, fit_intercept, monkeypatch):
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("is_small", [True, False])
 @pytest.mark.parametrize("make", [gaussian, badly_scaled, two_classes, rare_class, wide, text])
-def test_a_look_without_a_hessian_sees_what_one_with_it_sees(make, is_small, fit_intercept, monkeypatch):
+def test_evaluations_with_and_without_a_hessian_agree(make, is_small, fit_intercept, monkeypatch):
     if not is_small:
         monkeypatch.setattr(hessian, "MOST_PRODUCTS", 0)
     problem = prepared(make(), fit_intercept=fit_intercept)
@@ -71,7 +71,7 @@ def test_a_hessian_for_a_step_has_seven_digits_while_the_penalty_is_strong(make,
         assert (difference > 0) == is_rough
 
 
-def test_a_stack_of_temperatures_is_solved_as_each_alone():
+def test_a_stack_of_temperatures_agrees_with_single_ones():
     problem = prepared(gaussian())
     start = problem.start(1.0)
     temperatures = np.array([1.0, 0.1, 0.01])

@@ -1,4 +1,4 @@
-"""Inner-product family: the penalized free energy (17), its gradient (18), and what its minimum depends on."""
+"""Inner-product family: the penalized free energy (17), its gradient (18), and invariances of the minimum."""
 
 from dataclasses import replace
 
@@ -60,7 +60,7 @@ def test_gradient_is_the_slope(penalty_scaling, fit_intercept, temperature):
 
 
 def slope_of_stack(part, point, temperature):
-    """Slopes (n_fits, n_parameters): every fit's own parameter moves at once, for fits do not touch each other."""
+    """Finite differences (n_fits, n_parameters); fits are independent, so one parameter of each moves at once."""
     return oracles.slope(lambda shift: part(point + shift, temperature)[0], np.zeros(point.shape[1]))
 
 
@@ -89,7 +89,7 @@ def test_value_is_equation_17_for_every_fit(penalty_scaling, temperature):
     solution = solve(problem, temperature)
     reported = problem.report(solution.parameters, temperature)
     matrix = oracles.penalty_matrix(table.X, penalty_scaling, weight[:, 0])
-    for fit, own in enumerate((weight / weight.sum(axis=0)).T):
+    for fit, shares in enumerate((weight / weight.sum(axis=0)).T):
         expected = oracles.penalized_free_energy(
             table.X,
             table.y,
@@ -98,7 +98,7 @@ def test_value_is_equation_17_for_every_fit(penalty_scaling, temperature):
             temperature,
             0.7,
             matrix,
-            own,
+            shares,
         )
         np.testing.assert_allclose(temperature * solution.value[fit], expected, rtol=1e-10)
 
@@ -106,7 +106,7 @@ def test_value_is_equation_17_for_every_fit(penalty_scaling, temperature):
 @pytest.mark.parametrize("temperature", TEMPERATURES)
 @pytest.mark.parametrize("penalty_scaling", PENALTY_SCALINGS)
 def test_gradient_is_equation_18_corrected(penalty_scaling, temperature):
-    """At a point that is no minimum: dQ_new / dlambda by loops against the slope of Q_new."""
+    """Away from the minimum: dQ_new / dlambda in loops against finite differences of Q_new."""
     table = gaussian()
     generator = np.random.default_rng(2)
     lambda_, intercept = generator.normal(size=(3, 4)), generator.normal(size=3)
@@ -131,7 +131,7 @@ def test_a_pass_over_some_fits_equals_those_of_the_whole_stack():
         np.testing.assert_allclose(part, whole[some], rtol=1e-12)
 
 
-def test_blocks_of_rows_add_up(monkeypatch):
+def test_the_sum_does_not_depend_on_the_blocks_of_rows(monkeypatch):
     table = gaussian()
     weight = fold_masks(len(table.y))
     held_out = HeldOut(np.array([0, 3, 6, 7, 50, 119]), np.array([1, 2, 0, 1, 2, 1]))
@@ -151,7 +151,7 @@ def test_blocks_of_rows_add_up(monkeypatch):
         np.testing.assert_allclose(part, expected, rtol=1e-10, atol=1e-13)
 
 
-def test_observation_is_loss_entropy_and_the_picked_logits():
+def test_summary_and_held_out_logits_agree_with_the_definitions():
     table = gaussian()
     weight = fold_masks(len(table.y))
     problem = InnerProduct().prepare(stack_of(table, weight))
@@ -160,33 +160,35 @@ def test_observation_is_loss_entropy_and_the_picked_logits():
     problem.watch(held_out)
     (training_summary,) = problem.summarize([(parameters[0], 0.5, 2.0)])
     reported = problem.report(parameters, 0.5)
-    own = weight[:, 0] / weight[:, 0].sum()
+    shares = weight[:, 0] / weight[:, 0].sum()
     scores = logits(table, reported["coef"][0], reported["intercept"][0])
     np.testing.assert_allclose(
-        training_summary.calibrated_loss, oracles.free_energy(2 * scores, table.y, 1.0, own), rtol=1e-10
+        training_summary.calibrated_loss, oracles.free_energy(2 * scores, table.y, 1.0, shares), rtol=1e-10
     )
-    np.testing.assert_allclose(training_summary.entropy, oracles.mean_entropy(scores, 1.0, own), rtol=1e-10)
+    np.testing.assert_allclose(training_summary.entropy, oracles.mean_entropy(scores, 1.0, shares), rtol=1e-10)
     for row, fit, picked in zip(held_out.rows, held_out.fits, problem.held_out_logits(parameters, 0.5), strict=True):
-        own = table.X[row] @ reported["coef"][fit].T + reported["intercept"][fit]
-        np.testing.assert_allclose(picked - picked.mean(), own - own.mean(), atol=1e-10)
+        expected = table.X[row] @ reported["coef"][fit].T + reported["intercept"][fit]
+        np.testing.assert_allclose(picked - picked.mean(), expected - expected.mean(), atol=1e-10)
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("make", [gaussian, two_classes], ids=lambda make: make.__name__)
-def test_value_and_gradient_tell_the_entropy_anywhere(make, fit_intercept):
+def test_the_entropy_follows_from_value_and_gradient_anywhere(make, fit_intercept):
     table = make()
     weight = uneven_weights(len(table.y)) * fold_masks(len(table.y))
     problem = InnerProduct(fit_intercept=fit_intercept).prepare(stack_of(table, weight))
     parameters, temperatures = near_start(problem, 0.5), np.array([0.5, 2.0, 30.0])
     value, gradient, _ = problem.objective(parameters, temperatures)
-    told = problem.entropy_at(parameters, value, gradient, temperatures, slice(None))
+    entropies = problem.entropy_at(parameters, value, gradient, temperatures, slice(None))
     reported = problem.report(parameters, 0.5)
-    for own, coef, intercept, entropy in zip(weight.T, reported["coef"], reported["intercept"], told, strict=True):
-        expected = oracles.mean_entropy(logits(table, coef, intercept), 1.0, own / own.sum())
+    for fit_weight, coef, intercept, entropy in zip(
+        weight.T, reported["coef"], reported["intercept"], entropies, strict=True
+    ):
+        expected = oracles.mean_entropy(logits(table, coef, intercept), 1.0, fit_weight / fit_weight.sum())
         np.testing.assert_allclose(entropy, expected, rtol=1e-10)
 
 
-def test_a_known_entropy_is_taken_and_an_unknown_one_found():
+def test_a_known_entropy_is_used_and_an_unknown_one_computed():
     table = gaussian()
     problem = InnerProduct().prepare(stack_of(table))
     points = [(parameters, 0.5, 2.0) for parameters in (near_start(problem, 0.5)[0], problem.start(0.5)[0])]
@@ -195,14 +197,14 @@ def test_a_known_entropy_is_taken_and_an_unknown_one_found():
     assert problem.summarize(points, [0.25, np.nan]) == found
 
 
-def test_imaginary_rows_hide_the_entropy():
+def test_the_entropy_is_unknown_with_imaginary_rows():
     table = rare_class()
     without = np.stack([np.ones(len(table.y)), table.y != 2], axis=1)
     problem = InnerProduct().prepare(stack_of(table, without))
     parameters = near_start(problem, 0.5)
     value, gradient, _ = problem.objective(parameters, 0.5)
-    told = problem.entropy_at(parameters, value, gradient, 0.5, slice(None))
-    assert np.isnan(told).tolist() == [False, True]
+    entropies = problem.entropy_at(parameters, value, gradient, 0.5, slice(None))
+    assert np.isnan(entropies).tolist() == [False, True]
 
 
 # --- the minimum ------------------------------------------------------------------------------------
@@ -210,7 +212,7 @@ def test_imaginary_rows_hide_the_entropy():
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
 @pytest.mark.parametrize("make", [gaussian, two_classes, rare_class], ids=lambda make: make.__name__)
-def test_euclidean_minimum_is_that_of_penalized_likelihood(make, temperature):
+def test_the_minimum_without_scaling_is_that_of_the_penalized_likelihood(make, temperature):
     table = make()
     coef, intercept = optimum(table, temperature, l2_strength=0.1, penalty_scaling="none")
     expected = oracles.multinomial_optimum(table.X, table.y, 0.1 * temperature * np.eye(table.X.shape[1]))
@@ -221,7 +223,7 @@ def test_euclidean_minimum_is_that_of_penalized_likelihood(make, temperature):
 @pytest.mark.parametrize("temperature", TEMPERATURES)
 @pytest.mark.parametrize("penalty_scaling", PENALTY_SCALINGS)
 def test_minimum_without_intercept(penalty_scaling, temperature):
-    """Rows are not centred then: "covariance" whitens their second moment about the origin."""
+    """Rows are not centred then: "whiten" whitens their second moment about the origin."""
     table = standardized(gaussian()) if penalty_scaling in ("half-whiten", "whiten") else gaussian()
     coef, intercept = optimum(table, temperature, l2_strength=0.1, penalty_scaling=penalty_scaling, fit_intercept=False)
     strength = 0.1 * temperature * oracles.penalty_matrix(table.X, penalty_scaling)
@@ -231,7 +233,7 @@ def test_minimum_without_intercept(penalty_scaling, temperature):
 
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
-def test_diagonal_metric_is_euclidean_on_columns_divided_by_their_standard_deviation(temperature):
+def test_standardize_equals_no_scaling_of_standardized_columns(temperature):
     table = gaussian()
     coef, _ = optimum(table, temperature, l2_strength=0.1, penalty_scaling="standardize")
     strength = 0.1 * temperature * np.eye(4)
@@ -240,7 +242,7 @@ def test_diagonal_metric_is_euclidean_on_columns_divided_by_their_standard_devia
 
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
-def test_covariance_metric_is_euclidean_on_whitened_columns(temperature):
+def test_whiten_equals_no_scaling_of_whitened_columns(temperature):
     table = gaussian()
     _, covariance = oracles.moments(table.X)
     root = np.linalg.cholesky(covariance)
@@ -251,7 +253,7 @@ def test_covariance_metric_is_euclidean_on_whitened_columns(temperature):
 
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
-def test_covariance_metric_does_not_see_affine_maps(temperature):
+def test_whiten_is_invariant_to_affine_maps(temperature):
     table = gaussian()
     map_ = np.random.default_rng(3).normal(size=(4, 4)) * np.array([1e-4, 1, 1, 1e4])
     mapped = replace(table, X=table.X @ map_ + np.array([1.0, 2.0, 3.0, 4e4]))
@@ -261,14 +263,14 @@ def test_covariance_metric_does_not_see_affine_maps(temperature):
 
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
-def test_diagonal_metric_does_not_see_units(temperature):
+def test_standardize_is_invariant_to_units(temperature):
     plain, scaled = gaussian(), badly_scaled()
     expected = logits(plain, *(array[0] for array in optimum(plain, temperature, penalty_scaling="standardize")))
     other = logits(scaled, *(array[0] for array in optimum(scaled, temperature, penalty_scaling="standardize")))
     np.testing.assert_allclose(other, expected, atol=1e-6)
 
 
-def test_euclidean_metric_sees_units():
+def test_no_scaling_depends_on_units():
     plain, scaled = gaussian(), replace(gaussian(), X=10 * gaussian().X)
     expected = logits(plain, *(array[0] for array in optimum(plain, 1.0, penalty_scaling="none")))
     other = logits(scaled, *(array[0] for array in optimum(scaled, 1.0, penalty_scaling="none")))
@@ -276,7 +278,7 @@ def test_euclidean_metric_sees_units():
 
 
 @pytest.mark.parametrize(("make", "penalty_scaling"), [(gaussian, "standardize"), (text, "none")])
-def test_auto_metric_is_diagonal_for_dense_and_euclidean_for_sparse_rows(make, penalty_scaling):
+def test_auto_standardizes_dense_rows_and_does_not_scale_sparse_rows(make, penalty_scaling):
     for automatic, named in zip(
         optimum(make(), 0.1), optimum(make(), 0.1, penalty_scaling=penalty_scaling), strict=True
     ):
@@ -312,8 +314,8 @@ def test_constant_columns_get_no_coefficient():
 
 @pytest.mark.parametrize("value", [0.1, 1.0, 1e5 / 3])
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_a_column_is_constant_however_many_rows_say_so(fit_intercept, value):
-    """The mean of many rows is off by more than the last digit; it must not be taken for the spread."""
+def test_a_column_is_constant_however_many_rows_it_has(fit_intercept, value):
+    """The rounding error of the mean of many rows must not be taken for a spread."""
     table = gaussian()
     X, y = np.tile(table.X, (500, 1)), np.tile(table.y, 500)
     table = replace(table, X=np.column_stack([X, np.full(len(y), value)]), y=y)
@@ -326,7 +328,7 @@ def test_a_column_is_constant_however_many_rows_say_so(fit_intercept, value):
 
 
 @pytest.mark.parametrize("penalty_scaling", PENALTY_SCALINGS)
-def test_permuting_classes_permutes_the_answer(penalty_scaling):
+def test_permuting_classes_permutes_the_coefficients(penalty_scaling):
     table = gaussian()
     order = np.array([2, 0, 1])
     plain = optimum(table, 0.1, penalty_scaling=penalty_scaling)
@@ -356,7 +358,7 @@ def test_weight_zero_equals_no_row():
         np.testing.assert_allclose(array, expected, atol=1e-7)
 
 
-def test_hot_temperature_does_not_see_units():
+def test_the_hot_temperature_does_not_depend_on_units():
     plain, scaled = (InnerProduct().prepare(stack_of(make())).hot_temperature() for make in (gaussian, badly_scaled))
     np.testing.assert_allclose(scaled, plain, rtol=1e-6)
 
@@ -377,8 +379,8 @@ def test_a_class_missing_from_a_fold_stays_finite(missing, fit_intercept):
     assert posterior[table.y != missing, missing].mean() < (0.02 if fit_intercept else 0.3)
 
 
-def test_folds_equal_fits_of_their_own_rows():
-    """In the euclidean metric nothing of a fold comes from the rows it leaves out."""
+def test_folds_agree_with_separate_fits_of_their_rows():
+    """With penalty_scaling="none" a fold does not depend on the rows it leaves out at all."""
     table = gaussian()
     weight = fold_masks(len(table.y), 3)
     coef, intercept = optimum(table, 0.05, weight, penalty_scaling="none")
@@ -403,29 +405,29 @@ BACKENDS = {
 @pytest.mark.parametrize("penalty_scaling", PENALTY_SCALINGS)
 @pytest.mark.parametrize("make", [text, wide_text], ids=lambda make: make.__name__)
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_every_backend_equals_dense_double_precision(backend, make, penalty_scaling):
-    """Word counts are whole numbers, so single precision holds them exactly."""
+def test_every_backend_agrees_with_dense_float64(backend, make, penalty_scaling):
+    """Word counts are integers, which float32 represents exactly."""
     table = make()
     rows = table.X.toarray()
     weight = fold_masks(len(rows))
     expected = optimum(replace(table, X=rows), 0.02, weight, penalty_scaling=penalty_scaling)
     stored = optimum(replace(table, X=BACKENDS[backend](rows)), 0.02, weight, penalty_scaling=penalty_scaling)
-    for array, own in zip(stored, expected, strict=True):
-        np.testing.assert_allclose(array, own, atol=1e-6)
+    for array, expected_array in zip(stored, expected, strict=True):
+        np.testing.assert_allclose(array, expected_array, atol=1e-6)
 
 
 def test_sparse_rows_in_blocks_equal_the_whole(monkeypatch):
     expected = optimum(text(), 0.02)
     monkeypatch.setattr(CsrDesign, "block_rows", lambda self, n_fits, copies_rows=True: 7)
-    for array, own in zip(optimum(text(), 0.02), expected, strict=True):
-        np.testing.assert_allclose(array, own, atol=1e-8)
+    for array, expected_array in zip(optimum(text(), 0.02), expected, strict=True):
+        np.testing.assert_allclose(array, expected_array, atol=1e-8)
 
 
 @pytest.mark.parametrize("temperature", [3.0, 0.05])
 @pytest.mark.parametrize("penalty_scaling", ["none", "standardize"])
 @pytest.mark.parametrize("make", [wide, wide_text], ids=lambda make: make.__name__)
 def test_row_span_equals_the_primal_minimum(make, penalty_scaling, temperature):
-    """More columns than rows: solved in the span of the rows, the answer is that of all columns."""
+    """More columns than rows: the solution in the span of the rows is that in all columns."""
     table = make()
     rows = dense(table.X)
     assert rows.shape[1] > rows.shape[0]
@@ -440,8 +442,8 @@ def test_row_span_equals_the_primal_minimum(make, penalty_scaling, temperature):
     np.testing.assert_allclose(intercept[0], expected.intercept, atol=1e-5)
 
 
-def test_row_span_equals_the_problem_it_embeds():
-    """Four columns turned into sixty by a rotation: the minimum turns with them."""
+def test_row_span_agrees_with_the_embedded_problem():
+    """Four columns embedded into sixty by a rotation: the minimum is rotated with them."""
     table = gaussian(n_samples=50)
     rotation = np.linalg.qr(np.random.default_rng(5).normal(size=(60, 60)))[0][:4]
     turned = replace(table, X=table.X @ rotation)
@@ -463,6 +465,6 @@ def test_row_span_equals_the_problem_it_embeds():
         ({"penalty_scaling": "manhattan"}, "penalty_scaling must be one of .* Got 'manhattan'."),
     ],
 )
-def test_impossible_settings_are_refused(settings, message):
+def test_invalid_settings_raise(settings, message):
     with pytest.raises(ValueError, match=message):
         InnerProduct(**settings).prepare(stack_of(gaussian()))

@@ -1,4 +1,4 @@
-"""Which part of a Hessian is learned, and when."""
+"""Which part of a Hessian is computed for the preconditioner, and when."""
 
 import numpy as np
 import pytest
@@ -14,26 +14,26 @@ def many_classes(n_classes=20, n_features=30):
     return InnerProduct().prepare(stack_of(table, fold_masks(600), n_classes=n_classes))
 
 
-def test_few_classes_have_no_blocks_of_their_own():
+def test_few_classes_have_no_class_blocks():
     for n_classes in (2, 3, 7):
         problem = many_classes(n_classes)
         assert problem.class_learning_cost() == np.inf and problem.learning_cost(0) < np.inf
 
 
-def test_blocks_of_many_classes_cost_a_fraction_of_all_coordinates_at_once():
+def test_blocks_of_many_classes_cost_a_fraction_of_the_full_hessian():
     problem = many_classes()
     whole = problem.learning_cost(0)
     assert problem.class_learning_cost() < 0.5 * whole < np.inf
-    assert whole == problem.learning_cost(5)  # nothing less is learned
+    assert whole == problem.learning_cost(5)  # all levels are the same
 
 
-def test_where_all_coordinates_are_too_many_there_are_blocks_alone(monkeypatch):
+def test_with_too_many_coordinates_only_class_blocks_are_learned(monkeypatch):
     monkeypatch.setattr(hessian_sample, "MOST_PARAMETERS", 300)
     problem = many_classes()
     assert problem.class_learning_cost() < np.inf and problem.learning_cost(0) == np.inf
 
 
-def test_blocks_have_leading_coordinates_where_all_would_take_too_much_memory(monkeypatch):
+def test_class_blocks_have_leading_coordinates_if_all_would_take_too_much_memory(monkeypatch):
     monkeypatch.setattr(hessian_sample, "MOST_CLASS_ENTRIES", 20 * 11**2)
     problem = many_classes()
     learned = problem.learn_classes(problem.start(1.0)[0], 1.0)
@@ -46,7 +46,7 @@ def test_blocks_have_leading_coordinates_where_all_would_take_too_much_memory(mo
 
 
 class Costs:
-    """A problem whose Hessian costs so many passes, and whose blocks of classes do."""
+    """A problem with given costs, in passes, of its Hessian and of its class blocks."""
 
     def __init__(self, whole, classes):
         self.whole, self.classes = whole, classes
@@ -74,7 +74,7 @@ class Costs:
         (np.inf, np.inf, []),
     ],
 )
-def test_each_kind_is_learned_when_steps_have_cost_as_much(whole, classes, expected):
+def test_each_kind_is_learned_after_steps_of_the_same_cost(whole, classes, expected):
     problem, memory, seen = Costs(whole, classes), _Pairs(3, 6), []
     for step in range(1, 73):
         memory.spend(0.25)
@@ -83,7 +83,7 @@ def test_each_kind_is_learned_when_steps_have_cost_as_much(whole, classes, expec
             memory.learn(kind, problem, None, 1.0)
             seen.append((step / 4, kind))
             assert memory.learned == kind
-    assert [own for own in expected if own not in seen] == []
+    assert [kind for kind in expected if kind not in seen] == []
     after_whole = [kind for step, kind in seen if step > whole]
     assert set(after_whole) <= {WHOLE}
 

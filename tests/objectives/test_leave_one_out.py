@@ -1,4 +1,4 @@
-"""Approximate leave-one-out against fits that truly leave the row out."""
+"""Approximate leave-one-out compared with fits that leave the row out."""
 
 import tracemalloc
 from dataclasses import replace
@@ -49,14 +49,14 @@ def test_is_close_to_fits_without_the_row(make, temperature, fit_intercept):
     assert missed < 0.15 * moved
 
 
-def test_leverages_sum_to_the_parameters_in_use():
-    """Cold, without a penalty to speak of: two free classes, each with four columns and an intercept."""
+def test_leverages_sum_to_the_number_of_parameters():
+    """At a low temperature with a negligible penalty: two free classes, each with four columns and an intercept."""
     _, leverage = left_out(gaussian(), 1e-7)
     np.testing.assert_allclose(leverage.sum(), 2 * 5, rtol=1e-3)
     assert leverage.min() > 0
 
 
-def test_hot_nothing_moves_but_the_intercepts():
+def test_at_a_high_temperature_only_the_intercepts_move():
     _, leverage = left_out(two_classes(), 1e6)
     np.testing.assert_allclose(leverage.sum(), 1, rtol=1e-3)
 
@@ -74,7 +74,7 @@ def test_probes_estimate_the_blocks(make, monkeypatch):
 
 
 @pytest.mark.parametrize("n_rows, expected", [(100_000, 64), (1000, 160), (400, 256)])
-def test_more_parameters_a_row_are_given_more_probes(n_rows, expected):
+def test_more_parameters_per_row_need_more_probes(n_rows, expected):
     probed = leave_one_out.ProbedBlocks(lambda noise: noise, lambda theta: theta, n_rows, np.zeros(400))
     assert probed.vectors.shape == (expected + 1, 400)
 
@@ -86,7 +86,7 @@ def test_sparse_rows_stay_sparse(most_exact_work, monkeypatch):
     X, y = sparse.vstack([table.X] * 300, format="csr"), np.tile(table.y, 300)
     problem = InnerProduct().prepare(stack_of(replace(table, X=X, y=y)))
     parameters = problem.start(1.0)
-    problem.leave_one_out(parameters, 1.0)  # the rows that Hessians are drawn from are kept
+    problem.leave_one_out(parameters, 1.0)  # stores the rows from which Hessians are sampled
     tracemalloc.start()
     problem.leave_one_out(parameters, 1.0)
     peak = tracemalloc.get_traced_memory()[1]
@@ -96,7 +96,7 @@ def test_sparse_rows_stay_sparse(most_exact_work, monkeypatch):
 
 @pytest.fixture
 def by_rows(monkeypatch):
-    """Solves a table in combinations of its rows, however few: the problem and its solution at a temperature."""
+    """Solves a table in combinations of its rows, however few; returns the problem and its solution."""
     for module in ("design.coordinates", "objectives.linear", "objectives.penalized_linear", "solvers"):
         monkeypatch.setattr(f"annealed.{module}.WIDEST_EIGENPROBLEM", 1)
     monkeypatch.setattr("annealed.design.coordinates.WIDEST_ROTATION", 1)
@@ -113,7 +113,7 @@ def by_rows(monkeypatch):
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("make", [text, wide, two_classes], ids=lambda make: make.__name__)
-def test_row_combinations_say_what_columns_say(make, fit_intercept, by_rows):
+def test_row_combinations_agree_with_columns(make, fit_intercept, by_rows):
     table = make()
     problem, parameters = by_rows(table, 0.3, fit_intercept=fit_intercept)
     logits, leverage = problem.leave_one_out(parameters, 0.3)
@@ -123,14 +123,14 @@ def test_row_combinations_say_what_columns_say(make, fit_intercept, by_rows):
     np.testing.assert_allclose(leverage, expected_leverage, atol=1e-5)
 
 
-def test_too_many_rows_for_their_combinations_are_not_left_out(by_rows, monkeypatch):
+def test_too_many_rows_for_their_gram_matrix_raise(by_rows, monkeypatch):
     monkeypatch.setattr("annealed.objectives.representer.MOST_EXACT_SCORES", 59)
     problem, parameters = by_rows(text(n_samples=60), 0.3)
     with pytest.raises(leave_one_out.NotTrusted, match="Leave-one-out of 60 samples"):
         problem.leave_one_out(parameters, 0.3)
 
 
-def test_a_family_without_it_says_so():
+def test_a_family_without_leave_one_out_raises():
     problem = Distance().prepare(stack_of(gaussian(), fold_masks(120)), 0)
     with pytest.raises(ValueError, match='selection="loo" needs the inner-product.*selection="cv"'):
         problem.leave_one_out(problem.start(1.0), 1.0)

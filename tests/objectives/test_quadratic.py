@@ -70,7 +70,7 @@ def test_minimum_is_the_inner_product_family_on_second_order_features(make, pena
 
 
 @pytest.mark.parametrize("make", [gaussian, badly_scaled], ids=lambda make: make.__name__)
-def test_form_gives_the_logits_of_new_rows(make):
+def test_the_predictor_gives_the_logits_of_new_rows(make):
     table = make()
     problem, reported = optimum(Quadratic(), table, 0.1)
     logits = problem.predictor.logits(table.X[:7], reported, 0.1)
@@ -78,12 +78,12 @@ def test_form_gives_the_logits_of_new_rows(make):
     np.testing.assert_allclose(logits, expected, atol=1e-8)
 
 
-def test_units_do_not_matter():
+def test_the_minimum_does_not_depend_on_units():
     plain, scaled = (optimum(Quadratic(), make(), 0.1)[1] for make in (gaussian, badly_scaled))
     np.testing.assert_allclose(scaled["coef"], plain["coef"], atol=1e-6)
 
 
-def test_rings_are_told_apart_by_quadratic_scores_only():
+def test_only_quadratic_scores_separate_rings():
     table = rings()
     problem, reported = optimum(Quadratic(), table, 1e-3)
     assert (problem.predictor.logits(table.X, reported, 1e-3).argmax(axis=1) == table.y).all()
@@ -100,7 +100,7 @@ def test_more_features_than_rows_are_solved_in_their_span():
     np.testing.assert_allclose(reported["coef"], expected.coef, atol=1e-6)
 
 
-def test_permuting_classes_permutes_the_answer():
+def test_permuting_classes_permutes_the_coefficients():
     table = gaussian()
     order = np.array([2, 0, 1])
     _, plain = optimum(Quadratic(), table, 0.1)
@@ -117,7 +117,7 @@ def test_weight_two_equals_the_row_twice():
     np.testing.assert_allclose(weighted["coef"], expected["coef"], atol=1e-6)
 
 
-def test_single_precision_rows_equal_double():
+def test_float32_rows_agree_with_float64():
     table = gaussian()
     rounded = replace(table, X=table.X.astype(np.float32).astype(np.float64))
     _, double = optimum(Quadratic(), rounded, 0.1)
@@ -125,7 +125,7 @@ def test_single_precision_rows_equal_double():
     np.testing.assert_allclose(single["coef"], double["coef"], atol=1e-7)
 
 
-def test_blocks_of_rows_add_up(monkeypatch):
+def test_the_sum_does_not_depend_on_the_blocks_of_rows(monkeypatch):
     table = gaussian()
     problem = Quadratic().prepare(stack_of(table, fold_masks(len(table.y))))
     point = near_start(problem, 0.1)
@@ -145,33 +145,33 @@ def test_a_class_missing_from_a_fold_stays_finite():
 
 
 def test_a_constant_column_has_no_products():
-    """What is left of it about its mean is rounding; standardized, its products with others would be copies of them."""
+    """Its deviations from the mean are rounding errors; standardized, its products would be copies of other columns."""
     table = gaussian()
     plain, with_constant = (
-        Quadratic().prepare(stack_of(replace(table, X=own)))
-        for own in (table.X, np.column_stack([table.X, np.full(len(table.y), 3.3)]))
+        Quadratic().prepare(stack_of(replace(table, X=X)))
+        for X in (table.X, np.column_stack([table.X, np.full(len(table.y), 3.3)]))
     )
-    ours, theirs = (own.report(solve(own, 0.1).parameters, 0.1) for own in (with_constant, plain))
+    ours, theirs = (problem.report(solve(problem, 0.1).parameters, 0.1) for problem in (with_constant, plain))
     assert np.abs(ours["coef"]).max() < 1e3
     new = table.X[:5]
     moved = np.column_stack([new, np.full(5, 4.4)])
     seen = [
-        own.predictor.logits(X, {name: part[0] for name, part in found.items()}, 0.1)
-        for own, X, found in ((with_constant, moved, ours), (plain, new, theirs))
+        problem.predictor.logits(X, {name: part[0] for name, part in found.items()}, 0.1)
+        for problem, X, found in ((with_constant, moved, ours), (plain, new, theirs))
     ]
     np.testing.assert_allclose(*seen, atol=1e-6)
 
 
 @pytest.mark.parametrize("columns", [slice(None), slice(1, 3), slice(2, 9), slice(7, 8), slice(11, 14), slice(5, None)])
-def test_some_columns_are_those_of_all(columns):
+def test_a_slice_of_columns_agrees_with_all_columns(columns):
     table = gaussian(n_samples=9)
     rows = Quadratic().prepare(stack_of(table)).original.X
     np.testing.assert_allclose(rows[2:7, columns], second_order(table.X)[2:7, columns], rtol=1e-12)
     np.testing.assert_array_equal(rows[:, columns], rows[:][:, columns])
 
 
-def test_new_rows_and_columns_are_seen_part_by_part():
-    """The wide table is never held whole: of these rows it would take 165 MB, of these columns 60 MB."""
+def test_new_rows_and_columns_are_processed_in_parts():
+    """The whole wide table is never in memory: it would take 165 MB for these rows, 60 MB for these columns."""
     table = gaussian(n_samples=50, n_features=44)
     problem = Quadratic().prepare(stack_of(table))
     n_features = problem.original.n_features
@@ -190,7 +190,7 @@ def test_new_rows_and_columns_are_seen_part_by_part():
 
 @pytest.mark.parametrize("size", [1e90, 1e200, 3e307])
 def test_extreme_new_rows_have_a_posterior(size):
-    """Every warning is an error here."""
+    """Every warning is an error in this test suite."""
     table = two_classes()
     model = AnnealedClassifier(Quadratic(), schedule=[1.0], selection="last").fit(table.X * 1e-3, table.y)
     direction = np.array([[1.0, 0, 0], [-1.0, 0, 0], [0, 0, 1.0], [0.3, -1.0, 0.7], [1.0, 1.0, 1.0]])

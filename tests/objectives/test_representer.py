@@ -1,4 +1,4 @@
-"""The preconditioner of fits in combinations of rows, beside the systems it stands for."""
+"""The preconditioner of fits in combinations of rows, compared with the exact systems."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from annealed.objectives import InnerProduct, RowPreconditioner
 from annealed.objectives.representer import EVEN_LENGTHS, MOST_UNEVEN, ROW_LENGTHS
 from annealed.solvers import Subspace
 
-HUGE = 1e7  # eigenvalue that stands for the infinite one of the intercepts, beside those of rows
+HUGE = 1e7  # eigenvalue in place of the infinite one of the intercepts
 
 
 def wide_of_two():
@@ -33,7 +33,7 @@ def _everything_is_wide(monkeypatch):
 
 
 def modelled(problem):
-    """The matrix of inner products that the preconditioner takes for K."""
+    """The preconditioner's approximation of K."""
     eigenvalues = problem.eigenvalues
     if problem.fit_intercept:
         eigenvalues = np.append(eigenvalues, HUGE * eigenvalues.max())
@@ -41,7 +41,7 @@ def modelled(problem):
 
 
 @pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
-def test_rows_keep_their_own_lengths(make):
+def test_rows_of_even_lengths_keep_them(make):
     problem = adapted(make, fit_intercept=False)
     least, most = (share * problem.left_over.mean() for share in ROW_LENGTHS)
     is_kept = (problem.left_over > least) & (problem.left_over < most)
@@ -50,8 +50,8 @@ def test_rows_keep_their_own_lengths(make):
     np.testing.assert_allclose(np.diag(modelled(problem))[is_kept], length[is_kept], rtol=1e-10)
 
 
-def test_rows_of_very_uneven_lengths_are_taken_for_more_alike():
-    """Directions by their own lengths could lead uphill."""
+def test_rows_of_very_uneven_lengths_are_evened_out():
+    """With the exact lengths of the rows, directions could be ascent directions."""
 
     def of_many_lengths():
         table = wide()
@@ -83,7 +83,7 @@ def test_preconditioner_solves_the_newton_system_of_its_model(make, fit_intercep
 
 
 @pytest.mark.parametrize("make", [wide, wide_of_two], ids=lambda make: make.__name__)
-def test_inner_products_of_few_dense_rows_are_formed(make, monkeypatch):
+def test_the_gram_matrix_of_few_dense_rows_is_stored(make, monkeypatch):
     formed = adapted(make)
     monkeypatch.setattr("annealed.design.row_products.MOST_FORMED_ROWS", 0)
     unformed = adapted(make)
