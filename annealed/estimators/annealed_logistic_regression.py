@@ -188,6 +188,8 @@ class AnnealedLogisticRegression(AnnealedClassifier):
           coefficients are the same to within `tol`.
         - The paper calls the first temperature "comparatively large". Here it is found from the data: so high that the
           posterior is nearly uniform.
+        - The last temperature, 0.001, was printed for the paper's features. T scales with the square of the features:
+          in other units, give a `schedule` with another `stop`.
         - The final model is fitted to all samples; the paper keeps the model of the other four fifths. Both agree if
           the validation set is given to ``fit``.
         - The paper varies ``l2_strength`` and recommends no value. Here it is 1.

@@ -142,9 +142,7 @@ def test_literal_projection_is_that_of_a_literal_fit(n_classes):
     made = make_gaussian_classes(60, 5, n_classes, separation=3.0, random_state=0)
     annealed = MELDA(penalty_scaling="standardize").fit(made.X, made.y)
     classifier = annealed.classifier_
-    literal = MELDA(coordinates="paper", penalty_scaling="standardize", temperature=classifier.temperature_).fit(
-        made.X, made.y
-    )
+    literal = MELDA.as_published(temperature=classifier.temperature_).fit(made.X, made.y)
     np.testing.assert_allclose(
         melda_table2.literal_projection(annealed)(made.X),
         classifier.posterior_scale_
