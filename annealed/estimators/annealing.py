@@ -32,7 +32,7 @@ from annealed.selection import (
 from annealed.solvers import make_solver
 from annealed.walk import Step, anneal, concluded
 
-TILTED_TOL = 1e-2  # of folds a little on the way to another setting: a step or two tell where that leads
+PERTURBED_TOL = 1e-2  # tolerance of folds with a perturbed scaling: one or two steps show if the alternative is better
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class AnnealingMixin(ValidationMixin):
         )
         if with_perturbed_scaling is None:
             return False
-        options = {**walk.options, "tol": max(self.tol, TILTED_TOL)}
+        options = {**walk.options, "tol": max(self.tol, PERTURBED_TOL)}
         parameters, reference = node.parameters, scores[best]
         if walk.solver.leaves_folds_rough:
             parameters = walk.solver.minimize_folds(walk.problem, parameters, node.temperature, **options).parameters

@@ -67,9 +67,9 @@ class ArrayPenalizedProblem(ArrayProblem):
         top = xp.max(intercept, axis=1, keepdims=True)
         log_partition = xp.log(xp.sum(xp.exp(intercept - top), axis=1, keepdims=True)) + top
         evidence = xp.sum(missing, axis=1, keepdims=True) * xp.exp(intercept - log_partition) - missing
-        coef, own = self._split(gradient)
+        coef, intercept_gradient = self._split(gradient)
         loss = loss + xp.sum(missing * (log_partition - intercept), axis=1)
-        return loss, slope + xp.sum(evidence * intercept, axis=1), self._join(coef, own + evidence)
+        return loss, slope + xp.sum(evidence * intercept, axis=1), self._join(coef, intercept_gradient + evidence)
 
     def penalty(self, temperature, fits):
         """Strengths have a leading axis if temperatures do. The last one is cached: a pass uses it several times."""
@@ -125,8 +125,8 @@ class ArrayPenalizedProblem(ArrayProblem):
         size = xp.sum(self.of_fits(self.spectrum, fits), axis=1)
         length = length + xp.sqrt(size * xp.sum(squares, axis=1))
         variance = self.of_fits(self.class_variance, fits) + self.of_fits(self.missing, fits)
-        own = xp.sum(squares / (2 * variance), axis=1)
-        return length**2 / (2 * self._strength(temperature, 1)) + own
+        intercept_gain = xp.sum(squares / (2 * variance), axis=1)
+        return length**2 / (2 * self._strength(temperature, 1)) + intercept_gain
 
     def hot_temperature(self):
         """At high T, coef is -gradient / (l2_strength T): solve for the T at which its logits have size HOT_LOGIT."""
@@ -152,9 +152,11 @@ class ArrayPenalizedProblem(ArrayProblem):
 
     def evidence_held_back(self, parameters, temperature):
         """Score test without coordinates so narrow that rounding errors of the widest coordinate may hide them."""
-        own, variance = self.place.host(parameters, self.class_variance)
+        host_parameters, variance = self.place.host(parameters, self.class_variance)
         narrowest = NARROWEST * self.place.rounding
-        return self.host.evidence_held_back(self._as_host(own.reshape(1, -1))[0], temperature, variance, narrowest)
+        return self.host.evidence_held_back(
+            self._as_host(host_parameters.reshape(1, -1))[0], temperature, variance, narrowest
+        )
 
     def _report(self, parameters, temperature, fits):
         """Arrays with mean zero over classes."""

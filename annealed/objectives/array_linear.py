@@ -85,8 +85,8 @@ class ArrayProblem(Problem):
         coordinates = host.coordinates
         self.basis, inverse = place.wide(coordinates.basis), place.wide(coordinates.inverse)
         self.basis_across, self.inverse_across = (
-            self.xp.matrix_transpose(own) if own.ndim > 1 + coordinates.per_fit else own
-            for own in (self.basis, inverse)
+            self.xp.matrix_transpose(matrix) if matrix.ndim > 1 + coordinates.per_fit else matrix
+            for matrix in (self.basis, inverse)
         )
         self.spectrum = place.wide(np.broadcast_to(coordinates.spectrum, (self.n_fits, coordinates.rank)))
         self.rank, self.per_fit = coordinates.rank, coordinates.per_fit
@@ -129,10 +129,10 @@ class ArrayProblem(Problem):
 
     def _turned(self, vectors, factor, fits):
         """Vectors (n_fits, n_classes, ...) times a change of coordinates: a diagonal or a matrix, common or per fit."""
-        own = self.of_fits(factor, fits) if self.per_fit else factor
-        if own.ndim == (2 if self.per_fit else 1):
-            return vectors * (own[:, None, :] if self.per_fit else own)
-        return vectors @ own
+        matrix = self.of_fits(factor, fits) if self.per_fit else factor
+        if matrix.ndim == (2 if self.per_fit else 1):
+            return vectors * (matrix[:, None, :] if self.per_fit else matrix)
+        return vectors @ matrix
 
     def to_features(self, coef, fits):
         return self._turned(coef, self.basis_across, fits)
@@ -244,7 +244,9 @@ class ArrayProblem(Problem):
             self._fold_of_row = self.place.whole(fold)
         else:
             of_fits = ((fit, held_out.fits == fit) for fit in range(self.n_fits))
-            self._own_rows = [(fit, self.place.whole(held_out.rows[own])) for fit, own in of_fits if own.any()]
+            self._own_rows = [
+                (fit, self.place.whole(held_out.rows[is_of_fit])) for fit, is_of_fit in of_fits if is_of_fit.any()
+            ]
 
     def held_out_logits(self, parameters, temperature):
         raise NotImplementedError("rows on a device are validated in parts: see held_out_parts")
@@ -269,8 +271,8 @@ class ArrayProblem(Problem):
             logits = rows.products(block, tables)
             logits += tables.level
             known = xp.where(fold < 0, fold * 0, fold)
-            own = xp.broadcast_to(known[:, None, None], (fold.shape[0], 1, self.n_classes))
-            scores = xp.take_along_axis(xp.reshape(logits, (-1, *intercept.shape)), own, axis=1)[:, 0, :]
+            index = xp.broadcast_to(known[:, None, None], (fold.shape[0], 1, self.n_classes))
+            scores = xp.take_along_axis(xp.reshape(logits, (-1, *intercept.shape)), index, axis=1)[:, 0, :]
             deviation = array_gibbs.deviations(place, scores, block.labels)
             return HeldOutPart(deviation, weight[block.rows] * place.wide(fold >= 0), fold)
 
@@ -316,10 +318,12 @@ class ArrayProblem(Problem):
         with self.place.products_in(self.matmul_precision):
             for block in blocks:
                 deviation = array_gibbs.deviations(self.place, block.scores(flat, level), block.labels)
-                own = weight[done : done + deviation.shape[0]]
+                block_weight = weight[done : done + deviation.shape[0]]
                 done += deviation.shape[0]
-                calibrated, plain = (array_gibbs.scaled_losses(self.place, own, deviation) for own in (scale, 1.0))
-                gain = gain + own @ (calibrated - plain)
+                calibrated, plain = (
+                    array_gibbs.scaled_losses(self.place, factor, deviation) for factor in (scale, 1.0)
+                )
+                gain = gain + block_weight @ (calibrated - plain)
         return gain / total
 
     def report(self, parameters, temperature, fits=slice(None)):
@@ -348,10 +352,10 @@ class ArrayProblem(Problem):
     def reported(self, points):
         """The final fit's arrays at every (parameters, temperature), of the type of X, with an axis of points."""
         parts: dict[str, list] = {}
-        for own, temperature in points:
-            for name, array in self.final_arrays(own[None, ...], temperature).items():
+        for parameters, temperature in points:
+            for name, array in self.final_arrays(parameters[None, ...], temperature).items():
                 parts.setdefault(name, []).append(array)
-        arrays = {name: self.xp.concat(own) for name, own in parts.items()}
+        arrays = {name: self.xp.concat(rows) for name, rows in parts.items()}
         return {name: to_host(array) for name, array in arrays.items()} if self.returns_numpy else arrays
 
     def chosen(self):
