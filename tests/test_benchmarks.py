@@ -79,7 +79,7 @@ def test_tables_on_disk_are_read(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["genes", "mnist", "newsgroups", "small_text"])
-def test_absent_data_is_skipped_with_its_reason(name, tmp_path, monkeypatch, capsys):
+def test_missing_data_are_skipped_with_the_reason(name, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ANNEALED_DATA", str(tmp_path))
     runner.run_problem(name, options_of(tmp_path), MACHINE, "now")
     assert "skipped: " in capsys.readouterr().out
@@ -92,7 +92,7 @@ def test_names_of_problems_are_checked():
         runner.chosen_problems(["iris"])
 
 
-def test_a_part_of_the_rows_is_a_rehearsal():
+def test_a_run_on_part_of_the_samples_is_a_rehearsal():
     part = made_table().first_rows(20)
     assert part.is_rehearsal
     assert part.X.shape == (20, 4)
@@ -158,7 +158,7 @@ def test_a_bound_as_large_as_the_value_is_infinite():
     assert np.isclose(Gap(value=1.1, bound=0.1).relative, 0.1)
 
 
-def test_yardstick_finds_our_path_converged_and_a_loose_peer_above_it():
+def test_the_yardstick_confirms_our_path_and_finds_an_unconverged_peer_above_the_optimum():
     made = made_table()
     yardstick = Yardstick(made)
     model = AnnealedLogisticRegression().fit(made.X, made.y)
@@ -173,7 +173,7 @@ def test_yardstick_finds_our_path_converged_and_a_loose_peer_above_it():
     assert yardstick.reference(anchor.chosen).relative <= 1e-7
 
 
-def test_penalty_and_temperature_are_inverse():
+def test_conversions_between_c_and_temperature_are_inverse():
     for made in (made_table(2), made_table(3)):
         assert np.isclose(made.temperature_at(made.C_at(0.3)), 0.3)
 
@@ -196,7 +196,7 @@ def test_a_run_waits_until_the_threads_of_the_previous_one_are_idle():
     thread.join()
 
 
-def test_methods_take_turns_and_slow_ones_are_not_repeated():
+def test_runs_of_methods_alternate_and_slow_methods_run_once():
     quick = Method("quick", lambda: "done")
     slow = Method("slow", lambda: "done", patience=0.0)
     order = [(run.repeat, run.method.name) for run in interleaved([quick, slow], repeats=3)]
@@ -224,7 +224,7 @@ def test_an_unconverged_peer_is_noted():
     assert complaint == "not converged"
 
 
-def test_machine_has_rates():
+def test_rates_of_the_machine_are_measured():
     machine = measure_machine(product_size=16, copied_bytes=1 << 12)
     assert machine.gemm_gflops > 0 and machine.bandwidth_gbs > 0 and machine.threads >= 1
 
@@ -279,7 +279,7 @@ def test_glmnets_path_is_evaluated_at_its_worst_point(n_classes):
 
 @pytest.mark.parametrize("made", [made_table(2), made_table(3), sparse_table()], ids=["two", "three", "sparse"])
 @pytest.mark.parametrize("penalty_scaling", ["standardize", "none"])
-def test_glmnet_minimizes_the_same(made, penalty_scaling):
+def test_glmnet_reaches_the_same_minimum(made, penalty_scaling):
     pytest.importorskip("glmnet", reason="python-glmnet has wheels for Linux on x86 only")
     temperatures = np.array([1.0, 0.1]) * (1 if penalty_scaling == "standardize" else np.max(made.scaler.scale_) ** 2)
     path = coordinate_descent.six_paths(made, temperatures, penalty_scaling)
@@ -287,14 +287,14 @@ def test_glmnet_minimizes_the_same(made, penalty_scaling):
     assert evaluated == {"suboptimality": pytest.approx(0, abs=1e-3), "note": ""}
 
 
-def test_grid_is_estimated_from_a_part_of_it():
+def test_the_time_of_a_grid_is_estimated_from_part_of_it():
     made = made_table()
     estimate = logistic_regression_cv.estimated(made.X, made.y, np.geomspace(0.01, 1, 10))
     assert estimate.note == "estimated from 1 of its 51 fits"
     assert estimate.timing.wall_seconds > 0
 
 
-def test_ladders_share_their_ends():
+def test_coarse_and_fine_ladders_have_the_same_ends():
     ladder, finer = ours.ladder(8.0, 50), ours.ladder(8.0, 50, finer=4)
     assert len(ladder) == 50 and len(finer) == 200
     assert np.allclose(ladder[[0, -1]], finer[[0, -1]])
@@ -333,7 +333,7 @@ def test_scaling_is_a_table_of_ratios(tmp_path):
     assert lines == [["10", "1", "1.00", "1.50", "1.25"], ["20", "2", "1.00", "1.50", "1.25"]]
 
 
-def test_only_the_last_run_counts_and_rehearsals_never(tmp_path):
+def test_only_the_last_run_counts_and_rehearsals_are_ignored(tmp_path):
     for seconds in (1.0, 3.0):
         rows.append(made_row("old", seconds, run="2000"), tmp_path)
         rows.append(made_row("new", seconds, run="2001"), tmp_path)
@@ -347,7 +347,7 @@ def made_row(method, seconds, n_rows=10, run="2000", is_rehearsal=False):
     return place | {"is_rehearsal": is_rehearsal, "method": method, "wall_seconds": seconds, "load": 0.0}
 
 
-def test_rows_have_known_columns(tmp_path):
+def test_rows_with_unknown_columns_are_refused(tmp_path):
     with pytest.raises(ValueError, match="does not name"):
         rows.append({"problem": "scaling", "colour": "red"}, tmp_path)
     (tmp_path / "scaling.csv").write_text("an,older,header\n")
@@ -365,7 +365,7 @@ def test_a_row_that_was_cut_off_is_dropped(tmp_path, n_lost):
     assert table.latest(tmp_path)["method"].tolist() == ["ours", "next"][n_lost > 1000 :]
 
 
-def test_no_results_yet(tmp_path):
+def test_missing_results_are_an_error(tmp_path):
     with pytest.raises(SystemExit, match="no results yet"):
         table.latest(tmp_path)
     rows.append(made_row("ours", 1.0, is_rehearsal=True), tmp_path)
@@ -373,7 +373,7 @@ def test_no_results_yet(tmp_path):
         table.latest(tmp_path)
 
 
-def test_the_page_has_a_place_for_what_is_measured():
+def test_measured_tables_have_a_place_in_the_page():
     page = table.PAGE.read_text()
     assert table.put_between_marks(page, "measured").count("measured: ") == 2
     assert f"images/{table.PICTURE.name}" in page.partition(table.BEGIN)[0]
@@ -389,7 +389,7 @@ def test_numbers_below_one_are_errors(option, number, capsys):
     assert f"{option} must be at least 1. Got {number}." in capsys.readouterr().err
 
 
-def test_results_cannot_go_into_a_file(tmp_path, capsys):
+def test_a_file_instead_of_a_results_folder_is_an_error(tmp_path, capsys):
     (tmp_path / "rows.csv").touch()
     with pytest.raises(SystemExit):
         parse(["--results", str(tmp_path / "rows.csv")])
@@ -399,19 +399,19 @@ def test_results_cannot_go_into_a_file(tmp_path, capsys):
 # --- GPU benchmarks, run on a CPU -------------------------------------------------------------------
 
 
-def test_a_sweep_leaves_a_penalty_by_the_first_pass_that_meets_its_goal():
+def test_a_sweep_goes_to_the_next_penalty_after_the_first_pass_that_meets_the_goal():
     torch = pytest.importorskip("torch")
     from benchmarks.gpu_sweep import Probe, sweep
 
     made = make_gaussian_classes(200, 5, 3, random_state=0)
     Z = torch.asarray(made.X, dtype=torch.float32)
-    probe, seen = Probe(Z, torch.asarray(made.y), 3), {0.1: [], 0.01: [], 0.001: []}
-    given = probe.closure
-    probe.closure = lambda strength: seen[strength].append(given(strength)) or seen[strength][-1]
+    probe, losses = Probe(Z, torch.asarray(made.y), 3), {0.1: [], 0.01: [], 0.001: []}
+    closure = probe.closure
+    probe.closure = lambda strength: losses[strength].append(closure(strength)) or losses[strength][-1]
     goals = [0.9, 0.6, 0.0]
-    _, values = sweep(probe, list(seen), goals, 0.0, most=20)
-    for goal, value, passes in zip(goals, values, seen.values(), strict=True):
-        *before, last = (seen_value.item() for seen_value in passes)
-        assert value == last and all(seen_value > goal for seen_value in before)
+    _, values = sweep(probe, list(losses), goals, 0.0, most=20)
+    for goal, value, passes in zip(goals, values, losses.values(), strict=True):
+        *before, last = (loss.item() for loss in passes)
+        assert value == last and all(loss > goal for loss in before)
         assert value <= goal or len(passes) == 20
-    assert values[0] <= 0.9 and len(seen[0.001]) == 20
+    assert values[0] <= 0.9 and len(losses[0.001]) == 20

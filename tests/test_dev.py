@@ -29,15 +29,15 @@ def dev(tmp_path, monkeypatch):
 
 
 def test_arguments_and_exit_code_go_through(dev, monkeypatch):
-    seen = []
+    received = []
 
     def verb(arguments):
-        seen.extend(arguments)
+        received.extend(arguments)
         return 7
 
     monkeypatch.setitem(dev.VERBS, "made-up", dev.Verb(verb, frozenset({"test"}), "nothing"))
     assert dev.main(["made-up", "-k", "path"]) == 7
-    assert seen == ["-k", "path"]
+    assert received == ["-k", "path"]
 
 
 def test_installs_once_and_keeps_earlier_extras(dev):
@@ -81,7 +81,7 @@ def test_unknown_verb_lists_the_known_ones(dev, capsys):
     assert all(verb in message for verb in ["demo", "test", "check", "build", "bench", "reproduce"])
 
 
-def test_help_succeeds_and_nothing_at_all_does_not(dev, capsys):
+def test_help_succeeds_and_a_missing_verb_is_an_error(dev, capsys):
     assert dev.main(["--help"]) == 0
     assert dev.main([]) == 2
     assert capsys.readouterr().out.count("usage:") == 2
@@ -104,14 +104,14 @@ def test_reproduce_runs_the_experiments(dev, monkeypatch):
 
 
 @pytest.mark.parametrize(("codes", "code"), [((0, 0, 0), 0), ((0, 1, 0), 1), ((0, 0, -9), -9), ((2, 0, -9), 2)])
-def test_check_runs_all_three_and_fails_by_any(dev, monkeypatch, codes, code):
-    left = list(codes)
-    monkeypatch.setattr(dev, "run", lambda *command, **variables: left.pop(0))
+def test_check_runs_every_command_and_fails_if_any_fails(dev, monkeypatch, codes, code):
+    remaining = list(codes)
+    monkeypatch.setattr(dev, "run", lambda *command, **variables: remaining.pop(0))
     assert dev.main(["check"]) == code
-    assert left == []
+    assert remaining == []
 
 
-ENDS_IN_ITS_OWN_WAY = """
+SLOW_TO_END = """
 import pathlib, signal, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore SIGINT by default
 try:
@@ -134,13 +134,13 @@ sys.exit(dev.main(["made-up"]))
 """
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C reaches process groups in another way on Windows")
-def test_ctrl_c_waits_for_a_command_that_ends_in_its_own_way(tmp_path):
-    command = [sys.executable, "-c", INTERRUPTED_VERB, str(DEV), ENDS_IN_ITS_OWN_WAY]
+@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C reaches process groups differently on Windows")
+def test_ctrl_c_waits_until_the_command_has_ended(tmp_path):
+    command = [sys.executable, "-c", INTERRUPTED_VERB, str(DEV), SLOW_TO_END]
     process = subprocess.Popen(command, cwd=tmp_path, start_new_session=True, stderr=subprocess.PIPE, text=True)
     while not (tmp_path / "began").exists():
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    _, complaint = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=30)
     assert (tmp_path / "ended").exists()
-    assert (process.returncode, complaint) == (130, "")
+    assert (process.returncode, errors) == (130, "")

@@ -77,7 +77,7 @@ def worst_prediction(nodes, place):
 
 
 @pytest.mark.parametrize("n_nodes", [1, 2, 5])
-def test_tangents_predict_better_than_points_alone(n_nodes):
+def test_tangents_predict_better_than_points_only(n_nodes):
     positions = -0.3 * np.arange(n_nodes)
     by_points = worst_prediction([step(place) for place in positions], positions[-1] - 0.3)
     assert worst_prediction([with_tangent(place) for place in positions], positions[-1] - 0.3) < 0.5 * by_points
@@ -85,8 +85,8 @@ def test_tangents_predict_better_than_points_alone(n_nodes):
 
 def test_tangents_of_nodes_that_are_close_are_not_extrapolated_far():
     near = [with_tangent(place) for place in (0.0, -1e-3)]
-    alone = [with_tangent(-1e-3)]
-    np.testing.assert_array_equal(*(predicted(FewFits(), nodes, np.exp(-0.5)) for nodes in (near, alone)))
+    last_only = [with_tangent(-1e-3)]
+    np.testing.assert_array_equal(*(predicted(FewFits(), nodes, np.exp(-0.5)) for nodes in (near, last_only)))
 
 
 def test_one_tangent_is_used_if_the_node_before_has_none():
@@ -146,7 +146,7 @@ def test_a_path_ends_past_the_best_of_its_scores_or_of_its_penalized_scores(scor
 
 
 def test_the_middle_of_every_gap_is_a_temperature_of_the_path():
-    """Whether or not a step was needed there, which rounding may decide: the same temperatures are validated."""
+    """Whether a step is needed there may depend on rounding, which must not change the validated temperatures."""
     table = gaussian()
     path = AnnealedLogisticRegression().fit(table.X, table.y).path_
     assert path.is_node.tolist() == [number % 2 == 0 for number in range(len(path))]
@@ -166,18 +166,18 @@ def test_several_temperatures_are_evaluated_together_and_solved_only_if_necessar
     problem = InnerProduct().prepare(stack_of(gaussian()))
     solver, temperatures = LBFGS(), np.array([1.0, 0.5, 0.25])
     options = {"tol": 1e-5, "max_iter": 500, "memory": solver.new_memory(problem)}
-    alone = [
+    separate = [
         solver.minimize(problem, problem.start(temperature), temperature, final_only=True, **options)
         for temperature in temperatures
     ]
-    points = np.stack([solution.parameters[0] for solution in alone])
+    points = np.stack([solution.parameters[0] for solution in separate])
     points[1, 0] += 0.1
     before = points.copy()
     together = solver.fill(problem, points, temperatures, **options)
     np.testing.assert_array_equal(points, before)
     assert together.converged.all()
     assert (together.n_iter > 0).tolist() == [False, True, False]
-    np.testing.assert_allclose(together.value, [solution.value[0] for solution in alone], rtol=1e-6)
+    np.testing.assert_allclose(together.value, [solution.value[0] for solution in separate], rtol=1e-6)
     np.testing.assert_array_equal(together.parameters[::2], points[::2])
 
 
@@ -185,12 +185,12 @@ def test_close_starts_take_two_joint_evaluations_and_distant_ones_are_solved_one
     problem = InnerProduct().prepare(stack_of(gaussian()))
     solver, temperatures = LBFGS(), np.array([1.0, 0.9, 0.8])
     options = {"tol": 1e-3, "max_iter": 500, "memory": solver.new_memory(problem)}
-    alone = [
+    separate = [
         solver.minimize(problem, problem.start(temperature), temperature, final_only=True, **options)
         for temperature in temperatures
     ]
     noise = np.random.default_rng(0).normal(size=(3, problem.n_parameters))
-    near = np.stack([solution.parameters[0] for solution in alone]) + 2e-3 * noise
+    near = np.stack([solution.parameters[0] for solution in separate]) + 2e-3 * noise
     n_points, objective = [], problem.objective
 
     def counted(parameters, *settings):
@@ -207,7 +207,7 @@ def test_close_starts_take_two_joint_evaluations_and_distant_ones_are_solved_one
     assert solved.converged.all()
     assert solved.n_iter[1] > 1
     for filled in (stepped, solved):
-        np.testing.assert_allclose(filled.value, [solution.value[0] for solution in alone], rtol=1e-5)
+        np.testing.assert_allclose(filled.value, [solution.value[0] for solution in separate], rtol=1e-5)
 
 
 @pytest.mark.parametrize("solver", [LBFGS(), Newton()], ids=lambda solver: type(solver).__name__)
@@ -278,13 +278,13 @@ def test_the_final_fit_between_nodes_equals_a_separate_fit(make):
     matrix = oracles.penalty_matrix(table.X, "standardize")
     for index in np.flatnonzero(~path.is_node):
         temperature = path.temperatures[index]
-        alone = (
+        separate = (
             AnnealedLogisticRegression(schedule=[temperature], selection="last", tol=1e-8).fit(table.X, table.y).path_
         )
         lambda_, intercept = temperature * path.coef[index], temperature * path.intercept[index]
         reached = oracles.penalized_free_energy(table.X, table.y, lambda_, intercept, temperature, 1.0, matrix)
-        np.testing.assert_allclose(reached, alone.free_energy[0], rtol=1e-6)
-        np.testing.assert_allclose(path.free_energy[index], alone.free_energy[0], rtol=1e-6)
+        np.testing.assert_allclose(reached, separate.free_energy[0], rtol=1e-6)
+        np.testing.assert_allclose(path.free_energy[index], separate.free_energy[0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("make", [gaussian, two_classes, badly_scaled, separable, wide], ids=lambda make: make.__name__)
@@ -298,7 +298,7 @@ def test_interpolated_folds_score_like_solved_ones(make, monkeypatch):
 
 @pytest.mark.parametrize("make", [gaussian, two_classes, separable, wide, text], ids=lambda make: make.__name__)
 def test_interpolated_folds_of_a_finer_ladder_score_like_solved_ones_past_its_second_node(make, monkeypatch):
-    """Before it the polynomial has only three nodes, all but one of them colder."""
+    """Before it, the polynomial has three nodes only, two of which have lower temperatures."""
     table = make()
     sparse, all_nodes = with_few_and_all_nodes(monkeypatch, FINER_LADDER, table.X, table.y)
     second = np.flatnonzero(sparse.is_node)[1]
@@ -308,18 +308,18 @@ def test_interpolated_folds_of_a_finer_ladder_score_like_solved_ones_past_its_se
 
 @pytest.mark.parametrize("make", [gaussian, two_classes, separable, wide], ids=lambda make: make.__name__)
 def test_nodes_solved_together_equal_nodes_solved_one_by_one(make, monkeypatch):
-    """Also at the end of the path: nodes of a group beyond it are dropped, and no temperatures are filled in there."""
+    """At the end of the path, the nodes of a group beyond it are dropped and no temperatures are filled in there."""
     table, paths = make(), []
     for size in (1, 6):
         monkeypatch.setattr("annealed.solvers.newton.GROUP_SIZE", size)
         paths.append(AnnealedLogisticRegression(tol=1e-6).fit(table.X, table.y).path_)
-    alone, together = paths
-    np.testing.assert_allclose(together.temperatures, alone.temperatures, rtol=1e-12)
-    np.testing.assert_array_equal(together.is_node, alone.is_node)
-    assert together.best_index == alone.best_index
+    separate, together = paths
+    np.testing.assert_allclose(together.temperatures, separate.temperatures, rtol=1e-12)
+    np.testing.assert_array_equal(together.is_node, separate.is_node)
+    assert together.best_index == separate.best_index
     assert together.converged.all()
-    np.testing.assert_allclose(together.validation_score, alone.validation_score, rtol=2e-3)
-    np.testing.assert_allclose(together.coef, alone.coef, atol=2e-3 * np.abs(alone.coef).max())
+    np.testing.assert_allclose(together.validation_score, separate.validation_score, rtol=2e-3)
+    np.testing.assert_allclose(together.coef, separate.coef, atol=2e-3 * np.abs(separate.coef).max())
 
 
 class StopsAt:
@@ -337,7 +337,7 @@ class StopsAt:
 
 
 @pytest.mark.parametrize("n_nodes", [1, 6, 8])
-def test_a_watch_is_called_for_each_node_of_a_group_and_may_end_the_path_within_it(n_nodes):
+def test_a_callback_is_called_for_each_node_of_a_group_and_may_end_the_path_within_it(n_nodes):
     table = gaussian()
     problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
     solver, watch = Newton(), StopsAt(n_nodes)

@@ -1,3 +1,5 @@
+"""Bundled, generated and downloaded data sets: sizes, known properties, and errors."""
+
 import numpy as np
 import pytest
 from scipy.sparse import issparse

@@ -46,7 +46,7 @@ def test_the_calling_thread_works_too_and_its_nested_maps_stay_in_it(monkeypatch
     assert len(set.union(*thread_ids)) == 3
 
 
-def own_thread(_):
+def thread_after_a_pause(_):
     sleep(0.01)
     return get_ident()
 
@@ -54,7 +54,7 @@ def own_thread(_):
 def test_most_threads_is_respected(monkeypatch):
     monkeypatch.setattr(threads, "available_threads", lambda: 4)
     with threads.threads_over_blocks():
-        used = {most: set(threads.map_in_order(own_thread, range(8), most)) for most in (0, 1, 2)}
+        used = {most: set(threads.map_in_order(thread_after_a_pause, range(8), most)) for most in (0, 1, 2)}
     assert used[0] == used[1] == {get_ident()}
     assert len(used[2]) == 2
 
@@ -68,9 +68,9 @@ def test_few_samples_in_groups_of_folds_use_one_thread(monkeypatch):
     rows = SinglePrecisionRows(design, principal_coordinates(design, np.ones(20), 0.0))
     monkeypatch.setattr(threads, "available_threads", lambda: 4)
     with threads.threads_over_blocks():
-        few_multiplications = set(rows.map_blocks(own_thread))
+        few_multiplications = set(rows.map_blocks(thread_after_a_pause))
         monkeypatch.setattr("annealed.design.base.SHARED_WORK", 1 << 10)
-        many_multiplications = set(rows.map_blocks(own_thread))
+        many_multiplications = set(rows.map_blocks(thread_after_a_pause))
     assert few_multiplications == {get_ident()}
     assert len(many_multiplications) > 1
 

@@ -93,13 +93,13 @@ def test_tf_idf_rows_have_length_one():
 # --- panels -----------------------------------------------------------------------------------------
 
 
-def test_every_panel_is_there(points):
+def test_every_panel_has_its_lines(points):
     assert {"a", "b", "c", "d", "shift", "steps"} <= set(points["panel"])
     assert set(points[points["panel"] == "b"]["line"]) == {"0.9", "0.7", "0.4", "0.1"}
     assert ada_figure.penalties(points) == ["1", "0.1", "0.01", "0.001"]
 
 
-def test_penalties_are_one_curve_shifted(points):
+def test_curves_of_different_penalties_are_shifted_copies(points):
     posterior, accuracy = ada_figure.largest_shift(points)
     assert posterior < 5e-3
     assert accuracy < 5.0  # one or two samples of thirty
@@ -110,7 +110,7 @@ def test_training_loss_decreases_at_a_fixed_temperature(points):
     assert (np.diff(losses, axis=1) <= 1e-9).all()
 
 
-def test_measuring_again_gives_the_same(points):
+def test_measuring_again_gives_the_same_values_except_times(points):
     again = pd.DataFrame(measure(made_up_texts(), 20, "counts", SHORT, 0))
     timeless = again["panel"] != "c"
     assert np.array_equal(again[timeless]["value"], points[points["split"] == 0][timeless]["value"])
@@ -133,7 +133,7 @@ def test_missing_texts_are_reported(tmp_path, monkeypatch, capsys):
     assert "skipped" in capsys.readouterr().out
 
 
-def test_temperatures_meet_where_penalties_are_apart():
+def test_products_of_penalty_and_temperature_span_all_penalties():
     span = dataclasses.replace(SHORT, penalties=(1.0, 0.1), per_penalty=5)
     temperatures = span.product_temperatures
     assert temperatures[5] == pytest.approx(0.1)

@@ -40,7 +40,7 @@ def equal_to_the_paper(published):
 # --- the published numbers --------------------------------------------------------------------------
 
 
-def test_every_cell_is_there(published):
+def test_every_cell_has_a_published_number(published):
     assert set(published) == set(product(REDUCTIONS, CLASSIFIERS, TABLE1))
 
 
@@ -62,7 +62,7 @@ def test_cells_are_as_printed(published, reduction, classifier, name, error):
     assert published[reduction, classifier, name] == error
 
 
-def test_melda_keeps_the_log_linear_model(published):
+def test_melda_gives_the_posteriors_of_its_log_linear_model(published):
     """As in the paper: the ME rows without reduction and after MELDA are the same."""
     assert all(published["NONE", "ME", name] == published["MELDA", "ME", name] for name in TABLE1)
 
@@ -70,7 +70,7 @@ def test_melda_keeps_the_log_linear_model(published):
 # --- the comparison ---------------------------------------------------------------------------------
 
 
-def test_results_like_the_papers_have_no_mark(equal_to_the_paper, published):
+def test_results_equal_to_the_paper_are_not_marked(equal_to_the_paper, published):
     text = "\n".join(melda_table2.table_lines(equal_to_the_paper, published))
     assert text.count("*") == 1  # the legend
     assert "in 21 of 21 cells with LDA as published, in 21 with LDA as measured here" in text
@@ -88,7 +88,7 @@ def test_results_like_the_papers_have_no_mark(equal_to_the_paper, published):
         ("MELDA", -9.0, True),
     ],
 )
-def test_what_is_reproduced(reduction, difference, is_reproduced):
+def test_a_cell_is_reproduced_within_a_tolerance_or_if_melda_is_better(reduction, difference, is_reproduced):
     assert melda_table2.is_reproduced(20.0 + difference, 20.0, reduction) == is_reproduced
 
 
@@ -103,7 +103,7 @@ def test_a_missed_cell_is_marked_and_explained(equal_to_the_paper, published, mo
     assert "NONE NN USPS: unexplained" in text
 
 
-def test_a_missed_cell_of_our_block_is_explained_too(equal_to_the_paper, published, monkeypatch):
+def test_a_missed_cell_of_the_annealed_block_is_marked_and_explained(equal_to_the_paper, published, monkeypatch):
     place = (ANNEALED, "NN", "USPS")
     monkeypatch.setitem(melda_table2.REMARKS, place, "the moon was new")
     text = "\n".join(melda_table2.table_lines(equal_to_the_paper | {place: 15.04}, published))
@@ -118,7 +118,7 @@ def test_wins_compare_cells_as_printed(equal_to_the_paper, published):
     assert melda_table2.wins(equal_to_the_paper | {place: goal + 0.06}, published, published) == 20
 
 
-def test_remarks_are_about_cells():
+def test_every_remark_belongs_to_a_cell():
     assert set(melda_table2.REMARKS) <= set(PLACES)
 
 
@@ -180,19 +180,18 @@ def test_the_span_of_means_holds_all_directions_of_lda():
     short = wide_lda.in_mean_span(corpus)
     assert short.X_train.shape == (60, 2)
     direct, shorter = (
-        given.mapped(LinearDiscriminantAnalysis().fit(given.X_train, given.y_train).transform)
-        for given in (corpus, short)
+        each.mapped(LinearDiscriminantAnalysis().fit(each.X_train, each.y_train).transform) for each in (corpus, short)
     )
     signs = np.sign(np.sum(direct.X_test * shorter.X_test, axis=0))
     np.testing.assert_allclose(shorter.X_test * signs, direct.X_test, rtol=1e-6, atol=1e-8)
 
 
-def test_cells_survive_their_file(tmp_path, equal_to_the_paper):
+def test_cells_written_to_a_file_are_read_back(tmp_path, equal_to_the_paper):
     melda_table2.write_cells(equal_to_the_paper, tmp_path / "new" / "cells.csv")
     assert read_cells(tmp_path / "new" / "cells.csv") == equal_to_the_paper
 
 
-def test_a_file_that_could_not_be_finished_is_not_there(tmp_path, equal_to_the_paper):
+def test_an_interrupted_write_leaves_no_file(tmp_path, equal_to_the_paper):
     """Otherwise `--resume` would read an incomplete file."""
     file = tmp_path / "cells.csv"
     with pytest.raises(ValueError, match="Unknown format code"):
@@ -220,7 +219,7 @@ def test_absent_data_are_skipped_with_their_reason(tmp_path, monkeypatch, capsys
     assert capsys.readouterr().out.count("skipped, there is no") == len(TABLE1)
 
 
-def test_names_are_checked():
+def test_unknown_names_are_errors():
     with pytest.raises(SystemExit, match="there is no corpus IRIS. Choose among: MONK,"):
         melda_table2.chosen_corpora(["IRIS"])
     assert melda_table2.chosen_corpora(None) == list(TABLE1) == list(READERS)
@@ -233,7 +232,7 @@ def test_every_experiment_has_title_options_and_run():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "message"),
     [
         (["melda-table2", "--tables", "DNA"], "melda-table2 takes no --tables. It takes --corpora, --resume."),
         (["potts-suite", "--jobs", "2"], "potts-suite takes no --jobs."),
@@ -243,10 +242,10 @@ def test_every_experiment_has_title_options_and_run():
         (["suite", "--jobs", "0"], "--jobs must not be 0."),
     ],
 )
-def test_options_without_effect_are_errors(arguments, complaint, capsys):
+def test_options_without_effect_are_errors(arguments, message, capsys):
     with pytest.raises(SystemExit):
         parse(arguments)
-    assert complaint in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_options_of_an_experiment_are_accepted():
@@ -276,7 +275,7 @@ def test_unreduced_single_gaussian_and_neighbour_match_to_the_digit(name, publis
 
 
 @pytest.mark.slow
-def test_neighbourhood_of_usps2_matches_to_the_digit(published):
+def test_unreduced_single_gaussian_of_usps2_matches_to_the_digit(published):
     corpus = load("USPS2")
     assert printed_error(PooledGaussian(priors="equal"), corpus) == published["NONE", "SG", "USPS2"]
 
@@ -284,7 +283,7 @@ def test_neighbourhood_of_usps2_matches_to_the_digit(published):
 def test_lda_matches_to_the_digit_where_columns_are_independent(published):
     dna, usps = load("DNA"), load("USPS")
     dna, usps = (
-        given.mapped(LinearDiscriminantAnalysis().fit(given.X_train, given.y_train).transform) for given in (dna, usps)
+        each.mapped(LinearDiscriminantAnalysis().fit(each.X_train, each.y_train).transform) for each in (dna, usps)
     )
     assert printed_error(PooledGaussian(priors="equal"), dna) == published["LDA", "SG", "DNA"]
     assert printed_error(KNeighborsClassifier(1, algorithm="brute"), dna) == published["LDA", "NN", "DNA"]

@@ -16,7 +16,7 @@ def published():
     return read_published(PUBLISHED)
 
 
-def test_both_are_registered():
+def test_both_experiments_are_registered():
     assert EXPERIMENTS["potts-tables"] is potts_tables and EXPERIMENTS["potts-suite"] is potts_suite
 
 
@@ -40,7 +40,7 @@ def test_every_method_can_be_made(published):
     assert potts_tables.make_method(AUTO, "example-1", 0).n_prototypes == "auto"
 
 
-def test_an_rbf_network_learns():
+def test_an_rbf_network_learns_classes_in_opposite_corners():
     X, y = make_xor_means(300, random_state=0)
     assert RBFNetwork(60, random_state=0).fit(X, y).score(X, y) > 0.9
 
@@ -83,7 +83,7 @@ def test_a_suite_from_measurement_to_text(monkeypatch, tmp_path, capsys):
     assert "s per split" not in capsys.readouterr().out  # read, not measured again
 
 
-def test_scores_that_could_not_be_finished_are_not_there(tmp_path):
+def test_an_interrupted_write_leaves_no_file(tmp_path):
     """Otherwise `--resume` would read an incomplete file."""
 
     def interrupted():

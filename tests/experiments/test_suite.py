@@ -42,7 +42,7 @@ def rows_of(folder):
         return list(csv.DictReader(file))
 
 
-def test_a_row_a_fit_and_none_twice(data_folder, capsys):
+def test_every_fit_is_one_row_and_is_measured_once(data_folder, capsys):
     results = data_folder / "results"
     arguments = ["suite", "--results", str(results), "--splits", "2", "--methods", *QUICK]
     assert main(arguments) == 0
@@ -83,7 +83,7 @@ def test_files_with_other_columns_and_missing_files_are_errors(data_folder):
     assert (data_folder / FILE).read_text() == "table,method\niris,LDA\n"
 
 
-def test_rerunning_gives_the_same_numbers(data_folder):
+def test_measuring_again_gives_the_same_scores(data_folder):
     numbers = ("error", "log_loss", "brier", "calibration")
     first, second = (suite.measure(Task("dense", 1, "AnnealedLogisticRegression")) for _ in range(2))
     assert [first[name] for name in numbers] == [second[name] for name in numbers]
@@ -94,25 +94,27 @@ def test_the_canonical_split_is_kept(data_folder):
     assert (row["n_train"], row["n_available"], row["n_test"]) == (80, 80, 40)
 
 
-def test_a_cap_is_recorded_and_the_same_for_all(data_folder, monkeypatch):
+def test_a_limit_of_training_samples_is_recorded_and_the_same_for_all_methods(data_folder, monkeypatch):
     monkeypatch.setattr(suite, "MOST_ROWS", 50)
     rows = [suite.measure(Task("sparse", 0, method)) for method in QUICK]
     assert {(row["n_train"], row["n_available"]) for row in rows} == {(50, 80)}
 
 
-def test_every_method_takes_a_small_table_and_a_sparse_one(data_folder):
-    pytest.importorskip("sklearn", minversion="1.8", reason="QDA and LogisticRegressionCV take what 1.7 does not know")
+def test_every_method_fits_a_small_table_and_a_sparse_one(data_folder):
+    pytest.importorskip(
+        "sklearn", minversion="1.8", reason="QDA and LogisticRegressionCV have parameters that 1.7 has not"
+    )
     for method in METHODS:
         for table in ("dense", "sparse"):
             assert "failure" not in suite.measure(Task(table, 0, method)), (method, table)
 
 
-def test_a_failure_is_a_row(data_folder, monkeypatch):
+def test_a_failure_is_recorded_as_a_row(data_folder, monkeypatch):
     monkeypatch.setitem(METHODS, "narrow", Method("narrow", METHODS["LDA"].make, most_columns=3))
     assert suite.measure(Task("dense", 0, "narrow"))["failure"].startswith(NotTried.__name__)
 
 
-def test_costly_tables_come_first_and_whole(data_folder):
+def test_expensive_tables_come_first_and_each_starts_with_its_slowest_method(data_folder):
     tasks = [task for task, _ in suite.planned(["sparse", "dense"], ["LR", "SVC"], 2, {Task("dense", 0, "SVC")})]
     assert tasks == [
         Task("dense", 1, "SVC"),
@@ -137,7 +139,7 @@ def test_unknown_methods_are_refused():
 # --- scores -----------------------------------------------------------------------------------------
 
 
-def test_numbers_are_scikit_learns():
+def test_scores_equal_those_of_scikit_learn():
     generator = np.random.default_rng(0)
     posterior = generator.dirichlet(np.ones(3), size=50)
     y = generator.integers(3, size=50)
@@ -147,7 +149,7 @@ def test_numbers_are_scikit_learns():
     assert float(scores["error"]) == np.mean(posterior.argmax(axis=1) != y)
 
 
-def test_a_class_that_was_never_seen_has_no_probability():
+def test_a_class_missing_from_training_has_the_smallest_probability():
     scores = suite.scores_of(np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([0, 2]), np.array([0, 1]))
     assert float(scores["error"]) == 0.5
     assert float(scores["log_loss"]) == pytest.approx(-np.log(suite.SMALLEST_PROBABILITY) / 2, rel=1e-4)
@@ -158,7 +160,7 @@ def test_calibration_error_by_hand():
     assert suite.calibration_error(confidence, is_right) == pytest.approx((2 * 0.49 + 2 * 0.5) / 4)
 
 
-def test_not_a_number_is_a_failure():
+def test_nan_in_a_posterior_is_a_failure():
     with pytest.raises(FloatingPointError):
         suite.scores_of(np.array([[np.nan, 1.0]]), np.arange(2), np.array([0]))
 
@@ -182,12 +184,12 @@ def made_up(log_losses, failures=()):
 ALL_BETTER = {"AnnealedLogisticRegression": 0.1, "AnnealedLDA": 0.2, "LRCV": 0.3, "LDA": 0.4, "LDA shrunk": 0.5}
 
 
-def test_targets_are_met_by_the_best_of_all_but_for_time():
+def test_the_best_method_meets_all_targets_except_that_of_time():
     targets = suite_summary.targets(suite_summary.Tables(made_up({"one": ALL_BETTER, "two": ALL_BETTER})))
     assert [is_met for is_met, _ in targets] == [True, True, True, True, False, True, True]
 
 
-def test_targets_are_missed_by_the_worst_of_all():
+def test_the_worst_method_meets_no_target():
     worst = dict(zip(ALL_BETTER, [0.5, 0.45, 0.1, 0.2, 0.3], strict=True))
     rows = made_up({"one": worst, "two": worst}, failures=[("one", "AnnealedLDA")])
     targets = suite_summary.targets(suite_summary.Tables(rows))

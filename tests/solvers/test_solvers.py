@@ -1,4 +1,4 @@
-"""Every solver: minimum of a convex problem, decreasing free energy, and a stack that equals its fits solved alone."""
+"""Every solver: minima of convex problems, free energies that never increase, and stacks that equal separate fits."""
 
 import numpy as np
 import oracles
@@ -33,7 +33,7 @@ FAMILIES = {
 }
 
 
-class Alone:
+class SingleFit:
     """One fit of a stack as a separate problem, in the coordinates of the stack."""
 
     n_fits = 1
@@ -44,32 +44,32 @@ class Alone:
     def __getattr__(self, name):
         return getattr(self.problem, name)
 
-    def _own(self, fits):
+    def _number(self, fits):
         return np.full(len(np.arange(1)[fits]), self.fit)
 
     def start(self, temperature):
         return self.problem.start(temperature)[[self.fit]]
 
     def objective(self, parameters, temperature, fits=slice(None), quick=False):
-        return self.problem.objective(parameters, temperature, self._own(fits), quick)
+        return self.problem.objective(parameters, temperature, self._number(fits), quick)
 
     def objective_and_hessian(self, parameters, temperature, fits, for_step=False):
-        return self.problem.objective_and_hessian(parameters, temperature, self._own(fits), for_step)
+        return self.problem.objective_and_hessian(parameters, temperature, self._number(fits), for_step)
 
     def objective_along(self, parameters, along, temperature, fits):
-        return self.problem.objective_along(parameters, along, temperature, self._own(fits))
+        return self.problem.objective_along(parameters, along, temperature, self._number(fits))
 
     def penalty(self, temperature, fits):
-        return self.problem.penalty(temperature, self._own(fits))
+        return self.problem.penalty(temperature, self._number(fits))
 
     def precondition(self, vectors, temperature, fits, learned=None):
-        return self.problem.precondition(vectors, temperature, self._own(fits), learned)
+        return self.problem.precondition(vectors, temperature, self._number(fits), learned)
 
     def curvature(self, temperature, fits):
-        return self.problem.curvature(temperature, self._own(fits))
+        return self.problem.curvature(temperature, self._number(fits))
 
     def certificate(self, gradient, value, temperature, fits):
-        return self.problem.certificate(gradient, value, temperature, self._own(fits))
+        return self.problem.certificate(gradient, value, temperature, self._number(fits))
 
 
 class Recorder:
@@ -245,27 +245,27 @@ def test_reaches_the_minimum_from_a_distant_start(solver):
 
 
 @pytest.mark.parametrize(("family", "solver"), family_and_solver())
-def test_a_stack_equals_each_fit_alone(family, solver):
+def test_a_stack_equals_each_fit_solved_separately(family, solver):
     problem = prepared(FAMILIES[family], gaussian(n_samples=60), n_folds=3)
     stacked = minimize(problem, solver, 2.0, tol=1e-6)
     reported = problem.report(stacked.parameters, 2.0)
     for fit in range(problem.n_fits):
-        alone = minimize(Alone(problem, fit), solver, 2.0, tol=1e-6)
-        np.testing.assert_allclose(alone.value[0], stacked.value[fit], rtol=1e-9 if fit == 0 else 1e-6)
-        for name, array in problem.report(alone.parameters, 2.0, np.array([fit])).items():
+        separate = minimize(SingleFit(problem, fit), solver, 2.0, tol=1e-6)
+        np.testing.assert_allclose(separate.value[0], stacked.value[fit], rtol=1e-9 if fit == 0 else 1e-6)
+        for name, array in problem.report(separate.parameters, 2.0, np.array([fit])).items():
             np.testing.assert_allclose(array[0], reported[name][fit], atol=2e-3 if solver == "lbfgs" else 1e-4)
 
 
 @pytest.mark.parametrize("solver", ["newton", "scg"])  # in L-BFGS, folds start where the final fit has ended
-def test_first_iterations_of_a_stack_are_those_of_each_fit_alone(solver):
+def test_first_iterations_of_a_stack_are_those_of_each_fit_solved_separately(solver):
     problem = prepared(InnerProduct(), gaussian(n_samples=60), n_folds=3)
     for max_iter in range(1, 5):
         stacked = minimize(problem, solver, 0.1, max_iter=max_iter)
         for fit in range(problem.n_fits):
-            alone = minimize(Alone(problem, fit), solver, 0.1, max_iter=max_iter)
+            separate = minimize(SingleFit(problem, fit), solver, 0.1, max_iter=max_iter)
             expected = problem.report(stacked.parameters, 0.1)["coef"][fit]
             np.testing.assert_allclose(
-                problem.report(alone.parameters, 0.1)["coef"][0], expected, rtol=1e-8, atol=1e-11
+                problem.report(separate.parameters, 0.1)["coef"][0], expected, rtol=1e-8, atol=1e-11
             )
 
 
@@ -295,7 +295,7 @@ def test_final_only_reports_that_it_did_not_converge(solver):
 
 @pytest.mark.parametrize("temperature", [20.0, 0.3])
 @pytest.mark.parametrize("family", ["inner_product", "distance", "literal_distance", "radial"])
-def test_scaled_conjugate_gradient_is_netlabs_step_by_step(family, temperature):
+def test_scaled_conjugate_gradient_takes_the_steps_of_netlab(family, temperature):
     n_iterations = 12
     problem = prepared(FAMILIES[family], gaussian(n_samples=60))
     start = problem.start(temperature)
@@ -340,7 +340,7 @@ class Valley:
         return 0.0
 
 
-def test_scaled_conjugate_gradient_is_netlabs_down_a_curved_valley():
+def test_scaled_conjugate_gradient_takes_the_steps_of_netlab_in_a_curved_valley():
     problem = Valley()
     start = np.random.default_rng(1).uniform(-2, 2, size=(12, 2))
     expected = [oracles.scaled_conjugate_gradient(one_fit(problem, fit, 1.0), start[fit], 20) for fit in range(12)]
@@ -352,7 +352,7 @@ def test_scaled_conjugate_gradient_is_netlabs_down_a_curved_valley():
             np.testing.assert_allclose(solution.parameters[fit], expected[fit][done - 1][0], rtol=1e-5)
 
 
-def test_scaled_conjugate_gradient_turns_to_steepest_descent_after_as_many_successes_as_parameters():
+def test_scaled_conjugate_gradient_restarts_after_as_many_successful_steps_as_parameters():
     """Two classes and few features: with few parameters, the restart is among the first dozen iterations."""
     problem = prepared(InnerProduct(fit_intercept=False), two_classes(n_features=4))
     assert problem.start(0.1).shape[1] == 4
