@@ -1,4 +1,4 @@
-"""Which temperatures, hot to cold."""
+"""Schedules: which temperatures are solved, from hot to cold."""
 
 import numpy as np
 

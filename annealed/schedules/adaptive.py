@@ -1,4 +1,4 @@
-"""The default: hot end from the data, geometric cooling, and a stop when nothing more can be gained."""
+"""The default schedule: a hot end found from the data, geometric cooling, and early stopping."""
 
 from __future__ import annotations
 
@@ -10,38 +10,41 @@ import numpy as np
 from annealed.interpolation import lagrange
 from annealed.schedules.base import Schedule, check_temperature
 
-PATIENCE = 1.8  # of log temperature past the best, before "clearly passed" is considered
-LONG_PATIENCE = 4.0  # past the best, after which it is taken for passed, however small the fall
-COLLAPSE = 0.25  # relative fall of the score by which a path that has learned nothing ends
-LEARNT_BY_HEART = 0.5  # share of the hot Q / T below which it ends, too
-FLAT = 1e-3  # relative change over PATIENCE that counts as none
-NO_GAIN = 1e-5  # share of the hot Q / T, about the nats there are to gain: a score that changes by less counts as flat,
-SMALL_GAIN = 0.01  # where that is no more than so much of how far it has come
-COLDEST = 1e-10  # share of the hot end below which no temperature is visited
-HARD = 1e-5  # share of the hot Q / T below which the posterior is hard and nothing is left to learn
+PATIENCE = 1.8  # in log temperature: how far past the best score its fall is tested
+LONG_PATIENCE = 4.0  # in log temperature: how far past the best score the path ends, even if the fall is small
+COLLAPSE = 0.25  # relative fall of the score that ends a path whose scores never improved
+OVERFITTED = 0.5  # share of the hot end's Q / T below which such a path ends too
+FLAT = 1e-3  # relative change over PATIENCE up to which a quantity counts as constant
+NO_GAIN = 1e-5  # share of the hot end's Q / T: a score that changes by less counts as constant,
+SMALL_GAIN = 0.01  # if that is at most this share of its improvement since the hot end
+COLDEST = 1e-10  # share of the hot end: the lowest temperature
+HARD = 1e-5  # share of the hot end's Q / T below which all training samples are nearly certain, and the path ends
 
 
 class AdaptiveSchedule(Schedule):
-    """Cool from a hot end found in the data until validation has clearly passed its best.
+    """Geometric cooling from a hot end found from the data, until validation scores have clearly passed their best.
 
-    It stops when the mean validation score has fallen below its best by more than the standard error of their
-    fold-by-fold difference (three of them right past the best, or one where a parabola foresees it), when the best lies
-    at a temperature fifty times as hot, when the validation score (without validation, Q / T, or Q where decisions have
-    become hard) no longer moves, or by some hundred-thousandths of a nat alone, or when the training rows are all but
-    certain.
+    This is ``schedule="auto"``. The path ends at the first of these events:
+
+    - The mean validation score is below its best by more than the standard error of their difference over the folds.
+      Right after the best it takes three standard errors, or one at the point to which a parabola extrapolates.
+    - The temperature is a fiftieth of the best one.
+    - The validation score no longer changes. Without validation, Q / T or Q no longer changes.
+    - All training samples are nearly certain.
 
     Parameters
     ----------
     n_temperatures : int, default=80
-        The most temperatures visited; a family that interpolates adds others between them to its path.
+        Largest number of temperatures. A family whose path can be interpolated adds others between them.
     cooling_rate : float in (0, 1), default=0.7
-        Ratio of one temperature to the one before. ``schedule="auto"`` takes 0.4 where a family interpolates.
+        Ratio of each temperature to the one before. ``schedule="auto"`` uses 0.4 for families that interpolate.
     learns_late : bool, default=False
-        Whether what matters may come late, as under a penalty, which lets directions in by how much they vary. While
-        validation is not clearly better than at the hot end, cooling then goes on until Q / T no longer moves or is
-        half of what it was, or the score has fallen by a quarter; but no longer than rows tell more than chance would
-        of what is still held back. And where that is clear, and much beside Q / T, it goes on whatever the scores say.
-        The inner-product family's default does so.
+        Whether scores may improve only at low temperatures. An L2 penalty suppresses directions of small variance, and
+        what predicts the classes may be one of them. While the validation score is not clearly better than at the hot
+        end, the path continues until Q / T no longer changes or has halved, or the score has fallen by a quarter; it
+        ends earlier if a score test finds no signal in the suppressed directions. If the test clearly finds a large
+        signal, the path continues whatever the scores. ``schedule="auto"`` uses True for the inner-product and
+        quadratic families.
 
     Examples
     --------
@@ -79,15 +82,17 @@ class AdaptiveSchedule(Schedule):
         if value[-1] < HARD * value[0]:
             return True
         if validation[-1] is None:
-            energy = [own * temperature for own, temperature in zip(value, temperatures, strict=True)]
-            return any(_is_flat(own, cooled, PATIENCE) for own in (value, energy))
+            energy = [
+                per_temperature * temperature for per_temperature, temperature in zip(value, temperatures, strict=True)
+            ]
+            return any(_is_flat(quantity, cooled, PATIENCE) for quantity in (value, energy))
         scores = np.array(validation)
         mean = _means(scores)
         best = _best(mean)
         if self.learns_late and not _has_learned(scores, best):
             has_collapsed = mean[best] - mean[-1] > COLLAPSE * abs(mean[best])
-            is_learnt = value[-1] < LEARNT_BY_HEART * value[0]
-            return has_collapsed or is_learnt or _is_flat(value, cooled, LONG_PATIENCE)
+            is_overfitted = value[-1] < OVERFITTED * value[0]
+            return has_collapsed or is_overfitted or _is_flat(value, cooled, LONG_PATIENCE)
         since_best = cooled[-1] - cooled[best]
         no_gain = min(NO_GAIN * value[0], SMALL_GAIN * (mean[best] - mean[0]))
         is_flat = _is_flat(mean, cooled, PATIENCE, no_gain)
@@ -95,14 +100,14 @@ class AdaptiveSchedule(Schedule):
 
     def is_waiting(self, temperatures, validation, value):
         is_hot = log(temperatures[0] / temperatures[-1]) < LONG_PATIENCE
-        if not self.learns_late or is_hot or validation[-1] is None or value[-1] < LEARNT_BY_HEART * value[0]:
+        if not self.learns_late or is_hot or validation[-1] is None or value[-1] < OVERFITTED * value[0]:
             return False
         scores = np.array(validation)
         return not _has_learned(scores, _best(_means(scores)))
 
 
 def _has_learned(scores, best) -> bool:
-    """Whether the best is clearly better than the hot end."""
+    """Whether the best score is clearly better than that at the hot end."""
     return _is_below(scores[0], scores[best], 1)
 
 
@@ -111,19 +116,19 @@ def _means(scores) -> list[float]:
 
 
 def _best(means) -> int:
-    """The first of equals; one that is no number is the worst."""
-    return max(range(len(means)), key=lambda own: -np.inf if isnan(means[own]) else means[own])
+    """Index of the largest mean, the first one of equals; NaN is the smallest."""
+    return max(range(len(means)), key=lambda index: -np.inf if isnan(means[index]) else means[index])
 
 
 def _is_flat(values, cooled, patience, no_change=0.0) -> bool:
-    """Whether the values of the last `patience` of log temperature are all but the same, or differ by `no_change`."""
-    recent = [own for own, place in zip(values, cooled, strict=True) if place >= cooled[-1] - patience]
-    is_known = not any(isnan(own) for own in recent)
-    return is_known and max(recent) - min(recent) <= max(FLAT * max(abs(own) for own in recent), no_change)
+    """Whether the values over the last `patience` in log temperature differ by little, or by at most `no_change`."""
+    recent = [value for value, place in zip(values, cooled, strict=True) if place >= cooled[-1] - patience]
+    is_known = not any(isnan(value) for value in recent)
+    return is_known and max(recent) - min(recent) <= max(FLAT * max(abs(value) for value in recent), no_change)
 
 
 def _is_passed(scores, cooled, best) -> bool:
-    """Whether the last scores are clearly below the best, or those at the end of PATIENCE are about to be."""
+    """Whether the last scores are clearly below the best, or are predicted to be at the end of PATIENCE."""
     since_best = cooled[-1] - cooled[best]
     if since_best < PATIENCE / 2:
         return False
@@ -131,19 +136,22 @@ def _is_passed(scores, cooled, best) -> bool:
         return _is_below(scores[-1], scores[best], 1)
     if _is_below(scores[-1], scores[best], 3):
         return True
-    return best > 0 and _is_below(_foreseen(scores, cooled, best), scores[best], 1)
+    return best > 0 and _is_below(_extrapolated(scores, cooled, best), scores[best], 1)
 
 
-def _foreseen(scores, cooled, best) -> np.ndarray:
-    """Scores at the end of PATIENCE: by a parabola through the last, the best, and those as long before it."""
+def _extrapolated(scores, cooled, best) -> np.ndarray:
+    """Scores at the end of PATIENCE, by a parabola through the last scores, the best, and those as far before it."""
     since_best = cooled[-1] - cooled[best]
-    before = min(range(best), key=lambda own: abs(cooled[best] - cooled[own] - since_best))
+    before = min(range(best), key=lambda index: abs(cooled[best] - cooled[index] - since_best))
     known = [before, best, len(scores) - 1]
-    return lagrange([cooled[own] for own in known], cooled[best] + PATIENCE) @ scores[known]
+    return lagrange([cooled[index] for index in known], cooled[best] + PATIENCE) @ scores[known]
 
 
 def _is_below(score, best, n_errors) -> bool:
-    """Whether the mean fall exceeds its standard errors over folds (2 % of the score each, where there is one fold)."""
+    """Whether the mean fall exceeds `n_errors` standard errors over the folds.
+
+    With one fold, 2 % of the score is taken as its standard error.
+    """
     fall, n_folds = best - score, len(score)
     if n_folds == 1:
         return bool(fall[0] > n_errors * 0.02 * abs(best[0]))

@@ -1,4 +1,4 @@
-"""Which temperatures a path visits, hot to cold (step 3 of the algorithm), and when it may stop by itself."""
+"""The interface of schedules: which temperatures, from hot to cold (table 1, step 3), and when to stop."""
 
 from __future__ import annotations
 
@@ -11,36 +11,40 @@ from sklearn.base import BaseEstimator
 
 
 class Schedule(BaseEstimator, ABC):
-    """A ladder of falling temperatures; `fills_gaps` lets the path add temperatures of its own between them."""
+    """Base class of schedules. A subclass defines `temperatures`, and `should_stop` if it can end early.
+
+    fills_gaps : whether the path may add temperatures between those of the schedule
+    learns_late : whether a path whose scores do not improve yet continues while a score test finds signal in directions
+        that the penalty suppresses
+    """
 
     fills_gaps = False
-    learns_late = False  # whether a path that has learned nothing goes on while rows have more to tell
+    learns_late = False
 
     @abstractmethod
     def temperatures(self, hot: Callable[[], float]) -> Iterator[float]:
-        """Temperatures, hot to cold; `hot()` finds a hot start from the data for schedules that want one."""
+        """Yield falling temperatures. `hot()` finds a hot start from the data, for schedules that need one."""
 
     def should_stop(
         self, temperatures: Sequence[float], validation: Sequence[np.ndarray | None], value: Sequence[float]
     ) -> bool:
-        """Whether to stop after the temperatures seen so far, given each one's fold scores and Q / T.
+        """Whether to stop after the temperatures so far, given their fold scores and Q / T.
 
-        It is asked twice: by the scores themselves, and less what they owe to the posterior's scale and certainty, as
-        temperatures are compared.
+        It is called twice: with the scores, and with the penalized scores by which temperatures are compared.
         """
         return False
 
     def is_waiting(
         self, temperatures: Sequence[float], validation: Sequence[np.ndarray | None], value: Sequence[float]
     ) -> bool:
-        """Whether validation has learned nothing so far, but may: the path then ends where rows have nothing to tell
-        that is still held back.
+        """Whether scores have not improved yet but may do so. The path then ends when a score test finds no signal in
+        the directions that the penalty suppresses.
         """
         return False
 
 
 def falling(temperatures: Iterator[float]) -> Iterator[float]:
-    """What a schedule gives, or an error where that is nothing, no temperature, or does not fall."""
+    """The temperatures of a schedule, checked: at least one, all positive, each lower than the one before."""
     last = np.inf
     for temperature in temperatures:
         if not check_temperature(temperature, "every temperature of the schedule") < last:
@@ -56,7 +60,7 @@ def is_auto(value) -> bool:
 
 
 def check_given_temperature(value):
-    """An estimator's `temperature`: "auto", or a positive number."""
+    """Check the `temperature` of an estimator, which must be "auto" or a positive number."""
     if is_auto(value):
         return
     if isinstance(value, str):
@@ -65,7 +69,7 @@ def check_given_temperature(value):
 
 
 def check_temperature(value, name="temperature") -> float:
-    """A positive finite number, or an error that shows what came instead."""
+    """The value as a float if it is a positive, finite number; else raise an error that shows it."""
     is_number = isinstance(value, Real) and str(value) not in ("True", "False")
     if not is_number or not 0 < float(value) < np.inf:
         raise ValueError(f"{name} must be a positive number. Got {value!r}.")

@@ -1,4 +1,4 @@
-"""The paper's schedule: `T <- cooling_rate * T`."""
+"""Geometric cooling, the schedule of the paper: `T <- cooling_rate * T`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from annealed.schedules.base import Schedule, check_temperature
 
 
 class ExponentialSchedule(Schedule):
-    """Temperatures `start, cooling_rate * start, ...` down to `stop`.
+    """Geometric cooling: temperatures `start, cooling_rate * start, ...` down to `stop`.
 
     Parameters
     ----------
     start : float, default=None
-        The hottest temperature. None finds it from the data: so hot that the posterior is near the prior.
+        The hottest temperature. None finds it from the data, such that the posterior is nearly the prior.
     cooling_rate : float in (0, 1), default=0.9
-        Ratio of one temperature to the one before.
+        Ratio of each temperature to the one before.
     stop : float, default=1e-3
-        No temperature below this one is visited.
+        Lower bound of the temperatures.
 
     Examples
     --------

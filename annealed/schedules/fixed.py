@@ -1,4 +1,4 @@
-"""A list of temperatures the user gives."""
+"""Temperatures given as a list."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import numpy as np
 
 from annealed.schedules.base import Schedule, check_temperature
 
-SAME = 1e-9  # relative difference of temperatures that are one but for rounding
+SAME = 1e-9  # relative difference up to which two temperatures are equal apart from rounding
 
 
 class FixedSchedule(Schedule):
-    """The given temperatures, visited hot to cold, each once.
+    """The given temperatures, from hot to cold, each once.
+
+    ``schedule=[10.0, 1.0, 0.1]`` is the same as ``schedule=FixedSchedule([10.0, 1.0, 0.1])``.
 
     Parameters
     ----------

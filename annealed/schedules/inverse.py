@@ -1,4 +1,4 @@
-"""A schedule in inverse temperatures, `beta <- growth * beta`: the form of the Potts slides."""
+"""Geometric cooling in inverse temperatures, as in the slides of PottsDA: `beta <- growth * beta`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from annealed.schedules.base import Schedule, check_temperature
 
 
 class InverseTemperatureSchedule(Schedule):
-    """Inverse temperatures `start, growth * start, ...` up to `stop`.
+    """Geometric cooling in inverse temperatures beta = 1 / T: `start, growth * start, ...` up to `stop`.
 
     Parameters
     ----------
     start : float, default=0.5
-        The smallest inverse temperature, beta.
+        The smallest beta.
     growth : float above 1, default=1.2
-        Ratio of one beta to the one before.
+        Ratio of each beta to the one before.
     stop : float, default=1000.0
-        No beta above this one is visited.
+        Upper bound of beta.
 
     Examples
     --------
@@ -47,5 +47,5 @@ class InverseTemperatureSchedule(Schedule):
             step += 1
             try:
                 beta = start * growth**step
-            except OverflowError:  # of the power alone: a small start may make a number of it
+            except OverflowError:  # only the power overflows: times a small start, it may be finite
                 beta *= growth

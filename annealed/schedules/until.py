@@ -1,4 +1,4 @@
-"""Any schedule, ended at one temperature."""
+"""A schedule that is cut off at a given temperature."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from annealed.schedules.base import Schedule, check_temperature
 
 
 class UntilSchedule(Schedule):
-    """The temperatures of another schedule that are hotter than `last`, then `last` itself."""
+    """The temperatures of another schedule that are hotter than `last`, and then `last`."""
 
     def __init__(self, schedule, last) -> None:
         self.schedule = schedule

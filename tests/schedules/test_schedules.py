@@ -1,4 +1,4 @@
-"""Schedules: exact temperatures, clear errors, and when the adaptive one stops."""
+"""Schedules: exact temperatures, clear errors, and early stopping of the adaptive one."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def visited(schedule, hot=8.0):
 
 
 def never_hot():
-    raise AssertionError("the hot end was asked for without need")
+    raise AssertionError("the hot end was computed but is not needed")
 
 
 # --- temperatures -----------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def test_inverse_temperatures_grow_up_to_the_stop():
         ({"start": 0}, "start must be a positive number. Got 0."),
     ],
 )
-def test_inverse_temperatures_say_what_is_wrong(options, message):
+def test_inverse_temperatures_refuse_impossible_settings(options, message):
     with pytest.raises(ValueError, match=message):
         list(InverseTemperatureSchedule(**options).temperatures(never_hot))
 
@@ -68,7 +68,7 @@ def test_inverse_temperatures_say_what_is_wrong(options, message):
         ({"start": 1e-300, "growth": 1e200, "stop": 1e200}, 3, 1e-100),
     ],
 )
-def test_inverse_temperatures_end_where_powers_are_no_numbers(options, n_steps, coldest):
+def test_inverse_temperatures_end_before_they_overflow(options, n_steps, coldest):
     temperatures = list(InverseTemperatureSchedule(**options).temperatures(never_hot))
     assert len(temperatures) == n_steps
     assert temperatures[-1] == pytest.approx(coldest)
@@ -78,19 +78,19 @@ def test_exponential_takes_its_start_from_the_data():
     assert visited(ExponentialSchedule(cooling_rate=0.5, stop=2.0), hot=8.0) == [8.0, 4.0, 2.0]
 
 
-def test_exponential_with_a_start_leaves_the_data_alone():
+def test_exponential_with_a_start_does_not_use_the_data():
     assert list(ExponentialSchedule(1.0, cooling_rate=0.5, stop=0.5).temperatures(never_hot)) == [1.0, 0.5]
 
 
-def test_exponential_may_be_a_single_temperature():
+def test_exponential_can_be_a_single_temperature():
     assert visited(ExponentialSchedule(1.0, stop=1.0)) == [1.0]
 
 
-def test_fixed_is_visited_hot_to_cold_each_once():
+def test_fixed_goes_from_hot_to_cold_without_duplicates():
     assert list(FixedSchedule([0.1, 10, 1.0, 10]).temperatures(never_hot)) == [10.0, 1.0, 0.1]
 
 
-def test_fixed_visits_a_temperature_once_however_it_was_rounded():
+def test_fixed_treats_temperatures_that_differ_by_rounding_as_one():
     assert visited(FixedSchedule([0.1**3, 1e-3, 1.0])) == [1.0, max(0.1**3, 1e-3)]
 
 
@@ -143,7 +143,7 @@ def test_until_does_not_visit_its_temperature_twice():
     assert visited(UntilSchedule(FixedSchedule([4, 2, 1]), 2.0)) == [4.0, 2.0]
 
 
-def test_until_goes_on_where_the_other_schedule_ended():
+def test_until_continues_to_its_temperature_after_the_other_schedule():
     assert visited(UntilSchedule(FixedSchedule([4, 2]), 0.5)) == [4.0, 2.0, 0.5]
 
 
@@ -151,7 +151,7 @@ def test_until_hotter_than_the_schedule_is_one_temperature():
     assert visited(UntilSchedule(FixedSchedule([4, 2]), 9.0)) == [9.0]
 
 
-# --- making one -------------------------------------------------------------------------------------
+# --- make_schedule ----------------------------------------------------------------------------------
 
 
 def test_auto_is_adaptive():
@@ -179,7 +179,7 @@ def test_temperature_must_be_a_positive_number(value):
 
 
 @pytest.mark.parametrize("value", [0.0, -2.0, np.nan, np.inf])
-def test_fixed_refuses_what_is_no_temperature(value):
+def test_fixed_refuses_values_that_are_not_temperatures(value):
     with pytest.raises(
         ValueError, match=f"every temperature of the schedule must be a positive number. Got {value!r}."
     ):
@@ -221,13 +221,13 @@ def test_adaptive_refuses_impossible_settings(settings, message):
         visited(AdaptiveSchedule(**settings))
 
 
-def test_until_refuses_what_is_no_temperature():
+def test_until_refuses_values_that_are_not_temperatures():
     with pytest.raises(ValueError, match="temperature must be a positive number. Got -1."):
         visited(UntilSchedule(FixedSchedule([1.0]), -1))
 
 
 @pytest.mark.parametrize("schedule", ["linear", 1.0, [[1.0, 0.5]]])
-def test_what_is_no_schedule_is_refused(schedule):
+def test_other_values_than_schedules_are_refused(schedule):
     with pytest.raises(ValueError, match='schedule must be "auto".*Got '):
         make_schedule(schedule)
 
@@ -251,7 +251,7 @@ def rising(n):
     return list(np.linspace(-1.0, -0.5, n))
 
 
-def test_goes_on_while_validation_improves():
+def test_continues_while_validation_improves():
     assert not any(should_stop(rising(30)[:n]) for n in range(1, 31))
 
 
@@ -259,20 +259,20 @@ def test_stops_when_validation_has_clearly_passed_its_best():
     assert should_stop([*rising(10), *np.linspace(-0.52, -0.9, 8)])
 
 
-def test_scores_that_are_no_numbers_are_neither_the_best_nor_flat():
+def test_nan_scores_are_neither_the_best_nor_flat():
     assert not should_stop([*rising(10), *[np.nan] * 4])
-    assert should_stop([*rising(10), *[np.nan] * 12])  # the best is long past
+    assert should_stop([*rising(10), *[np.nan] * 12])  # far past the best
 
 
 def test_does_not_stop_right_after_the_best():
     assert not should_stop([*rising(20), -0.6, -0.7])
 
 
-def test_does_not_stop_in_the_first_temperatures_whatever_they_say():
+def test_does_not_stop_at_the_first_temperatures_whatever_the_scores():
     assert not any(should_stop(list(np.linspace(-0.1, -1.0, n))) for n in range(1, 12))
 
 
-def test_a_fall_within_the_noise_of_the_folds_is_no_fall():
+def test_a_fall_within_the_noise_of_the_folds_does_not_stop_it():
     past_the_best = [*rising(10), *np.linspace(-0.501, -0.51, 9)]
     assert not should_stop(past_the_best, noise=0.2)
     assert should_stop(past_the_best, noise=0.0)
@@ -287,12 +287,12 @@ def test_a_fall_is_clear_beyond_its_standard_error_over_folds(fall, stops):
     assert stops_after(scores, np.linspace(1, 0.1, len(scores))) == stops
 
 
-def test_a_best_that_lies_a_dozen_temperatures_back_is_passed_whatever_the_noise():
+def test_stops_a_dozen_temperatures_past_the_best_whatever_the_noise():
     assert should_stop([*rising(10), *np.linspace(-0.501, -0.51, 12)], noise=0.2)
     assert not should_stop([*rising(10), *np.linspace(-0.501, -0.51, 11)], noise=0.2)
 
 
-def test_a_steep_fall_ends_it_sooner():
+def test_a_steep_fall_stops_it_sooner():
     steep = [*rising(12), -0.6, -0.7, -0.8]
     assert should_stop(steep, noise=0.01)
     assert not should_stop(steep, noise=0.5)
@@ -300,8 +300,8 @@ def test_a_steep_fall_ends_it_sooner():
 
 
 @pytest.mark.parametrize(("spread", "stops"), [(0.001, True), (0.03, True), (0.3, False)])
-def test_a_round_top_is_passed_before_the_fall_is_seen(spread, stops):
-    """Up by 0.1 in three temperatures, down by 0.001 in three: about to fall by 0.07, and folds may agree on that."""
+def test_a_round_maximum_is_passed_before_scores_have_fallen_much(spread, stops):
+    """Up by 0.1 in three temperatures, then down by 0.001 in three: a parabola predicts a fall of 0.07."""
     falls = 0.001 + spread * np.array([-0.5, -0.25, 0.0, 0.25, 0.5])
     steps = np.arange(-12, 4)
     scores = np.stack([np.interp(steps, [-12, -3, 0, 3], [-0.9, -0.6, -0.5, -0.5 - fall]) for fall in falls], axis=1)
@@ -314,13 +314,13 @@ def test_stops_when_validation_no_longer_moves():
 
 
 @pytest.mark.parametrize(("least", "stops"), [(1e-5, True), (1e-3, False)])
-def test_stops_when_next_to_no_loss_is_left(least, stops):
+def test_stops_when_almost_no_loss_is_left(least, stops):
     """It still falls by a tenth at every temperature."""
     losses = np.concatenate([np.geomspace(1.0, least, 12), least * 0.9 ** np.arange(1, 9)])
     assert should_stop(-losses) == stops
 
 
-def test_a_score_of_small_units_is_not_taken_for_next_to_no_loss():
+def test_a_score_in_small_units_does_not_stop_it():
     assert not should_stop(1e-6 * np.array(rising(20)))
 
 
@@ -330,13 +330,13 @@ def test_a_score_of_small_units_is_not_taken_for_next_to_no_loss():
         (np.linspace(-0.69, -0.75, 20), np.linspace(0.69, 0.6, 20), False),  # worse than at the hot end, still fitting
         (np.full(20, -0.69), np.linspace(0.69, 0.6, 20), False),
         (np.linspace(-0.69, -0.75, 20), [*np.linspace(0.69, 0.6, 5), *[0.6] * 15], True),  # nothing left to fit
-        (np.linspace(-0.69, -0.9, 20), np.linspace(0.69, 0.6, 20), True),  # lost
-        (np.full(20, -0.69), np.linspace(0.69, 0.3, 20), True),  # the rows are known by heart, and nothing else
+        (np.linspace(-0.69, -0.9, 20), np.linspace(0.69, 0.6, 20), True),  # collapsed
+        (np.full(20, -0.69), np.linspace(0.69, 0.3, 20), True),  # overfitted, and nothing learned
         ([-0.69, *np.linspace(-0.5, -0.6, 19)], np.linspace(0.69, 0.3, 20), True),  # learned, and passed
     ],
-    ids=["falling", "flat", "saturated", "collapsed", "by heart", "passed"],
+    ids=["falling", "flat", "saturated", "collapsed", "overfitted", "passed"],
 )
-def test_what_learns_late_goes_on_while_nothing_is_learned(means, values, stops):
+def test_with_learns_late_it_continues_while_scores_do_not_improve(means, values, stops):
     scores = [np.full(5, mean) for mean in means]
     assert stops_after(scores, values, learns_late=True) == stops
     assert stops_after(scores, values)
@@ -346,21 +346,21 @@ def test_what_learns_late_goes_on_while_nothing_is_learned(means, values, stops)
     ("means", "values", "waits"),
     [
         (np.linspace(-0.69, -0.75, 20), np.linspace(0.69, 0.6, 20), True),
-        (np.linspace(-0.69, -0.75, 9), np.linspace(0.69, 0.6, 9), False),  # not cooled for long
+        (np.linspace(-0.69, -0.75, 9), np.linspace(0.69, 0.6, 9), False),  # not cooled by much
         (np.linspace(-0.69, -0.5, 20), np.linspace(0.69, 0.6, 20), False),  # learned
-        (np.linspace(-0.69, -0.75, 20), np.linspace(0.69, 0.3, 20), False),  # learned by heart
-        ([None] * 20, np.linspace(0.69, 0.6, 20), False),  # nobody says
+        (np.linspace(-0.69, -0.75, 20), np.linspace(0.69, 0.3, 20), False),  # overfitted
+        ([None] * 20, np.linspace(0.69, 0.6, 20), False),  # nothing held out
     ],
-    ids=["falling", "hot", "rising", "by heart", "without validation"],
+    ids=["falling", "hot", "rising", "overfitted", "without validation"],
 )
-def test_a_schedule_that_learns_late_waits_while_nothing_is_learned(means, values, waits):
+def test_with_learns_late_it_waits_while_scores_do_not_improve(means, values, waits):
     scores = [None if mean is None else np.full(5, mean) for mean in means]
     temperatures = 0.7 ** np.arange(len(scores))
     assert AdaptiveSchedule(learns_late=True).is_waiting(temperatures, scores, list(values)) == waits
     assert not AdaptiveSchedule().is_waiting(temperatures, scores, list(values))
 
 
-def test_slow_improvement_is_no_standstill():
+def test_slow_improvement_does_not_count_as_flat():
     assert not should_stop([*rising(10), *np.linspace(-0.5, -0.499, 8)])
 
 
@@ -372,32 +372,32 @@ def test_with_one_fold_a_fall_of_two_percent_is_clear(cold, stops):
 
 
 @pytest.mark.parametrize(("tail", "stops"), [([0.1] * 6, True), (list(np.linspace(0.1, 0.05, 6)), False)])
-def test_without_validation_a_training_loss_that_stands_still_is_the_end(tail, stops):
+def test_without_validation_it_stops_at_a_constant_training_loss(tail, stops):
     losses = [*np.linspace(1, 0.2, 10), *tail]
     assert stops_after([None] * len(losses), losses) == stops
 
 
 @pytest.mark.parametrize(("last", "stops"), [(1.0, True), (0.98, False)])
-def test_without_validation_a_free_energy_that_stands_still_is_the_end(last, stops):
-    """Hard decisions of distances: Q does not fall any more, and Q / T grows for ever."""
+def test_without_validation_it_stops_at_a_constant_free_energy(last, stops):
+    """Distances with hard decisions: Q no longer falls, and Q / T grows without bound."""
     energies = np.r_[np.linspace(200, 1, 10), np.linspace(1, last, 8)]
     assert stops_after([None] * 18, energies / 0.7 ** np.arange(18)) == stops
 
 
 @pytest.mark.parametrize("schedule", [ExponentialSchedule(), FixedSchedule([1.0])])
-def test_only_the_adaptive_schedule_stops_by_itself(schedule):
+def test_other_schedules_do_not_stop_early(schedule):
     assert not schedule.should_stop(0.7 ** np.arange(30), [np.zeros(5)] * 30, [1.0] * 30)
 
 
-def test_a_score_that_is_no_number_is_not_the_best():
+def test_nan_is_not_the_best_score():
     assert should_stop([*rising(10), *[np.nan] * 25])
     assert not should_stop([np.nan] * 8)
 
 
-# --- schedules of one's own -------------------------------------------------------------------------
+# --- user-defined schedules ----------------------------------------------------------------------
 
 
-class Own(Schedule):
+class Given(Schedule):
     def __init__(self, values=()):
         self.values = values
 
@@ -416,13 +416,13 @@ class Own(Schedule):
     ],
     ids=["none", "negative", "rising", "equal"],
 )
-def test_a_schedule_of_ones_own_is_told_what_is_wrong(estimator, values, message):
+def test_a_user_defined_schedule_is_checked(estimator, values, message):
     generator = np.random.RandomState(0)
     with pytest.raises(ValueError, match=message):
-        estimator(schedule=Own(values)).fit(generator.normal(size=(30, 2)), np.arange(30) % 2)
+        estimator(schedule=Given(values)).fit(generator.normal(size=(30, 2)), np.arange(30) % 2)
 
 
 @pytest.mark.parametrize("number", [2.5, "many", None])
-def test_a_number_of_temperatures_is_whole(number):
+def test_the_number_of_temperatures_must_be_whole(number):
     with pytest.raises(ValueError, match=f"n_temperatures must be a whole number of at least 1. Got {number!r}."):
         visited(AdaptiveSchedule(n_temperatures=number))
