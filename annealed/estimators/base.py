@@ -1,4 +1,4 @@
-"""`AnnealedClassifier`: any family of discriminant functions, annealed, in scikit-learn's language."""
+"""`AnnealedClassifier`: a scikit-learn classifier for any family of discriminant functions."""
 
 from __future__ import annotations
 
@@ -41,78 +41,86 @@ from annealed.selection import NoValidation
 
 
 class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin, LogitsMixin, BaseEstimator):
-    """Annealed discriminant analysis with any family of discriminant functions.
+    """Classifier with any family of discriminant functions, fitted along a path of falling temperatures.
 
-    The scores g_j(x) of a family become a Gibbs posterior (eq. 7) at a temperature T; the free energy (eq. 9) is
-    minimized while T falls, every temperature is validated, and the best one is kept (table 1 of the paper).
+    A family assigns a score g_j(x) to each class. The posterior is the softmax of the scores divided by a temperature T
+    (eq. 7), and the fit minimizes the free energy (eq. 9), T times the mean log-loss, plus the penalty of the family.
+    It is solved from hot to cold, and the temperature with the best held-out scores is chosen (table 1 of the paper).
+
+    For the usual families take :class:`AnnealedLogisticRegression` or :class:`AnnealedLDA`; this class is for quadratic
+    scores and for families that you define.
 
     Parameters
     ----------
     objective : Objective, default=None
-        The family: ``InnerProduct()`` (also None), ``Distance()``, ``Quadratic()`` from
-        ``annealed.objectives``, or an instance of your own subclass of ``ScoreFamily``.
+        The family of discriminant functions: ``InnerProduct()`` (the same as None), ``Distance()`` or ``Quadratic()``
+        from ``annealed.objectives``, or an instance of your own subclass of ``ScoreFamily``.
     temperature : "auto" or float, default="auto"
-        "auto" chooses the temperature as `selection` says. A number fits the path down to this temperature and keeps
-        it; nothing is held out then.
+        "auto" chooses the temperature as `selection` says. A number ends the path at this temperature and uses it;
+        nothing is held out then.
     schedule : "auto", array-like of temperatures, or Schedule, default="auto"
-        "auto" finds a hot end from the data and cools until validation has clearly passed its best.
+        Which temperatures are solved, from hot to cold. "auto" starts at a hot temperature found from the data and
+        stops when the validation scores have clearly passed their best. ``CGrid(Cs)`` takes
+        values of scikit-learn's C, for ``InnerProduct`` and ``Quadratic``.
     solver : {"auto", "lbfgs", "newton", "scg", "subspace"} or Solver, default="auto"
-        How the free energy is minimized at one temperature; "auto" goes by the problem's shape. "newton" is for the
-        inner-product family, "subspace" for the same with so many columns, mostly sparse, that no eigenbasis is made.
+        Method that minimizes the free energy at one temperature; "auto" chooses it by the shape of the problem.
+        "newton" needs a family with a Hessian (inner-product, quadratic). "subspace" is for the inner-product family
+        with very many, mostly sparse, features.
     selection : {"cv", "loo", "holdout", "last"}, default="cv"
-        How the temperature is chosen. "cv": by folds. "loo": by approximate leave-one-out, which fits no fold (for the
-        inner-product and the quadratic family); where it cannot be trusted, as near separability, a warning says so and
-        folds are used. "holdout": by a fifth of the rows, or by the validation set given to ``fit``. "last": the
-        coldest of the schedule. The final fit always uses all rows.
+        How the temperature is chosen. "cv": by cross-validation. "loo": by approximate leave-one-out, which fits no
+        folds, for the inner-product and the quadratic family; where it is unreliable, as near separability, folds are
+        used, with a warning. "holdout": on a fifth of the samples, or on the validation set given to ``fit``. "last":
+        the lowest temperature of the schedule. The final fit always uses all samples.
     cv : int, splitter or iterable of splits, default=None
-        Folds for ``selection="cv"``; a number is that many stratified, shuffled folds, None is five.
+        Folds for ``selection="cv"``: a number of stratified and shuffled folds, a splitter, or splits. None is 5.
     scoring : str or callable, default="neg_log_loss"
-        What validation compares: the name of a scorer, or a callable. Folds that it cannot score, as a fold of one
-        class has no ROC curve, are left out, with a warning; a temperature at which any other fold has no score is not
-        chosen.
+        Score by which temperatures are compared on held-out samples: the name of a scorer, or a callable. A fold that
+        it cannot score, such as ROC AUC on a single class, is left out with a warning. A temperature with NaN on
+        another fold is not chosen.
     rule : {"best", "one_standard_error"}, default="best"
-        Take the best temperature, or the hottest within one standard error of it.
+        Choose the temperature with the best score, or the hottest one whose score is within one standard error of it.
     calibrate : bool, default=True
-        Whether the posterior has a temperature of its own: one factor on the logits, ``posterior_scale_``, chosen
-        together with the fit temperature so that held-out rows are predicted best. Without held-out rows it is one.
+        Whether to calibrate the posterior: one factor on the logits, ``posterior_scale_``, is chosen together with the
+        temperature so that held-out samples are predicted best. The factor is 1 if nothing is held out.
     class_weight : dict or "balanced", default=None
-        Weight of each class, multiplied into ``sample_weight``, for the fit and its folds. A scorer gets
-        ``sample_weight`` without it, and a validation set ``sample_weight_val``.
+        Weights of the classes, by which ``sample_weight`` is multiplied for the fit and its folds. Scorers receive
+        ``sample_weight`` without them; a validation set is weighted by ``sample_weight_val`` alone.
     tol : float, default=1e-4
-        At every temperature the largest entry of the gradient of the free energy (in the coordinates solved in)
-        is at most `tol`, and its certified relative suboptimality, where the family has a certificate, at most
-        a hundredth of it. On a device every temperature is solved until a step promises
-        a relative fall below a tenth of `tol`; the chosen one until its gradient and its certificate are within `tol`.
+        Tolerance. At every temperature the largest entry of the gradient of the free energy, in the solver's
+        coordinates, is at most `tol`, and the certified relative suboptimality, for families that have a certificate,
+        at most ``tol / 100``. On a device, temperatures are solved until a step promises a relative decrease below
+        ``tol / 10``, and the chosen one until its gradient and its certificate are at most `tol`.
     max_iter : int, default=1000
-        The most iterations at one temperature, each time that it is solved.
+        Largest number of solver iterations at one temperature, each time that it is solved.
     random_state : int, RandomState instance or None, default=None
-        Shuffles the folds and draws random starts; None shuffles the same way every time.
+        Seed of shuffled folds and of random starts; None gives the same folds every time.
     device : str, default=None
-        Where NumPy rows are fitted, such as "cuda"; needs torch. The fitted attributes are NumPy. Rows that are on a
-        device already (with scikit-learn's ``array_api_dispatch``) are fitted there; coef_ and predictions stay there.
+        Device on which NumPy arrays are fitted, such as "cuda"; needs torch. The fitted attributes are NumPy arrays.
+        Arrays that are already on a device (with scikit-learn's ``array_api_dispatch``) are fitted there, and `coef_`
+        and predictions stay there.
     matmul_precision : {"tf32", "bf16"}, default=None
-        Round the products of float32 rows on a device: several times as fast on recent GPUs. The chosen temperature is
-        solved once more in full precision, and ``path_`` says how near its optimum it is.
+        Reduced precision for products of float32 arrays on a device, several times as fast on recent GPUs. The chosen
+        temperature is solved again in full precision, and ``path_`` has its certificate.
 
     Attributes
     ----------
     temperature_ : float
         The chosen temperature.
     C_ : float
-        The same as scikit-learn's C, for ``InnerProduct`` and ``Quadratic``:
-        ``1 / (l2_strength * temperature_ * n_samples)``, doubled for two classes.
+        The same as scikit-learn's C: ``1 / (l2_strength * temperature_ * n_samples)``, doubled for two classes. Only
+        for ``InnerProduct`` and ``Quadratic``.
     posterior_scale_ : float
-        Factor on the logits by which the posterior is calibrated; one with ``calibrate=False``.
+        Calibration factor, included in `coef_` and in predictions; 1 if nothing was held out or ``calibrate=False``.
     path_ : AnnealingPath
-        Everything seen on the way.
+        Record of all temperatures: parameters, scores, convergence and certificates.
     classes_ : ndarray of shape (n_classes,)
     penalty_scaling_ : str
-        Units of the penalty, for families that have one: as given, or as validation chose.
+        Scaling of the features in which the L2 penalty acts, as given or as chosen; for families that have one.
     coef_, intercept_ : ndarray
-        Of the logits that ``decision_function`` gives, for families linear in their features:
-        (n_classes, n_features), or one row for two classes.
+        Coefficients and intercepts of the logits of ``decision_function``, for families that are linear in their
+        features: (n_classes, n_features) and (n_classes,), or (1, n_features) and (1,) for two classes.
     n_iter_ : int
-        Solver iterations of the final fit, over all temperatures.
+        Solver iterations of the final fit, summed over all temperatures.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
 
@@ -167,7 +175,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         self.device = device
         self.matmul_precision = matmul_precision
 
-    # -- what a named estimator sets -------------------------------------------------------------------------
+    # -- what subclasses override ----------------------------------------------------------------------------
 
     def _make_objective(self) -> Objective:
         objective = InnerProduct() if self.objective is None else self.objective
@@ -179,14 +187,14 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         return "csr" if self._make_objective().accepts_sparse else False
 
     def _iteration_bound(self) -> tuple[int, bool]:
-        """The most iterations a temperature gets, and whether stopping there is intended."""
+        """Largest number of iterations at one temperature, and whether stopping there is intended."""
         return self.max_iter, False
 
     # -- fitting ---------------------------------------------------------------------------------------------
 
     @with_callbacks
     def fit(self, X, y, sample_weight=None, *, X_val=None, y_val=None, sample_weight_val=None, **params) -> Self:
-        """Fit the whole path and choose its temperature.
+        """Fit the whole path and choose the temperature.
 
         Parameters
         ----------
@@ -194,13 +202,13 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         y : array-like of shape (n_samples,)
             Labels of any type.
         sample_weight : array-like of shape (n_samples,), default=None
-            A row of weight 2 counts as two rows, one of weight 0 as none. Weights that add up to less than the rows
-            that have any are scaled up to their number.
+            A sample of weight 2 counts as two samples, one of weight 0 as none. Weights that sum to less than the
+            number of samples of positive weight are scaled up to this number (C is that of the given weights).
         X_val, y_val, sample_weight_val : array-like, default=None
             A validation set, for ``selection="holdout"``.
         **params : dict
-            ``groups`` for a splitter that wants them; with metadata routing enabled, whatever the splitter and
-            the scorer request.
+            ``groups`` for a splitter that needs them; with metadata routing enabled, whatever the splitter and the
+            scorer request.
 
         Returns
         -------
@@ -258,7 +266,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         return self._without_idle(Rows(X, shown, labels, weight, classes, total_weight))
 
     def _keep(self, steps, problem, validator, dtype):
-        """Record the path and speak at its chosen temperature."""
+        """Record the path, and take the model at its chosen temperature."""
         chosen = self._choose(steps, validator)
         is_scored = not self._is_log_loss() and not isinstance(validator, NoValidation)
         score_name = _score_name(self.scoring) if is_scored else "neg_log_loss"
@@ -275,7 +283,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         self._set_temperature(self.path_.temperatures[chosen])
 
     def _watch(self, X, y, sample_weight) -> FitWatch:
-        """The fit as scikit-learn's callbacks see it: a task with one subtask a temperature, how many nobody knows."""
+        """The fit for scikit-learn's callbacks: a task with an unknown number of subtasks, one per temperature."""
         context = self._init_callback_context(max_subtasks=None)
         metadata = {} if sample_weight is None else {"sample_weight": sample_weight}
         data = {"X": X, "y": y, "metadata": metadata}
@@ -286,10 +294,10 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         path = self.path_
         failed = np.flatnonzero(~path.converged)
         if len(failed):
-            worst = failed[0]
+            first = failed[0]
             warnings.warn(
                 f"Not converged at {len(failed)} of {len(path)} temperatures, first at "
-                f"{path.temperatures[worst]:.4g} (the final fit's gradient is {path.gradient_norm[worst]:.2g} there, "
+                f"{path.temperatures[first]:.4g} (the final fit's gradient is {path.gradient_norm[first]:.2g} there, "
                 f"tol {self.tol:.2g}). "
                 f"Raise max_iter (now {self.max_iter}), raise tol, or end the schedule at a hotter temperature.",
                 ConvergenceWarning,
@@ -301,17 +309,20 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
     def at(self, temperature=None, *, C=None) -> Self:
         """The same classifier at another temperature of its path, without a refit.
 
+        Exactly one of `temperature` and `C` must be given.
+
         Parameters
         ----------
         temperature : float, default=None
-            Any temperature between the ends of ``path_``; between solved ones the parameters are interpolated.
+            A temperature between the ends of ``path_``. Between the temperatures of the path, parameters are
+            interpolated.
         C : float, default=None
-            The same as a value of C, for models that have ``C_``. Give either `temperature` or `C`.
+            The same as a value of scikit-learn's C, for models that have ``C_``.
 
         Returns
         -------
         classifier : object
-            A fitted copy; this one is left as it is.
+            A fitted copy; this classifier is not changed.
         """
         check_is_fitted(self)
         if (temperature is None) == (C is None):
@@ -340,7 +351,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         self._set_point(arrays, float(temperature), scale)
 
     def _point(self, arrays, temperature, scale):
-        """A fitted copy that speaks with these parameters, before the path is whole."""
+        """A copy with these parameters, which can predict before the path is complete."""
         other = copy(self)
         other._set_point(arrays, temperature, scale)
         return other
@@ -362,7 +373,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         return hasattr(self, "temperature_")
 
     def _logits(self, X, method):
-        """Logits (n_samples, n_classes) at the posterior's own scale."""
+        """Calibrated logits (n_samples, n_classes)."""
         check_is_fitted(self)
         if is_dispatched(X):
             X = check_foreign(self, X, reset=False)
@@ -370,16 +381,16 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
             X = checked_rows(self, X, accept_sparse=self._accept_sparse(), reset=False)
         arrays = self._arrays
         check_same_library(X, next(iter(arrays.values())), self, method)
-        if is_foreign(X):  # other libraries multiply numbers of one precision alone
-            row = Place.of(X).row
-            arrays = {name: row(own) for name, own in arrays.items()}
+        if is_foreign(X):  # other libraries do not multiply arrays of different precisions
+            convert = Place.of(X).row
+            arrays = {name: convert(array) for name, array in arrays.items()}
         return self.posterior_scale_ * self._predictor.logits(X, arrays, self.temperature_)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         try:
             family = self._make_objective()
-        except TypeError:  # which `fit` will raise: a wrong parameter can still be shown
+        except TypeError:  # `fit` raises it; an estimator with a wrong parameter can still be printed
             return tags
         tags.input_tags.sparse = family.accepts_sparse
         tags.array_api_support = family.runs_on_devices and self.solver in ("auto", "lbfgs")
@@ -387,7 +398,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
 
 
 def _score_name(scoring) -> str:
-    """A scorer's name in scikit-learn's manner: losses begin with neg_."""
+    """Name of a scorer by scikit-learn's convention: the names of losses begin with neg_."""
     if isinstance(scoring, str):
         return scoring
     function = getattr(scoring, "_score_func", scoring)
