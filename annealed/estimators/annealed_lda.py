@@ -1,4 +1,4 @@
-"""Distance-based annealed discriminant analysis (dADA)."""
+"""Linear discriminant analysis with fitted class means: distance-based annealed discriminant analysis (dADA)."""
 
 from __future__ import annotations
 
@@ -15,71 +15,81 @@ LITERAL_INNER_ITERATIONS = 15
 
 
 class AnnealedLDA(AnnealedClassifier):
-    """Distance-based annealed discriminant analysis (dADA, eq. 10-12 of the paper): annealed LDA.
+    """Linear discriminant analysis whose class means are fitted to discriminate, along a path of temperatures.
 
-    A row goes to the class whose soft mean is nearest in the Mahalanobis metric of the covariance; the soft means
-    minimize the free energy (9) as the temperature falls.
+    A sample is assigned to the class whose mean is nearest in the Mahalanobis distance of a shared covariance,
+    corrected by log priors. LDA takes the averages of the classes as means. Here the means minimize the free energy, T
+    times the mean log-loss of the posterior at temperature T, plus a penalty that pulls them to the averages:
 
-    Minimized exactly, the paper's objective does not depend on temperature: its optimum is, at any T, unpenalized
-    logistic regression, and the paper's gains come from stopping early. So by default the soft means are pulled
-    to the class means, by ``anchor / 2 sum_j prior_j |mean_j - class mean_j|^2``, and log priors are added to
-    the logits: then temperature governs complexity; strongly anchored, T = 2 is LDA, far colder ones are hard.
-    ``anchor=0`` is the paper's literal form, with a bounded number of inner iterations.
-    AnnealedLogisticRegression is usually the stronger classifier.
+        anchor / 2 sum_j prior_j |mean_j - average_j|^2        (in the metric of the covariance)
+
+    The temperature governs complexity. At high temperatures the means lie along the averages, ``1 + 2 / anchor`` times
+    as far from the overall mean; as T falls they move to where they separate the classes best, and the posterior
+    becomes certain. With a large anchor they are the averages, and T = 2 gives the posterior of LDA. The temperature is
+    chosen by held-out scores, and the posterior is calibrated.
+
+    This is the method dADA of the paper (eq. 10-12) with an anchor and priors, which the paper does not have. Without
+    an anchor, ``anchor=0``, the exact minimum has the same posterior at every temperature, that of unpenalized logistic
+    regression (unless classes outnumber features), and the gains of the paper come from few solver iterations at each
+    temperature; see `as_published`. The penalty does not act on coefficients, so scikit-learn's C is not defined.
+
+    :class:`AnnealedLogisticRegression` usually predicts better.
 
     Parameters
     ----------
     temperature : "auto" or float, default="auto"
-        "auto" chooses the temperature as `selection` says. A number fits the path down to this temperature and keeps
-        it; nothing is held out then.
+        "auto" chooses the temperature as `selection` says. A number ends the path at this temperature and uses it;
+        nothing is held out then.
     schedule : "auto", array-like of temperatures, or Schedule, default="auto"
-        "auto" finds a hot end from the data and cools until validation has clearly passed its best.
+        Which temperatures are solved, from hot to cold. "auto" starts at a hot temperature found from the data and
+        stops when the validation scores have clearly passed their best.
     selection : {"cv", "holdout", "last"}, default="cv"
-        How the temperature is chosen. "cv": by folds. "holdout": by a fifth of the rows, or by the validation set given
-        to ``fit``. "last": the coldest of the schedule. The final fit always uses all
-        rows.
+        How the temperature is chosen. "cv": by cross-validation. "holdout": on a fifth of the samples, or on
+        the validation set given to ``fit``. "last": the lowest temperature of the schedule. The final fit always uses
+        all samples.
     cv : int, splitter or iterable of splits, default=None
-        Folds for ``selection="cv"``; a number is that many stratified, shuffled folds, None is five.
+        Folds for ``selection="cv"``: a number of stratified and shuffled folds, a splitter, or splits. None is 5.
     scoring : str or callable, default="neg_log_loss"
-        What validation compares: the name of a scorer, or a callable. Folds that it cannot score, as a fold of one
-        class has no ROC curve, are left out, with a warning; a temperature at which any other fold has no score is not
-        chosen.
+        Score by which temperatures are compared on held-out samples: the name of a scorer, or a callable. A fold that
+        it cannot score, such as ROC AUC on a single class, is left out with a warning. A temperature with NaN on
+        another fold is not chosen.
     rule : {"best", "one_standard_error"}, default="best"
-        Take the best temperature, or the hottest within one standard error of it.
+        Choose the temperature with the best score, or the hottest one whose score is within one standard error of it.
     calibrate : bool, default=True
-        Whether the posterior has a temperature of its own: one factor on the logits, ``posterior_scale_``, chosen
-        together with the fit temperature so that held-out rows are predicted best. ``False`` is the paper's form.
-        Without held-out rows (``selection="last"`` or a given temperature) the factor is one.
+        Whether to calibrate the posterior: one factor on the logits, ``posterior_scale_``, is chosen together with the
+        temperature so that held-out samples are predicted best. The factor is 1 if nothing is held out, as with
+        ``selection="last"`` or a given temperature. The paper has no such factor.
     covariance : {"auto", "pooled", "total", "diagonal", "identity"}, default="auto"
-        The matrix of (10): pooled within classes, of all rows, its diagonal, or none. "auto" is pooled, and
-        diagonal for sparse X with thousands of rows and columns. Each fold estimates its own; where columns outnumber
-        rows, in units of the columns' spreads over all rows. A fold with one row of each class has none within them:
-        that of all rows is taken.
+        Covariance of the distance (10): pooled within classes, of all samples, the diagonal of the pooled one, or the
+        identity. "auto" is "pooled", or "diagonal" for sparse X with thousands of samples and features. Each fold has
+        its own estimate, relative to the standard deviations of all samples if features outnumber samples. A fold with
+        one sample of each class, which has no covariance within classes, takes that of all samples.
     shrinkage : {"oas", "ledoit_wolf"} or float in [0, 1], default="oas"
-        Shrinkage of the covariance towards a multiple of the columns' own variances, so that singular data work.
+        Shrinkage of the covariance towards a multiple of the variances of the features, so that it is invertible.
     class_weight : dict or "balanced", default=None
-        Weight of each class, multiplied into ``sample_weight``, for the fit and its folds. A scorer gets
-        ``sample_weight`` without it, and a validation set ``sample_weight_val``.
+        Weights of the classes, by which ``sample_weight`` is multiplied for the fit and its folds. Scorers receive
+        ``sample_weight`` without them; a validation set is weighted by ``sample_weight_val`` alone.
     tol : float, default=1e-4
-        Largest entry of the gradient (12), in whitened coordinates and with the anchor's pull, at a solution.
+        Tolerance: largest entry of the gradient (12), in whitened coordinates and with the penalty, at a solution.
     max_iter : int, default=1000
-        The most iterations at one temperature when `inner_iterations` is None.
+        Largest number of solver iterations at one temperature, unless `inner_iterations` is given.
     random_state : int, RandomState instance or None, default=None
-        Shuffles the folds and draws ``init="random"``; None shuffles the same way every time.
+        Seed of shuffled folds and of ``init="random"``; None gives the same ones every time.
     device : str, default=None
-        Where NumPy rows are fitted, such as "cuda"; needs torch. The fitted attributes are NumPy. Rows that are on a
-        device already (with scikit-learn's ``array_api_dispatch``) are fitted there; coef_ and predictions stay there.
+        Device on which NumPy arrays are fitted, such as "cuda"; needs torch. The fitted attributes are NumPy arrays.
+        Arrays that are already on a device (with scikit-learn's ``array_api_dispatch``) are fitted there, and `coef_`
+        and predictions stay there.
     matmul_precision : {"tf32"}, default=None
-        Round the products of float32 rows on a device: several times as fast on recent GPUs. The chosen temperature is
-        solved once more in full precision, and ``path_`` says how near its optimum it is.
+        Reduced precision for products of float32 arrays on a device, several times as fast on recent GPUs. The chosen
+        temperature is solved again in full precision.
 
     Other Parameters
     ----------------
     init : {"means", "random", "zero"}, default="means"
-        Where the soft means start: at the class means (LDA), at samples drawn at random, or at the origin. With an
-        anchor, and converged, all three give the same means.
+        Where the means start: at the averages of the classes (LDA), at samples drawn at random, or at the origin. With
+        an anchor, and converged, all three give the same means.
     anchor : float, default=1.0
-        Strength of the pull of the soft means to the class means; 0 is the paper's form.
+        Strength of the penalty that pulls the means to the averages of the classes; 0 is the form of the paper.
     inner_iterations : int, default=None
         Largest number of solver iterations at one temperature. None is `max_iter`, or 15 with ``anchor=0``.
     solver : {"auto", "lbfgs", "scg"} or Solver, default="auto"
@@ -92,23 +102,23 @@ class AnnealedLDA(AnnealedClassifier):
     temperature_ : float
         The chosen temperature.
     posterior_scale_ : float
-        Factor on the logits by which the posterior is calibrated; one with ``calibrate=False``.
+        Calibration factor, included in `coef_` and in predictions; 1 if nothing was held out or ``calibrate=False``.
     path_ : AnnealingPath
-        Everything seen on the way.
+        Record of all temperatures: means, coefficients, scores and convergence.
     means_ : ndarray of shape (n_classes, n_features)
-        The soft means at the chosen temperature.
+        Fitted means of the classes at the chosen temperature.
     classes_ : ndarray of shape (n_classes,)
     coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
-        Coefficients of the logits that ``decision_function`` gives.
-    intercept_ : ndarray of shape (n_classes,) or (1,)
+        Coefficients of the logits of ``decision_function``.
+    intercept_ : ndarray of shape (n_classes,), or (1,) for two classes
     n_iter_ : int
-        Solver iterations of the final fit, over all temperatures.
+        Solver iterations of the final fit, summed over all temperatures.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
 
     See Also
     --------
-    AnnealedLogisticRegression : The stronger classifier; penalized multinomial logistic regression with a temperature.
+    AnnealedLogisticRegression : Multinomial logistic regression with its L2 path, usually the better classifier.
 
     References
     ----------
@@ -119,8 +129,11 @@ class AnnealedLDA(AnnealedClassifier):
     >>> from sklearn.datasets import load_iris
     >>> from annealed import AnnealedLDA
     >>> X, y = load_iris(return_X_y=True)
-    >>> AnnealedLDA().fit(X, y).score(X, y) > 0.95
+    >>> model = AnnealedLDA().fit(X, y)
+    >>> model.score(X, y) > 0.95
     True
+    >>> model.means_.shape
+    (3, 4)
     """
 
     def __init__(
@@ -172,10 +185,10 @@ class AnnealedLDA(AnnealedClassifier):
     def as_published(cls, **settings) -> Self:
         """The classifier as the paper prints it: dADA, eq. (9) with the distances (10), annealed as in table 1.
 
-        The soft means start at the class means, without a pull back to them and without priors. The covariance is
-        pooled within classes, as in LDA, and not shrunk. Scaled conjugate gradient steps in the means themselves, in
-        the units of the features. T is multiplied by 0.9 down to 0.001, and the temperature is the one of the best
-        accuracy on a held-out fifth of the samples. The posterior is not calibrated.
+        The means start at the averages of the classes, without an anchor and without priors. The covariance is pooled
+        within classes, as in LDA, and not shrunk. Scaled conjugate gradient steps in the means themselves, in the units
+        of the features. T is multiplied by 0.9 down to 0.001, and the temperature is the one of the best accuracy on a
+        held-out fifth of the samples. The posterior is not calibrated.
 
         It differs from the paper in the following:
 
@@ -183,7 +196,7 @@ class AnnealedLDA(AnnealedClassifier):
           15, which gives curves like the paper's. The number matters: unless classes outnumber features, the minimum
           of (9) gives the same posterior at every temperature, so that only unfinished minimization makes a difference.
         - The paper calls the first temperature "comparatively large". Here it is found from the data: so high that the
-          posterior of the class means is nearly uniform.
+          posterior of the averages is nearly uniform.
         - The final model is fitted to all samples; the paper keeps the model of the other four fifths. Both agree if
           the validation set is given to ``fit``.
         - The paper does not say how a singular covariance is inverted. Here its eigenvalues, in standardized features,

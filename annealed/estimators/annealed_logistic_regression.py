@@ -1,4 +1,4 @@
-"""Inner-product annealed discriminant analysis (pADA)."""
+"""Multinomial logistic regression with its L2 path: inner-product annealed discriminant analysis (pADA)."""
 
 from __future__ import annotations
 
@@ -11,86 +11,99 @@ from annealed.schedules import ExponentialSchedule
 
 
 class AnnealedLogisticRegression(AnnealedClassifier):
-    """Inner-product annealed discriminant analysis (pADA, eq. 13-18 of the paper).
+    """Multinomial logistic regression with its whole L2 regularization path, cross-validated and calibrated.
 
-    Multinomial logistic regression with the whole L2 path, cross-validated, as a walk in temperature: at each T
-    the penalized free energy (17) is minimized,
+    The path is solved from strong to weak regularization, that is, for falling temperatures T. The temperature with the
+    best held-out scores is chosen, the logits are rescaled so that probabilities are calibrated, and every temperature
+    has a certificate of its relative suboptimality. Features need no scaling, and no grid is needed.
 
-        Q_new = 1/N sum_i [ T log sum_j exp(lambda_j'x_i / T) - lambda_c(i)'x_i ] + l2_strength / 2 sum_j |lambda_j|^2
+    At temperature T the fit minimizes the penalized free energy (eq. 17 of the paper on annealed discriminant analysis,
+    where the method is called pADA),
 
-    Its optimum depends on ``l2_strength * T`` alone, and T = 1 is penalized logistic regression:
-    ``LogisticRegression(C=1 / (l2_strength * T * n_samples))`` (twice that C for two classes, whose two rows of
-    lambda are both penalized here). Raw features need no scaling and there is nothing to tune.
+        1/n_samples sum_i [ T log sum_j exp(lambda_j'x_i / T) - lambda_c(i)'x_i ] + l2_strength / 2 sum_j |lambda_j|^2
+
+    with c(i) the class of sample i. Divided by T this is the mean log-loss of logits with coefficients ``lambda / T``
+    and the penalty ``l2_strength * T / 2 sum_j |lambda_j / T|^2``. Its minimum depends on ``l2_strength * T`` alone.
+
+    In terms of scikit-learn, ``C = 1 / (l2_strength * T * n_samples)``, doubled for two classes. With
+    ``penalty_scaling="none"`` and ``calibrate=False`` the coefficients are those of ``LogisticRegression(C=C)``. Every
+    fit has its values of C, ``C_`` and ``path_.C``; ``at(C=1.0)`` takes the model at another C, and
+    ``schedule=CGrid(Cs)`` solves for given values.
 
     Parameters
     ----------
     l2_strength : float, default=1.0
-        The paper's epsilon. It merely sets the scale of the temperature.
+        Strength of the penalty, epsilon in the paper. It only sets the scale of the temperature.
     temperature : "auto" or float, default="auto"
-        "auto" chooses the temperature as `selection` says. A number fits the path down to this temperature and keeps
-        it; nothing is held out then.
+        "auto" chooses the temperature as `selection` says. A number ends the path at this temperature and uses it;
+        nothing is held out then.
     schedule : "auto", array-like of temperatures, or Schedule, default="auto"
-        "auto" finds a hot end from the data and cools until validation has clearly passed its best.
+        Which temperatures are solved, from hot to cold. "auto" starts at a hot temperature found from the data and
+        stops when the validation scores have clearly passed their best. ``CGrid(Cs)`` takes values of
+        scikit-learn's C.
     selection : {"cv", "loo", "holdout", "last"}, default="cv"
-        How the temperature is chosen. "cv": by folds. "loo": by approximate leave-one-out, which fits no fold; where it
-        cannot be trusted, as near separability, a warning says so and folds are used. "holdout": by a fifth of the
-        rows, or by the validation set given to ``fit``. "last": the coldest of the schedule. The final fit always uses
-        all rows.
+        How the temperature is chosen. "cv": by cross-validation. "loo": by approximate leave-one-out, which fits no
+        folds; where it is unreliable, as near separability, folds are used, with a warning. "holdout": on a fifth of
+        the samples, or on the validation set given to ``fit``. "last": the lowest temperature of the schedule. The
+        final fit always uses all samples.
     cv : int, splitter or iterable of splits, default=None
-        Folds for ``selection="cv"``; a number is that many stratified, shuffled folds, None is five.
+        Folds for ``selection="cv"``: a number of stratified and shuffled folds, a splitter, or splits. None is 5.
     scoring : str or callable, default="neg_log_loss"
-        What validation compares: the name of a scorer, or a callable. Folds that it cannot score, as a fold of one
-        class has no ROC curve, are left out, with a warning; a temperature at which any other fold has no score is not
-        chosen.
+        Score by which temperatures are compared on held-out samples: the name of a scorer, or a callable. A fold that
+        it cannot score, such as ROC AUC on a single class, is left out with a warning. A temperature with NaN on
+        another fold is not chosen.
     rule : {"best", "one_standard_error"}, default="best"
-        Take the best temperature, or the hottest within one standard error of it.
+        Choose the temperature with the best score, or the hottest one whose score is within one standard error of it.
     calibrate : bool, default=True
-        Whether the posterior has a temperature of its own: one factor on the logits, ``posterior_scale_``, chosen
-        together with the fit temperature so that held-out rows are predicted best. ``False`` is the paper's form.
-        Without held-out rows (``selection="last"`` or a given temperature) the factor is one.
+        Whether to calibrate the posterior: one factor on the logits, ``posterior_scale_``, is chosen together with the
+        temperature so that held-out samples are predicted best. The factor is 1 if nothing is held out, as with
+        ``selection="last"`` or a given temperature. The paper has no such factor.
     fit_intercept : bool, default=True
-        Whether each class has an unpenalized intercept. The paper has none: append a constant column for that.
+        Whether each class has an intercept, which is not penalized. The paper has none, but a constant feature.
     penalty_scaling : {"auto", "cv", "none", "standardize", "half-whiten", "whiten"}, default="auto"
-        The units in which |lambda_j| is measured. ``penalty_scaling_`` says which one was used.
+        Scaling of the features in which the penalty acts. ``penalty_scaling_`` is the one that was used, and `coef_` is
+        always that of the given features.
 
-        - "none": raw columns, as in the paper.
-        - "diagonal": each column is divided by its standard deviation, so that units do not matter.
-        - "covariance": the columns are whitened, so that no linear map of them matters (about the origin without an
+        - "none": the features as they are, as in scikit-learn and in the paper; their units matter.
+        - "standardize": each feature divided by its standard deviation; units do not matter.
+        - "whiten": whitened features; no linear map of the features matters (about the origin if there is no
           intercept).
-        - "half-whiten": between these two; each principal direction of the standardized columns is divided by the
+        - "half-whiten": between the last two; each principal direction of the standardized features is divided by the
           fourth root of its variance.
-        - "auto": for sparse X euclidean, or diagonal where folds say that it is clearly better (tried with up to a
-          thousand columns, with a few hundred rows, or where nothing was learned). For dense X diagonal, or halfway
-          where folds say that it is clearly better (not tried on a device). Where columns outnumber a few hundred
-          independent rows, covariance is tried too, and with fifteen times as many columns taken at once if least
-          squares, leaving rows out, only lose by a ridge (not with a ``cv`` that may keep rows together: given splits,
-          splitters by groups or in the order of the rows). All this with the default schedule, several folds and
-          log-loss; else it is euclidean or diagonal.
-        - "cv": one path a penalty_scaling, of which the one that validates best is kept. For dense X diagonal, unless
-          halfway or covariance is better by more than a standard error over the folds (neither is tried where rows and
-          columns are both more than a thousand); for sparse X euclidean or diagonal. It takes as long as these paths
-          together. Without held-out rows (``selection="last"`` or a given temperature) it is "auto".
+        - "auto": "standardize" for dense X, "none" for sparse X, or another scaling if validation scores are clearly
+          better with it. For dense X this is "half-whiten", except on a device, or "whiten" if there are at most a few
+          hundred samples and more features than samples. With at least fifteen features per sample, "whiten" alone is
+          computed if leave-one-out residuals of ridge regression show that regularization does not help (except if `cv`
+          may keep samples together, as given splits, group-aware and unshuffled splitters do). For sparse X it is
+          "standardize", tried with up to a thousand features, with a few hundred samples, or if nothing was learned
+          with "none". Other scalings are only tried with the default schedule, several folds and the log-loss.
+        - "cv": one path for each scaling, and the one with the best validation scores. For dense X it is "standardize"
+          unless "half-whiten" or "whiten" is better by more than a standard error over the folds (neither is tried with
+          more than a thousand samples and more than a thousand features); for sparse X, "none" or "standardize". It
+          takes as long as these paths together. If nothing is held out, it is "auto".
 
-        The standard deviations are those of all rows, also within folds. So are the principal directions, unless
-        columns outnumber rows: then each fold has its own.
+        Standard deviations are those of all samples, in folds too. So are principal directions, except if features
+        outnumber samples: each fold then has its own.
     class_weight : dict or "balanced", default=None
-        Weight of each class, multiplied into ``sample_weight``, for the fit and its folds. A scorer gets
-        ``sample_weight`` without it, and a validation set ``sample_weight_val``.
+        Weights of the classes, by which ``sample_weight`` is multiplied for the fit and its folds. Scorers receive
+        ``sample_weight`` without them; a validation set is weighted by ``sample_weight_val`` alone.
     tol : float, default=1e-4
-        At every temperature the largest entry of the gradient (18) is at most `tol`, in the scaled columns (in
-        those of the widest, where columns far outnumber rows), and the relative suboptimality of (17), certified by
-        |gradient|^2 / (2 l2_strength T), is at most `tol` / 100. On a device every temperature is solved until a step
-        promises a relative fall below `tol` / 10, the chosen one until its gradient and certificate are within `tol`.
+        Tolerance. At every temperature the largest entry of the gradient (18), in the scaled features (in units of the
+        largest one if features far outnumber samples), is at most `tol`, and the relative suboptimality of (17),
+        certified by ``|gradient|^2 / (2 l2_strength T)``, at most ``tol / 100``. On a device, temperatures are solved
+        until a step promises a relative decrease below ``tol / 10``, and the chosen one until its gradient and its
+        certificate are at most `tol`.
     max_iter : int, default=1000
-        The most iterations at one temperature, each time that it is solved.
+        Largest number of solver iterations at one temperature, each time that it is solved.
     random_state : int, RandomState instance or None, default=None
-        Shuffles the folds; None shuffles the same way every time.
+        Seed of shuffled folds; None gives the same folds every time.
     device : str, default=None
-        Where NumPy rows are fitted, such as "cuda"; needs torch. The fitted attributes are NumPy. Rows that are on a
-        device already (with scikit-learn's ``array_api_dispatch``) are fitted there; coef_ and predictions stay there.
+        Device on which NumPy arrays are fitted, such as "cuda"; needs torch. The fitted attributes are NumPy arrays.
+        Arrays that are already on a device (with scikit-learn's ``array_api_dispatch``) are fitted there, and `coef_`
+        and predictions stay there.
     matmul_precision : {"tf32", "bf16"}, default=None
-        Round the products of float32 rows on a device: several times as fast on recent GPUs. The chosen temperature is
-        solved once more in full precision, and ``path_`` says how near its optimum it is.
+        Reduced precision for products of float32 arrays on a device, several times as fast on recent GPUs. The chosen
+        temperature is solved again in full precision, and ``path_`` has its certificate.
 
     Attributes
     ----------
@@ -98,26 +111,27 @@ class AnnealedLogisticRegression(AnnealedClassifier):
         The chosen temperature.
     C_ : float
         The same as scikit-learn's C: ``1 / (l2_strength * temperature_ * n_samples)``, doubled for two classes.
-        ``n_samples`` is the sum of the weights; C is that of the features as ``penalty_scaling_`` scales them.
+        `n_samples` is the sum of the weights, and C that of the features as ``penalty_scaling_`` scales them.
     posterior_scale_ : float
-        Factor on the logits by which the posterior is calibrated; one with ``calibrate=False``.
+        Calibration factor, included in `coef_` and in predictions; 1 if nothing was held out or ``calibrate=False``.
     penalty_scaling_ : str
-        The metric of the penalty: as given, or as chosen.
+        Scaling of the features in which the penalty acts, as given or as chosen.
     path_ : AnnealingPath
-        Everything seen on the way; ``temperature * path_.coef`` is the paper's lambda.
+        Record of all temperatures: coefficients, scores, convergence and certificates.
     classes_ : ndarray of shape (n_classes,)
     coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
-        Coefficients of the logits that ``decision_function`` gives.
-    intercept_ : ndarray of shape (n_classes,) or (1,)
+        Coefficients of the logits of ``decision_function``, in the units of the given features.
+    intercept_ : ndarray of shape (n_classes,), or (1,) for two classes
     n_iter_ : int
-        Solver iterations of the final fit, over all temperatures.
+        Solver iterations of the final fit, summed over all temperatures.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
 
     See Also
     --------
-    AnnealedLDA : Annealed linear discriminant analysis.
-    AnnealedClassifier : The same with a family of one's own.
+    AnnealedLDA : Linear discriminant analysis with fitted class means.
+    AnnealedClassifier : The same for other families of discriminant functions.
+    CGrid : A schedule of given values of C.
 
     References
     ----------
@@ -129,9 +143,11 @@ class AnnealedLogisticRegression(AnnealedClassifier):
     >>> from annealed import AnnealedLogisticRegression
     >>> X, y = load_wine(return_X_y=True)
     >>> model = AnnealedLogisticRegression().fit(X, y)
-    >>> model.predict_proba(X[:1]).argmax()
-    np.int64(0)
-    >>> model.at(0.1).predict(X[:3])
+    >>> model.score(X, y)
+    1.0
+    >>> model.C_ == 1 / (model.temperature_ * len(y))
+    True
+    >>> model.at(C=0.1).predict(X[:3])
     array([0, 0, 0])
     """
 

@@ -60,8 +60,8 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         nothing is held out then.
     schedule : "auto", array-like of temperatures, or Schedule, default="auto"
         Which temperatures are solved, from hot to cold. "auto" starts at a hot temperature found from the data and
-        stops when the validation scores have clearly passed their best. ``CGrid(Cs)`` takes
-        values of scikit-learn's C, for ``InnerProduct`` and ``Quadratic``.
+        stops when the validation scores have clearly passed their best. ``CGrid(Cs)`` takes values of
+        scikit-learn's C, for ``InnerProduct`` and ``Quadratic``.
     solver : {"auto", "lbfgs", "newton", "scg", "subspace"} or Solver, default="auto"
         Method that minimizes the free energy at one temperature; "auto" chooses it by the shape of the problem.
         "newton" needs a family with a Hessian (inner-product, quadratic). "subspace" is for the inner-product family
