@@ -1,12 +1,13 @@
-"""Maximum-entropy linear discriminant analysis (MELDA): the subspace that a log-linear posterior looks at.
+"""Maximum-entropy linear discriminant analysis (MELDA): the subspace in which a log-linear posterior varies.
 
-With class weights `coef` of the annealed log-linear model, every logit is a function of the scores z = coef @ x alone:
-at most K - 1 dimensions. Whitening the within-class covariance of z and turning to its principal discriminant axes,
+With the coefficients `coef` of K classes of a log-linear model, the logits depend on x through the scores z = coef @ x
+alone, which vary in at most K - 1 dimensions. The scores are whitened within classes and rotated to their discriminant
+axes:
 
-    y = M (z - mean of z),   covariance of y within classes = I,   between classes = diag(ratio),   ratio falling
+    y = M (z - mean of z),   covariance of y within classes = I,   between classes = diag(ratio),   ratio descending
 
-keeps the subspace and the posterior, logits = bias + loadings @ y, and gives each direction its information. Everything
-is found from K x K matrices: nothing of D x D is ever formed.
+This keeps the subspace and the posterior, logits = bias + loadings @ y, and gives the information of each direction.
+Only K x K matrices are decomposed; no D x D matrix of the D features is formed.
 """
 
 from __future__ import annotations
@@ -36,13 +37,18 @@ from annealed.schedules import check_given_temperature
 
 COORDINATES = ("whitened", "paper", "orthonormal")
 UNPENALIZED = 1e-8  # temperature at which, in standardized features, the penalty is negligible
-SMALLEST_SHIFT = 1e-8  # relative spread of means along an axis below which a shift along it moves no prior
+SMALLEST_SHIFT = 1e-8  # relative spread of the means along an axis, below which a shift along it changes no prior
 
 
 class GaussianModel(NamedTuple):
-    """Gaussian classes of one covariance whose posterior is the log-linear one (eq. 4), in transformed coordinates.
+    """Gaussian classes with a shared covariance and a log-linear posterior (eq. 4), in the projected coordinates.
 
-    log_prior : (n_classes,); means : (n_classes, n_components); covariance : (n_components, n_components)
+    Attributes
+    ----------
+    log_prior : ndarray of shape (n_classes,)
+        Logarithms of the priors.
+    means : ndarray of shape (n_classes, n_components)
+    covariance : ndarray of shape (n_components, n_components)
     """
 
     log_prior: np.ndarray
@@ -51,7 +57,7 @@ class GaussianModel(NamedTuple):
 
     @property
     def prior(self) -> np.ndarray:
-        """Prior of each class, zero where it is too small to be a number."""
+        """Prior of each class; zero if it underflows."""
         return np.exp(self.log_prior)
 
 
@@ -63,67 +69,73 @@ class MELDA(
     ClassifierMixin,
     BaseEstimator,
 ):
-    """Maximum-entropy linear discriminant analysis: a supervised linear reduction that works where LDA breaks.
+    """Maximum-entropy linear discriminant analysis: supervised linear dimensionality reduction, and a classifier.
 
-    A log-linear posterior is fitted by annealing, its temperature chosen by validation; the reduction keeps exactly the
-    directions orthogonal to its class boundaries (eq. 7 of the paper), at most ``n_classes - 1`` of them. Columns may
-    outnumber rows, be sparse, constant or collinear.
+    MELDA fits a log-linear model, that is multinomial logistic regression, and keeps the directions along which its
+    posterior changes: those orthogonal to the class boundaries (eq. 7 of the paper), at most ``n_classes - 1``. Unlike
+    LDA it does not invert a covariance matrix, so that it works with more features than samples and with sparse,
+    constant or collinear features. The regularization strength of the log-linear model, its temperature, is chosen as
+    by :class:`annealed.AnnealedLogisticRegression`.
 
     Parameters
     ----------
     n_components : int, default=None
-        Number of directions kept, those of most information; None keeps all, ``min(n_classes - 1, n_features)``.
+        Number of directions to keep, the most informative ones. None keeps all ``min(n_classes - 1, n_features)``.
     temperature : "auto" or float, default="auto"
-        "auto" lets validation choose; a number fixes it: the literal method, with ``l2_strength * temperature`` as
-        penalty.
+        Regularization strength on the scale of the logits. "auto" chooses it as `selection` says. A number fixes it;
+        nothing is held out then. The L2 penalty has the strength ``l2_strength * temperature``.
     l2_strength : float, default=1.0
-        Sets the scale of the temperature; see :class:`annealed.AnnealedLogisticRegression`.
+        Scale of the temperature; see :class:`annealed.AnnealedLogisticRegression`.
     penalty_scaling : {"auto", "cv", "none", "standardize", "half-whiten", "whiten"}, default="auto"
-        Units of the penalty; see :class:`annealed.AnnealedLogisticRegression`.
+        Scaling of the features in which the penalty acts; see :class:`annealed.AnnealedLogisticRegression`.
     schedule, selection, cv, scoring, rule, calibrate
-        How the temperature is chosen and the posterior calibrated, as in :class:`annealed.AnnealedLogisticRegression`.
-        A callable `scoring` gets the log-linear classifier, not the MELDA.
+        How the temperature is chosen and the posterior calibrated; see :class:`annealed.AnnealedLogisticRegression`.
+        A callable `scoring` gets the log-linear classifier instead of this estimator.
     class_weight, tol, max_iter, random_state, device, matmul_precision
-        As in :class:`annealed.AnnealedLogisticRegression`.
+        See :class:`annealed.AnnealedLogisticRegression`.
 
     Other Parameters
     ----------------
     coordinates : {"whitened", "paper", "orthonormal"}, default="whitened"
-        "whitened" gives the projected rows the identity as covariance within classes, and orders the directions by
-        information; "orthonormal" has orthonormal rows that span the same leading directions; "paper" has the rows
-        ``lambda_k - lambda_reference`` as printed (eq. 7), not centred, all ``n_classes - 1`` of them. The subspace is
-        the same.
+        Coordinates of the subspace, which itself does not depend on them. In "whitened" coordinates the projected
+        samples have the identity as covariance within classes, and the directions are ordered by information.
+        "orthonormal" coordinates have orthonormal directions that span the same leading subspaces. "paper"
+        coordinates are the differences ``lambda_k - lambda_reference`` as printed (eq. 7): ``n_classes - 1`` of them,
+        neither centred nor ordered.
     reference_class : label, default=None
-        The class whose weights are subtracted in the paper's coordinates; None is the first.
+        The class whose weights are subtracted in the paper's coordinates. None is the first class.
 
     Attributes
     ----------
     scalings_ : ndarray of shape (n_features, n_components)
-        ``transform(X) = X @ scalings_ - offset_``.
+        The directions: ``transform(X)`` is ``X @ scalings_ - offset_``.
     offset_ : ndarray of shape (n_components,)
+        Projection of the mean of the samples; zero in the paper's coordinates.
     explained_information_ : ndarray of shape (n_components,)
-        Information of each direction about the class in nats, ``log(1 + ratio) / 2`` with `ratio` the variance of the
-        class means along it over the variance within classes: that of a Gaussian channel. It falls. Not there in the
-        paper's coordinates, which have no order.
+        Information about the class in each direction, in nats and in descending order: ``log(1 + ratio) / 2``, where
+        `ratio` is the variance of the class means over the variance within classes, as for a Gaussian channel. Not
+        available in the paper's coordinates.
     explained_information_ratio_ : ndarray of shape (n_components,)
-        The same as shares of all directions' sum.
+        The share of each direction in the information of all directions. Not available in the paper's coordinates.
     classifier_ : AnnealedClassifier
-        The log-linear model, with its ``path_``.
+        The log-linear model of all features.
     reduced_classifier_ : AnnealedClassifier
-        The log-linear model of the kept directions; `classifier_` itself where all are kept.
+        The log-linear model of the kept directions, which makes the predictions. It is `classifier_` itself if all
+        directions are kept.
     coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
         Coefficients of the logits: ``decision_function(X)`` is ``X @ coef_.T + intercept_``.
     intercept_ : ndarray of shape (n_classes,) or (1,)
+        Intercepts of the logits.
     path_ : AnnealingPath
-        The path of `classifier_`.
+        The path of `classifier_`: all temperatures and their models.
     temperature_ : float
         The chosen temperature of `classifier_`.
     C_ : float
-        The chosen temperature of `classifier_` as scikit-learn's C; see :class:`annealed.AnnealedLogisticRegression`.
+        The same as scikit-learn's C; see :class:`annealed.AnnealedLogisticRegression`.
     posterior_scale_ : float
-        Factor on the logits of `classifier_` by which its posterior is calibrated; one with ``calibrate=False``.
+        Factor on the logits of `classifier_` that calibrates its posterior; one with ``calibrate=False``.
     penalty_scaling_ : str
-        The penalty scaling of `classifier_`: as given, or as chosen.
+        Penalty scaling of `classifier_`, as given or as chosen.
     classes_ : ndarray of shape (n_classes,)
     n_iter_ : int
         Solver iterations of the final fit, over all temperatures.
@@ -222,7 +234,7 @@ class MELDA(
     # -- fitting ---------------------------------------------------------------------------------------------
 
     def fit(self, X, y, sample_weight=None, *, X_val=None, y_val=None, sample_weight_val=None, **params) -> Self:
-        """Fit the log-linear model and find its directions.
+        """Fit the log-linear model and its directions.
 
         Parameters
         ----------
@@ -232,7 +244,8 @@ class MELDA(
         X_val, y_val, sample_weight_val : array-like, default=None
             A validation set, for ``selection="holdout"``.
         **params : dict
-            ``groups`` for a splitter that wants them; with metadata routing enabled, whatever the splitter requests.
+            ``groups`` for a group-aware splitter. With metadata routing enabled, whatever the splitter and the scorer
+            request.
 
         Returns
         -------
@@ -251,7 +264,7 @@ class MELDA(
         classes, _ = coded_labels(y, X.shape[0])
         check_several_classes(classes)
         n_components, reference = self._checked_components(len(classes), X.shape[1]), self._reference(classes)
-        cv = list(self.cv) if isinstance(self.cv, Iterator) else self.cv  # its splits are had once and used twice
+        cv = list(self.cv) if isinstance(self.cv, Iterator) else self.cv  # the second fit needs the splits, too
         classifier = hand_over(self, self._log_linear(cv)).fit(X, y, sample_weight, X_val=X_val, **params)
         take_back(classifier)
         coef, intercept = class_weights_of(classifier)
@@ -280,7 +293,7 @@ class MELDA(
         self.classifier_, self.reduced_classifier_, self.n_iter_ = classifier, reduced_classifier, classifier.n_iter_
         if is_foreign(X):
             place = Place.of(X)
-            arrays = {name: own for name, own in vars(self).items() if isinstance(own, np.ndarray)}
+            arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
             for name in arrays.keys() - {"classes_", "feature_names_in_"}:
                 setattr(self, name, place.wide(arrays[name]))
         self.coef_, self.intercept_ = classifier.coef_, classifier.intercept_
@@ -317,13 +330,13 @@ class MELDA(
             )
         if self.coordinates == "paper" and self.n_components < n_classes - 1:
             raise ValueError(
-                f"The paper's coordinates have no order to cut: n_components={self.n_components!r} needs "
-                'coordinates="whitened" or "orthonormal".'
+                f'n_components must be None or {most} with coordinates="paper", whose directions are not ordered. '
+                f'Got {self.n_components!r}. Set coordinates="whitened" or "orthonormal".'
             )
         return int(self.n_components)
 
     def _set_paper(self, coef, intercept, directions: Directions, reference):
-        """Rows lambda_k - lambda_reference, as printed: the logits' loadings are unit vectors and a null vector."""
+        """Set the differences lambda_k - lambda_reference, as printed; loadings are unit vectors and a zero vector."""
         n_classes = len(coef)
         self.scalings_ = np.delete(coef - coef[reference], reference, axis=0).T
         self.offset_ = np.zeros(n_classes - 1)
@@ -333,8 +346,8 @@ class MELDA(
     def _reference(self, classes):
         if self.reference_class is None:
             return 0
-        is_one = np.ndim(self.reference_class) == 0  # a list would be compared class by class
-        found = np.flatnonzero(is_one and classes == self.reference_class)
+        is_scalar = np.ndim(self.reference_class) == 0  # a list would be compared element by element
+        found = np.flatnonzero(is_scalar and classes == self.reference_class)
         if not len(found):
             raise ValueError(
                 f"reference_class must be a class of y. Got {self.reference_class!r}, known: {classes[:20].tolist()}."
@@ -342,13 +355,13 @@ class MELDA(
         return int(found[0])
 
     def _set_ordered(self, coef, intercept, directions: Directions, n_components):
-        """Leading whitened directions, or orthonormal ones of the same spans."""
+        """Set the leading whitened directions, or orthonormal ones with the same spans."""
         scalings, offset = _leading(coef, directions, n_components)
         self._from_reported = np.eye(n_components)  # whitened coordinates from the reported ones
         if self.coordinates == "orthonormal" and scalings.any():
             basis, triangle = linalg.qr(scalings, mode="economic")
-            turn = np.sign(np.diag(triangle)) + (np.diag(triangle) == 0)
-            scalings, self._from_reported = basis * turn, (triangle * turn[:, None]).T
+            sign = np.sign(np.diag(triangle)) + (np.diag(triangle) == 0)
+            scalings, self._from_reported = basis * sign, (triangle * sign[:, None]).T
             offset = linalg.solve_triangular(self._from_reported, offset, lower=True)
         self.scalings_, self.offset_ = scalings, offset
         self._loadings = directions.loadings[:, :n_components] @ self._from_reported
@@ -359,7 +372,7 @@ class MELDA(
         self.explained_information_ratio_ = self.explained_information_ / (total if total > 0 else 1.0)
 
     def _set_reduced(self, classifier):
-        """The logits of a posterior of the kept directions alone."""
+        """Set the logits to those of the kept directions."""
         loadings, bias = class_weights_of(classifier)
         self._loadings, self._bias = loadings @ self._from_reported, bias
 
@@ -369,7 +382,16 @@ class MELDA(
         return hasattr(self, "reduced_classifier_")
 
     def transform(self, X):
-        """Project rows to the kept directions, (n_samples, n_components)."""
+        """Project samples to the kept directions.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        projected : ndarray of shape (n_samples, n_components)
+        """
         check_is_fitted(self)
         return _project(self._checked(X, "transform"), self.scalings_, self.offset_)
 
@@ -384,26 +406,27 @@ class MELDA(
         return checked_rows(self, X, reset=False)
 
     def get_metadata_routing(self):
-        """Requests of this estimator, its splitter and its scorer."""
+        """Get the metadata requests of this estimator, its splitter and its scorer."""
         return with_scorer(with_splitter(MetadataRouter(owner=self).add_self_request(self), self.cv), self)
 
     def inverse_transform(self, X):
-        """The shortest rows, in the features' own units, whose projections these are.
+        """Find samples with given projections: of all that have them, those of the smallest norm.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_components)
+            Projected samples.
 
         Returns
         -------
-        rows : ndarray of shape (n_samples, n_features)
+        samples : ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
         X = check_array(X, dtype=Place.of(X).float_dtypes if is_dispatched(X) else DTYPES)
         if X.shape[1] != self._n_features_out:
-            raise ValueError(f"X must have {self._n_features_out} columns, one a component. Got {X.shape[1]}.")
+            raise ValueError(f"X must have {self._n_features_out} columns, one for each component. Got {X.shape[1]}.")
         scalings = to_host(self.scalings_)
-        is_independent = hasattr(self, "explained_information_") and scalings.any()  # the paper's may not be
+        is_independent = hasattr(self, "explained_information_") and scalings.any()  # the paper's may be dependent
         back = inverse_of(scalings) if is_independent else np.linalg.pinv(scalings)
         if is_foreign(X):
             place = Place.of(X)
@@ -415,12 +438,12 @@ class MELDA(
         return self.scalings_.shape[1]
 
     def gaussian_model(self) -> GaussianModel:
-        """Gaussian classes with the identity as covariance whose posterior is this log-linear one (eq. 4 and 8).
+        """Express the posterior as that of Gaussian classes with the identity as covariance (eq. 4 and 8).
 
-        The means are fixed up to a common shift, which cancels in the posterior but moves the priors. It is the one
-        that brings them nearest to the classes' shares of the rows; with one direction fewer than classes they are
-        the shares. The identity is the rows' true covariance within classes in whitened coordinates. In coordinates
-        of very unlike units the means lie so far apart that the Gaussian reading loses its digits.
+        The posterior determines the means up to a common shift, which changes the priors. The shift is chosen such
+        that the priors are as near as possible to the class frequencies; with ``n_classes - 1`` directions they are
+        equal. In whitened coordinates the identity is also the covariance of the samples within classes. If the units
+        of the coordinates differ by many orders of magnitude, the means are so far apart that precision is lost.
 
         Returns
         -------
@@ -436,8 +459,9 @@ class MELDA(
         return GaussianModel(log_prior - np.logaddexp.reduce(log_prior), means, np.eye(means.shape[1]))
 
     def _logits_of(self, projected):
-        """Logits of the posterior of places among the projected rows, (..., n_components), as pictures ask for them:
-        exact where the Gaussian reading has lost its digits.
+        """Logits of the posterior at projected points (..., n_components).
+
+        The displays use them rather than `gaussian_model`, which may lose precision.
         """
         return projected @ to_host(self._loadings).T + to_host(self._bias)
 
@@ -464,14 +488,15 @@ class MELDA(
         return self.classifier_.penalty_scaling_
 
     def at(self, temperature=None, *, C=None) -> AnnealedClassifier:
-        """The log-linear classifier at another temperature of its path, without a refit.
+        """Get the log-linear classifier at another temperature of its path, without a refit.
 
-        The directions belong to the chosen temperature: for those of another one, fit ``MELDA(temperature=...)``.
+        The directions belong to the chosen temperature. For those of another temperature, fit
+        ``MELDA(temperature=...)``.
 
         Parameters
         ----------
         temperature : float, default=None
-            Any temperature between the ends of ``path_``; between visited ones the parameters are interpolated.
+            Any temperature between the ends of ``path_``; between solved ones the parameters are interpolated.
         C : float, default=None
             The same as a value of C. Give either `temperature` or `C`.
 
@@ -485,27 +510,67 @@ class MELDA(
 
     # -- prediction ------------------------------------------------------------------------------------------
 
-    def _ask(self, method, X):
+    def _predict_by(self, method, X):
+        """Result of a prediction method of the classifier of the kept directions."""
         check_is_fitted(self)
         X = self._checked(X, method)
-        rows = X if self._whitened is None else _project(X, *self._whitened)
-        return getattr(self.reduced_classifier_, method)(rows)
+        projected = X if self._whitened is None else _project(X, *self._whitened)
+        return getattr(self.reduced_classifier_, method)(projected)
 
     def decision_function(self, X):
-        """Logits of the posterior of the kept directions."""
-        return self._ask("decision_function", X)
+        """Compute the logits of the posterior.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        logits : ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
+            With two classes, the logit of the second class less that of the first.
+        """
+        return self._predict_by("decision_function", X)
 
     def predict_proba(self, X):
-        """The posterior of the kept directions, (n_samples, n_classes)."""
-        return self._ask("predict_proba", X)
+        """Compute the posterior.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        posterior : ndarray of shape (n_samples, n_classes)
+            The columns are in the order of ``classes_``.
+        """
+        return self._predict_by("predict_proba", X)
 
     def predict_log_proba(self, X):
-        """Logarithm of the posterior, (n_samples, n_classes)."""
-        return self._ask("predict_log_proba", X)
+        """Compute the logarithm of the posterior.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_posterior : ndarray of shape (n_samples, n_classes)
+            The columns are in the order of ``classes_``.
+        """
+        return self._predict_by("predict_log_proba", X)
 
     def predict(self, X):
-        """The class of the largest posterior."""
-        return self._ask("predict", X)
+        """Predict the class of the largest posterior.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        """
+        return self._predict_by("predict", X)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -528,13 +593,14 @@ def _project(X, scalings, offset):
 
 
 def _in_features(classifier, scalings, offset):
-    """Coefficients and intercepts of the features, from those of the projection `X @ scalings - offset`."""
+    """Coefficients and intercepts in the features, of a classifier of the projection `X @ scalings - offset`."""
     coef, intercept, scalings, offset = (
-        np.asarray(to_host(own), dtype=np.float64)
-        for own in (classifier.coef_, classifier.intercept_, scalings, offset)
+        np.asarray(to_host(array), dtype=np.float64)
+        for array in (classifier.coef_, classifier.intercept_, scalings, offset)
     )
-    found = coef @ scalings.T, intercept - coef @ offset
+    coef, intercept = coef @ scalings.T, intercept - coef @ offset
     if is_foreign(classifier.coef_):
         place = Place.of(classifier.coef_)
-        return tuple(place.row(own) for own in found)
-    return tuple(own.astype(classifier.coef_.dtype, copy=False) for own in found)
+        return place.row(coef), place.row(intercept)
+    dtype = classifier.coef_.dtype
+    return coef.astype(dtype, copy=False), intercept.astype(dtype, copy=False)

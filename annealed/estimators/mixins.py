@@ -1,4 +1,4 @@
-"""What several estimators do alike: fits after fits, answers from logits, and the path in a notebook."""
+"""Code that several estimators share: repeated fits, published settings, predictions from logits, and HTML."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from annealed.estimators.on_device import argmax, named_classes
 from annealed.objectives import gibbs
 from annealed.sparkline import sparkline
 
-SET_BY_CHECKS = ("n_features_in_", "feature_names_in_", "classes_")
+SET_BY_VALIDATION = ("n_features_in_", "feature_names_in_", "classes_")  # every fit sets these anew
 
 
 def forget_last_fit(estimator):
-    """Remove what an earlier fit has found, before this one looks at rows: parameters that are refused leave it."""
-    for name in [own for own in vars(estimator) if own.endswith("_") and not own.startswith("_")]:
-        if name not in SET_BY_CHECKS:
+    """Remove the fitted attributes of an earlier fit.
+
+    `fit` calls it after the parameters are validated, so that invalid parameters leave the earlier fit intact.
+    """
+    for name in list(vars(estimator)):
+        is_fitted_attribute = name.endswith("_") and not name.startswith("_")
+        if is_fitted_attribute and name not in SET_BY_VALIDATION:
             delattr(estimator, name)
 
 
@@ -33,29 +37,71 @@ def make_published(estimator_class, printed, settings):
 
 
 class LogitsMixin(ClassifierMixin):
-    """A classifier whose posterior is the Gibbs distribution (7) of `_logits(X, method)`, (n_samples, n_classes)."""
+    """Predictions of a classifier that has `_logits(X, method)`, (n_samples, n_classes).
+
+    Its posterior is the Gibbs distribution (7) of these logits.
+    """
 
     def decision_function(self, X):
-        """Logits of the posterior: (n_samples, n_classes), or for two classes (n_samples,) of the second."""
+        """Compute the logits of the posterior.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        logits : ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
+            With two classes, the logit of the second class less that of the first.
+        """
         logits = self._logits(X, "decision_function")
         return logits[:, 1] - logits[:, 0] if self.classes_.shape[0] == 2 else logits
 
     def predict_proba(self, X):
-        """The Gibbs posterior (eq. 7), (n_samples, n_classes)."""
+        """Compute the posterior (eq. 7).
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        posterior : ndarray of shape (n_samples, n_classes)
+            The columns are in the order of ``classes_``.
+        """
         return gibbs.posterior(self._logits(X, "predict_proba"))
 
     def predict_log_proba(self, X):
-        """Logarithm of the posterior, (n_samples, n_classes)."""
+        """Compute the logarithm of the posterior.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_posterior : ndarray of shape (n_samples, n_classes)
+            The columns are in the order of ``classes_``.
+        """
         return gibbs.log_posterior(self._logits(X, "predict_log_proba"))
 
     def predict(self, X):
-        """The class of the largest score (eq. 1)."""
+        """Predict the class of the largest posterior (eq. 1).
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        """
         best = argmax(self._logits(X, "predict"))
         return named_classes(self.classes_, best)
 
 
 class PathDiagramMixin:
-    """Notebooks show scikit-learn's diagram and, once there is a path, its curve."""
+    """Adds the score along the path to scikit-learn's HTML diagram of a fitted estimator."""
 
     def _html_repr(self):
         path = getattr(getattr(self, "classifier_", self), "path_", None)

@@ -1,4 +1,4 @@
-"""Scores of a path point by a scorer of the user's: on what was held out, and on the training rows."""
+"""Scores of the model at one temperature by the user's scorer: on each validation fold and on the training samples."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from annealed.arrays import is_foreign, take_rows, to_host
 
 
 class Part(NamedTuple):
-    """Rows that a fit of the stack is scored on; `rows` are taken when scored, so that no copy of X is kept, and None
-    is all of them.
+    """Samples on which one fit is scored.
+
+    fit : index of the fit among those of the folds
+    rows : indices of the samples, or None for all; they are selected when scored, so that no copy of X is kept
     """
 
     fit: int
@@ -26,15 +28,15 @@ class Part(NamedTuple):
 
 
 class PointScorer:
-    """`speak(arrays, temperature, scale)` is the classifier that a path point makes."""
+    """Scores the classifiers `make_point(arrays, temperature, scale)` of the folds at one temperature."""
 
     def __init__(self, scorer: Callable, make_point: Callable, training: Part, held_out: list[Part]) -> None:
         self.scorer, self.make_point, self.training, self.held_out = scorer, make_point, training, held_out
         self.has_scored = False
-        self.refusal: ValueError | None = None  # of the scorer, the last one, for want of a class
+        self.last_error: ValueError | None = None  # of the scorer, on a fold that lacks a class
 
     def __call__(self, problem, parameters, temperature, scale):
-        """Scores of the held-out parts, and that of the training rows."""
+        """The scores of the validation folds, and that of the training samples."""
         reported = problem.report(parameters, temperature)
 
         def score(part: Part) -> float:
@@ -42,14 +44,14 @@ class PointScorer:
                 {name: array[part.fit, ...] for name, array in reported.items()}, temperature, scale
             )
             if not hasattr(part.X, "columns"):
-                point.__dict__.pop("feature_names_in_", None)  # which X does not have
+                point.__dict__.pop("feature_names_in_", None)  # X has no names, and the point would warn
             params = _check_method_params(part.X, part.score_params, part.rows)
             try:
                 found = self._scored(point, _taken(part.X, part.rows), _taken(part.y, part.rows), params)
             except ValueError as error:
                 if not self._lacks_class(part):
                     raise
-                self.refusal, found = error, np.nan
+                self.last_error, found = error, np.nan
             return _number(found)
 
         scores = np.array([score(part) for part in self.held_out])
@@ -65,32 +67,34 @@ class PointScorer:
             if "unexpected keyword argument 'sample_weight'" not in str(error):
                 raise
             raise TypeError(
-                f"scoring does not take the weights that fit has: {error}. Add sample_weight=None to its parameters, "
-                "or leave weights to what asks for them: sklearn.set_config(enable_metadata_routing=True)."
+                f"`scoring` must accept the sample_weight given to fit. Got {error}. Add sample_weight=None to its "
+                "parameters, or let each consumer request weights: sklearn.set_config(enable_metadata_routing=True)."
             ) from error
 
     def _without_unscored(self, scores):
-        """Leave out parts that have no score for want of a class, as a fold of one class has no ROC curve. Others may
-        have one at colder temperatures, as precision has where a rare class is predicted; one without cannot be chosen.
+        """Drop the folds that have no score because they lack a class, as a fold of one class has no ROC curve.
+
+        Other folds are kept: they may have a score at lower temperatures, as precision has once a rare class is
+        predicted. A temperature at which one of them has none is not chosen.
         """
         is_kept = np.isfinite(scores) | ~np.array([self._lacks_class(part) for part in self.held_out])
         if not is_kept.any():
             raise ValueError(
-                f"scoring gives no number on any held-out part, and each lacks a class. Got {scores.tolist()}. "
-                "Hold out rows of every class, as stratified folds do."
-            ) from self.refusal
+                f"`scoring` returned NaN on every validation fold, each of which lacks a class. Got {scores.tolist()}. "
+                "Use folds that contain every class, such as stratified ones."
+            ) from self.last_error
         if not is_kept.all():
             warnings.warn(
-                f"scoring gives no number on held-out parts {np.flatnonzero(~is_kept).tolist()} of {len(scores)}, "
-                "which are left out.",
+                f"`scoring` returned NaN on validation folds {np.flatnonzero(~is_kept).tolist()} of {len(scores)}, "
+                "which lack a class. They are left out. Use stratified folds to score on all.",
                 UserWarning,
                 stacklevel=2,
             )
-            self.held_out = [part for part, is_own in zip(self.held_out, is_kept, strict=True) if is_own]
+            self.held_out = [part for part, keep in zip(self.held_out, is_kept, strict=True) if keep]
         return scores[is_kept]
 
     def _lacks_class(self, part: Part) -> bool:
-        """Whether a part has no row of a class that the training rows have."""
+        """Whether a fold has no sample of a class that the training samples have."""
         return not np.isin(_classes(self.training), _classes(part)).all()
 
 
@@ -98,7 +102,7 @@ def _number(score) -> float:
     try:
         return float(score)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"scoring must give one number. Got {score!r}.") from error
+        raise ValueError(f"`scoring` must return one number. Got {score!r}.") from error
 
 
 def _classes(part: Part):
@@ -106,7 +110,7 @@ def _classes(part: Part):
 
 
 def _taken(values, rows):
-    """Some rows by their position, or all where `rows` is None."""
+    """Rows by position, or all if `rows` is None."""
     if rows is None:
         return values
     return take_rows(values, rows) if is_foreign(values) else _safe_indexing(values, rows)

@@ -1,4 +1,4 @@
-"""One Gaussian a class with a shared diagonal covariance: the paper's simplest classifier (SG)."""
+"""One Gaussian for each class, with a pooled diagonal covariance: the classifier SG of the MELDA paper."""
 
 from __future__ import annotations
 
@@ -20,23 +20,33 @@ from annealed.objectives.linear import check_spread
 
 
 class PooledGaussian(LogitsMixin, BaseEstimator):
-    """Gaussian classes whose diagonal covariance is pooled: linear boundaries, no matrix to invert.
+    """Gaussian classes with a pooled diagonal covariance.
+
+    Each class is a Gaussian with its own mean; all classes share the variance of each feature about the class means,
+    and features are independent within a class. Class boundaries are therefore linear, and no matrix is inverted. It
+    is LDA with a diagonal covariance, or Gaussian naive Bayes with pooled variances.
 
     Parameters
     ----------
     priors : {"equal", "empirical"} or array-like of shape (n_classes,), default="empirical"
-        Prior of each class. One whose rows all weigh 0 has none: "equal" shares among the others.
+        Prior of each class. "empirical" takes the class frequencies. A class whose samples all have weight 0 gets the
+        prior 0, also with "equal".
     var_smoothing : float, default=1e-9
-        Share of the largest variance added to every one, as in :class:`sklearn.naive_bayes.GaussianNB`.
+        Share of the largest variance of a feature that is added to all variances, as in
+        :class:`sklearn.naive_bayes.GaussianNB`.
 
     Attributes
     ----------
     means_ : ndarray of shape (n_classes, n_features)
+        Mean of each class.
     variance_ : ndarray of shape (n_features,)
+        Pooled variance of each feature within classes, with the smoothing.
     class_prior_ : ndarray of shape (n_classes,)
+        Prior of each class.
     coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
         Coefficients of the logits: ``decision_function(X)`` is ``X @ coef_.T + intercept_``.
     intercept_ : ndarray of shape (n_classes,) or (1,)
+        Intercepts of the logits.
     classes_ : ndarray of shape (n_classes,)
     n_features_in_ : int
     feature_names_in_ : ndarray of str
@@ -55,7 +65,7 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
         self.var_smoothing = var_smoothing
 
     def fit(self, X, y, sample_weight=None) -> Self:
-        """Means of the classes and the variance of the columns about them.
+        """Estimate the class means and the variances of the features about them.
 
         Parameters
         ----------
@@ -105,13 +115,15 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
         has_rows = counts > 0
         if isinstance(self.priors, str):
             if self.priors not in ("equal", "empirical"):
-                raise ValueError(f'priors must be "equal", "empirical" or one number a class. Got {self.priors!r}.')
+                raise ValueError(
+                    f'priors must be "equal", "empirical" or one number for each class. Got {self.priors!r}.'
+                )
             return counts if self.priors == "empirical" else has_rows / has_rows.sum()
         try:
             prior = np.asarray(self.priors, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(
-                f'priors must be "equal", "empirical" or one number a class. Got {shown(self.priors)}.'
+                f'priors must be "equal", "empirical" or one number for each class. Got {shown(self.priors)}.'
             ) from error
         if prior.shape != counts.shape or not (np.isfinite(prior) & (prior >= 0)).all() or not prior.any():
             raise ValueError(
@@ -119,10 +131,10 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
                 f"Got {prior!r}."
             )
         if (prior[~has_rows] > 0).any():
-            own = np.argmax(~has_rows & (prior > 0))
+            empty = np.argmax(~has_rows & (prior > 0))
             raise ValueError(
-                f"priors must be 0 for a class whose rows all weigh 0. Got {float(prior[own])!r} for class "
-                f"{classes.tolist()[own]!r}. Give its rows weight, or leave them out."
+                f"priors must be 0 for a class whose samples all have weight 0. Got {float(prior[empty])!r} for class "
+                f"{classes.tolist()[empty]!r}. Give its samples a weight, or leave them out."
             )
         prior = prior / prior.max()  # so that the sum of large ones is finite
         return prior / prior.sum()
@@ -144,7 +156,7 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
         coef, bias = self._about_center()
         if sparse.issparse(X):
             return np.asarray(X @ coef.T) + (bias - coef @ self._center)
-        return np.asarray((X - self._center) @ coef.T) + bias  # about the middle, where nothing cancels
+        return np.asarray((X - self._center) @ coef.T) + bias  # about the mean, to avoid cancellation
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -153,7 +165,7 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
 
 
 def _moments(X, share, membership):
-    """Mean of the rows, sums of the classes' rows and mean squares of all, both about that mean."""
+    """Mean of all rows, and about it the weighted sums of the rows of each class and the mean squares of all rows."""
     if not sparse.issparse(X):
         center = np.asarray(share @ X, dtype=np.float64)
         rows = X - center

@@ -55,93 +55,105 @@ from annealed.schedules import (
 
 INITS = ("kmeans++", "mean")
 DECISIONS = ("posterior", "nearest")
-SEARCHED_SHRINKAGES = ("oas", 0.3, 0.9)
-BETA_GROWTH = 1.5  # of the default schedule
-LIGHTEST = 1e-30  # of the heaviest row's weight: less is nothing in single precision, in which folds are searched
-COLDEST, STRONGEST = 1e-30, 1e30  # temperature and coupling, beyond which it has no numbers for scores
-BLOCK_ROWS = 10_000  # read at once
-DEVICE_BLOCK_ROWS = 100_000  # and on a device
-MANY_ROWS = 50_000  # from here on blocks of rows go to threads
+SEARCHED_SHRINKAGES = ("oas", 0.3, 0.9)  # candidates of shrinkage="auto"
+BETA_GROWTH = 1.5  # factor on beta from one temperature of the default schedule to the next
+LIGHTEST = 1e-30  # weight relative to the largest; samples below it are dropped, as float32 folds cannot represent it
+COLDEST, STRONGEST = 1e-30, 1e30  # temperature and coupling, beyond which scores overflow or underflow
+BLOCK_ROWS = 10_000  # samples predicted at once
+DEVICE_BLOCK_ROWS = 100_000  # the same on a device
+MANY_ROWS = 50_000  # from this many samples on, blocks are distributed over threads
 
 
 class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, LogitsMixin, BaseEstimator):
-    """Potts discriminant analysis: a handful of labelled prototypes, one Mahalanobis metric, honest probabilities.
+    """Potts discriminant analysis: a few labelled prototypes, one Mahalanobis metric, and calibrated probabilities.
 
-    Memberships of rows in prototypes and labels of prototypes are Potts spins, cooled together by mean-field annealing;
-    prototypes grow where rows are wrong, held-out rows say when to stop, and a discriminative refinement moves
-    prototypes, metric and labels to where the posterior is best. Boundaries are piecewise linear. Columns may be in any
-    units.
+    A prototype is a point with a label. A sample belongs to the prototypes near it, and its posterior is the mean of
+    their labels, so that class boundaries are piecewise linear. Memberships of samples and labels of prototypes are
+    Potts spins, and mean-field annealing lowers their temperature together until they are hard; prototypes and metric
+    follow in closed form. New prototypes are added where training samples are misclassified, held-out samples decide
+    when to stop, and a discriminative refinement then minimizes the log-loss over prototypes, metric and labels.
+
+    The result does not depend on the units of the features. X must be dense.
 
     Parameters
     ----------
     n_prototypes : "auto", int or dict, default="auto"
-        "auto" grows them; an int is their total, dealt to the classes by size; a dict gives each class its number. A
-        class gets no more than it has different rows.
+        "auto" adds prototypes while the held-out log-loss improves. An int is their total, divided among the classes
+        by weight. A dict gives the number of each class. A class gets at most as many as it has distinct samples.
     label_coupling : float, default=8.0
-        Weight c of the labels beside the distances. To 0 it is soft k-means in a Mahalanobis metric, to infinity
-        mixture discriminant analysis with a shared covariance.
+        Weight c of the labels relative to the distances. With c near 0, the annealing is soft k-means in a Mahalanobis
+        metric. With large c, at T = 1, it is mixture discriminant analysis with a shared covariance and components of
+        equal weight; with one prototype for each class and no shrinkage, prototypes and metric are then those of LDA.
     n_init : int, default=8
-        Number of starts; the one that ends at the least free energy is kept.
-    shrinkage : {"auto", "oas", "ledoit_wolf"} or float from 0 to 1, default="auto"
-        How far the scatter behind the metric is shrunk to a sphere, in standard deviations of the columns. "auto"
-        validates OAS and a few fixed values.
+        Number of starts. The one with the lowest final free energy is kept.
+    shrinkage : {"auto", "oas", "ledoit_wolf"} or float in [0, 1], default="auto"
+        Shrinkage of the scatter, whose inverse is the metric, towards a sphere in standardized features. "auto"
+        chooses between OAS and a few fixed values by held-out log-loss.
     refine : bool, default=True
-        Whether to refine prototypes, metric and labels discriminatively, with a validated penalty.
+        Whether to refine prototypes, metric and labels by minimizing the log-loss, with a penalty on their distance
+        from the annealed solution. Its strength is chosen by held-out log-loss.
     temperature : "auto" or float, default="auto"
-        The temperature of the posterior in the annealed metric. "auto" cools until the spins are hard, as `saturation`
-        says, and chooses the temperature of the posterior, with its scale, by held-out log-loss. A number ends the
-        annealing at this temperature and keeps it for the posterior, which is not calibrated then; the number of
-        prototypes, shrinkage and refinement are still chosen if they are left open.
+        The temperature of the posterior in the annealed metric. "auto" lowers the temperature until the spins are hard
+        (see `saturation`), then chooses that of the posterior by held-out log-loss and calibrates the posterior. A
+        number ends the annealing at this temperature and keeps it for the posterior, which is not calibrated. The
+        number of prototypes, the shrinkage and the refinement are still chosen on held-out samples, unless given.
     schedule : "auto", array-like of temperatures, or Schedule, default="auto"
-        "auto" multiplies beta = 1 / temperature by 1.5 from 0.5 on. A
-        :class:`annealed.InverseTemperatureSchedule` is the slides' form. Temperatures below 1e-30 are not visited.
+        Temperatures of the annealing. "auto" multiplies beta = 1 / temperature by 1.5, from 0.5 on; a
+        :class:`annealed.InverseTemperatureSchedule` has other factors. Temperatures below 1e-30 are left out.
     max_sweeps : int, default=5
-        Most sweeps at one temperature.
+        Largest number of sweeps at one temperature. A sweep updates memberships, labels, prototypes and metric once.
     random_state : int, RandomState instance or None, default=None
-        Seed of the starts and of the held-out rows; None is always the same.
+        Seed of the starts and of the folds. None gives the same result at every fit.
     device : str, default=None
-        Where NumPy rows are swept if they are more than 50,000, such as "cuda"; needs torch. What is fitted comes back
-        in NumPy. Rows that are on a device already (with scikit-learn's ``array_api_dispatch``) are swept there, and
-        predictions stay there. The search and the growth look at a sample of 50,000 rows, on the host, where fewer rows
-        are fitted altogether. Not with ``relaxation="quadratic"`` or ``shrinkage="ledoit_wolf"``.
+        Device, such as "cuda", for the final annealing of NumPy samples, if there are more than 50,000; it needs
+        torch. The fitted attributes are NumPy arrays. Samples that are already on a device (with scikit-learn's
+        ``array_api_dispatch``) stay there, and so do predictions. The search, the growth and the fit of fewer samples
+        run on the host, on at most 50,000 samples. Not available with ``relaxation="quadratic"`` or
+        ``shrinkage="ledoit_wolf"``.
 
     Other Parameters
     ----------------
     init : {"kmeans++", "mean"}, default="kmeans++"
-        Where prototypes start: k-means++ in each class, or all near the mean of the rows with labels undecided, as in
-        the slides, which deals labels to prototypes at random and often fails. "mean" needs an int of prototypes.
+        Where prototypes start. "kmeans++" starts in each class, by k-means++. "mean" is the slides' start: all near
+        the mean of the samples, with undecided labels. It needs `n_prototypes` as an int, assigns labels to prototypes
+        at random, and often fails.
     relaxation : {"multilinear", "quadratic"}, default="multilinear"
-        The energy of the labels: exact in the mean, with closed forms; or the slides', damped, which keeps a number for
-        each row and prototype and is slower.
+        Mean-field energy of the labels. "multilinear" is the exact expectation and has closed-form updates.
+        "quadratic" is that of the slides, with damped updates; it is slower and stores a number for each pair of a
+        sample and a prototype.
     decision : {"posterior", "nearest"}, default="posterior"
-        What `predict` says: the class of the largest posterior, which agrees with `predict_proba` and errs less, or the
-        label of the nearest prototype, as in the slides.
+        What `predict` returns. "posterior" is the class of the largest posterior: it agrees with `predict_proba` and
+        has fewer errors. "nearest" is the label of the nearest prototype, as in the slides; `decision_function` and
+        `predict_proba` remain those of the posterior.
     saturation : float, default=0.98
-        Cooling halts when the mean sums of squares of memberships and labels pass this.
+        The annealing stops when the mean sum of squares of both memberships and labels exceeds this value. It is one
+        for hard spins. Not used with a given `temperature`.
     perturbation : float, default=0.0
         Standard deviation of the noise that is added to the prototypes at every temperature, in standard deviations of
         the features. Prototypes of one label that are equal at a high temperature have equal updates: without noise
-        they never split. Of use with ``init="mean"``.
+        they never split. Useful with ``init="mean"``.
 
     Attributes
     ----------
     prototypes_ : ndarray of shape (n_prototypes, n_features)
+        Positions of the prototypes.
     prototype_labels_ : ndarray of shape (n_prototypes, n_classes)
-        Soft labels: the share of each class that a prototype speaks for.
+        Soft labels: the class distribution of each prototype.
     metric_ : ndarray of shape (n_features, n_features)
         Squared distances are ``(x - prototype) @ metric_ @ (x - prototype)``.
     temperature_ : float
-        The temperature at which memberships are read: they are the softmax of minus half the squared distance over it.
+        The temperature of the posterior: memberships are the softmax of minus half the squared distances divided by
+        it.
     free_energy_ : float
-        Psi at the end of the annealing, before refinement.
+        Free energy Psi at the end of the annealing, before refinement.
     posterior_scale_ : float
-        Factor on the logarithm of the posterior that suits held-out rows best.
+        Factor on the log posterior that calibrates it on held-out samples; one with a given `temperature`.
     shrinkage_ : str or float
         The shrinkage that was used.
     refinement_penalty_ : float or None
-        Weight of the pull to the annealed solution, in rows; None where no refinement helped or none was asked for.
+        Strength of the penalty of the refinement, in samples; None if there was no refinement.
     path_ : PrototypePath
-        Temperatures, free energy, saturation of memberships and labels and number of prototypes over time.
+        Free energy, saturation and number of prototypes at every temperature.
     classes_ : ndarray of shape (n_classes,)
     n_features_in_ : int
     feature_names_in_ : ndarray of str
@@ -247,15 +259,15 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
 
     @with_callbacks
     def fit(self, X, y, sample_weight=None) -> Self:
-        """Anneal, grow and refine prototypes.
+        """Fit prototypes, metric and labels.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), default=None
-            A row of weight 2 is that row twice. Weights that add up to less than the number of different rows that have
-            any are scaled up to it.
+            A sample of weight 2 counts as two samples, one of weight 0 as none. If the weights sum to less than the
+            number of distinct samples of positive weight, they are scaled up to it.
 
         Returns
         -------
@@ -272,7 +284,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
             X, y = validate_data(self, X, y, dtype=DTYPES)
             self.classes_, labels = coded(y)
         check_several_classes(self.classes_)
-        with one_thread():  # so that not even rounding depends on how many there are
+        with one_thread():  # so that the result, rounding included, does not depend on the number of threads
             rows = self._rows(X, labels, sample_weight)
         watch = self._watch(given_X, given_y, sample_weight)
         with threads_over_blocks() if len(rows.labels) >= MANY_ROWS else one_thread():
@@ -289,16 +301,16 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         return self
 
     def _rows(self, X, labels, sample_weight) -> LabelledRows:
-        """Rows in standardized columns: on a device where they are too many for the host to look at them all."""
+        """Rows in standardized columns, on a device if there is one and the rows are many."""
         weight = check_weight(to_host(sample_weight) if is_foreign(sample_weight) else sample_weight, X.shape[0])
         weighted_classes(np.bincount(labels, weight / weight.max(), len(self.classes_)), self.classes_)
-        weighty = np.flatnonzero(weight > LIGHTEST * weight.max())
-        if len(weighty) < len(weight):
-            X, labels, weight = take_rows(X, weighty), labels[weighty], weight[weighty]
+        kept = np.flatnonzero(weight > LIGHTEST * weight.max())
+        if len(kept) < len(weight):
+            X, labels, weight = take_rows(X, kept), labels[kept], weight[kept]
         if X.shape[0] > FIT_ROWS and (is_foreign(X) or self.device is not None):
             return self._device_rows(X, labels, weight)
         if self.device is not None and not is_foreign(X):
-            on_named_device(X[:0], self.device)  # few rows stay here; the name must be one all the same
+            on_named_device(X[:0], self.device)  # few rows stay on the host, but a wrong device is refused anyway
         distinct, labels, weight = distinct_rows(to_host(X), labels, weight)
         weight = counted_in_rows(weight, weight.sum(), len(weight))
         self._columns = Columns.of_rows(distinct, weight)
@@ -307,8 +319,8 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
     def _device_rows(self, X, labels, weight) -> ArrayLabelledRows:
         if self.relaxation != "multilinear" or self.shrinkage == "ledoit_wolf":
             raise ValueError(
-                f"More than {FIT_ROWS} rows on a device need relaxation='multilinear' and another shrinkage than "
-                f"'ledoit_wolf'. Got {self.relaxation!r} and {self.shrinkage!r}."
+                f"relaxation must be 'multilinear', and shrinkage must not be 'ledoit_wolf', for more than {FIT_ROWS} "
+                f"samples on a device. Got {self.relaxation!r} and {self.shrinkage!r}."
             )
         if not is_foreign(X):
             X, place = on_named_device(X, self.device)
@@ -318,25 +330,25 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         return ArrayLabelledRows(self._columns.rows(X), labels, weight, len(self.classes_))
 
     def _watch(self, X, y, sample_weight) -> FitWatch:
-        """The fit as scikit-learn's callbacks see it: a task a round of the search, then one a temperature."""
+        """Tasks for scikit-learn's callbacks: one for each round of the search, then one for each temperature."""
         context = self._init_callback_context(max_subtasks=None)
         data = {"X": X, "y": y, "metadata": {} if sample_weight is None else {"sample_weight": sample_weight}}
         context.call_on_fit_task_begin(estimator=self, **data)
         return FitWatch(self, context, data)
 
     def _copy_with(self, fitted: Fitted, X):
-        """Attributes of an estimator that has this fitted."""
+        """Attributes of an estimator with this fit."""
         other = copy(self)
         other._set_fitted(fitted, X)
         return other.__dict__
 
     def _set_fitted(self, fitted: Fitted, X):
-        """What was fitted, of the type of X; prototypes and their labels are where X is."""
+        """Set the fitted attributes; prototypes and labels are arrays of the type of X, on its device."""
         dtype = to_host(X[:1, ...]).dtype
         cooled, posterior, choice = fitted.rounds[-1], fitted.posterior.dense(), fitted.choice
         self.path_ = PrototypePath.of_rounds(fitted.rounds, choice.validation_loss)
         self._columns = self._columns.turned(fitted.axes)
-        self._posterior = posterior  # in double precision: directions are small differences where columns are collinear
+        self._posterior = posterior  # float64: with collinear columns, directions are small differences
         if is_auto(self.temperature):  # the volume of the annealed metric over that of the posterior's
             log_ratio = np.linalg.slogdet(posterior.metric)[1] - cooled.state.log_det
             self.temperature_ = float(np.exp(-log_ratio / len(posterior.metric)))
@@ -371,7 +383,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         if not is_auto(self.temperature):  # the annealing ends there, whether the spins are hard or not
             schedule, saturation = UntilSchedule(schedule, self.temperature), np.inf
         ladder = falling(schedule.temperatures(lambda: 2.0))
-        temperatures = tuple(takewhile(lambda own: own >= COLDEST, ladder))  # colder ones find hard memberships
+        temperatures = tuple(takewhile(lambda value: value >= COLDEST, ladder))  # memberships are hard long before
         if not temperatures:
             raise ValueError(f"schedule must begin at a temperature of at least {COLDEST:g}. Got {self.schedule!r}.")
         return Cooling(
@@ -413,22 +425,26 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         if not is_share and not is_known:
             raise ValueError(f"shrinkage must be one of {known} or a number from 0 to 1. Got {self.shrinkage!r}.")
 
-    # -- reading ---------------------------------------------------------------------------------------------
+    # -- prediction ------------------------------------------------------------------------------------------
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "prototypes_")
 
     @property
     def metric_(self):
-        """The metric in the units of the columns."""
+        """The metric in the units of the features."""
         return self._columns.metric(self.temperature_ * self._posterior.metric)
 
     @property
     def _n_features_out(self):
         return self.prototypes_.shape[0]
 
-    def _read(self, X, reader, method):
-        """`reader(scores)` of blocks of rows: minus half the squared distances over the temperature, (n_rows, K)."""
+    def _by_blocks(self, X, function, method):
+        """`function(scores)` of blocks of samples.
+
+        Scores (n_samples, K) are minus half the squared distances divided by the temperature, up to a term that is
+        equal for all prototypes.
+        """
         check_is_fitted(self)
         if is_dispatched(X):
             X = check_foreign(self, X, reset=False)
@@ -438,33 +454,63 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         prototypes, metric, _ = self._posterior
         size = DEVICE_BLOCK_ROWS if is_foreign(X) else BLOCK_ROWS
         parts = [
-            reader(scores_of(self._columns.rows(X[own, :]), prototypes, metric))
-            for own in gen_batches(X.shape[0], size)
+            function(scores_of(self._columns.rows(X[block, :]), prototypes, metric))
+            for block in gen_batches(X.shape[0], size)
         ]
         return namespace_of(parts[0]).concat(parts) if is_foreign(X) else np.concatenate(parts)
 
     def apply(self, X):
-        """Number of the nearest prototype of each row, (n_samples,)."""
-        return self._read(X, argmax, "apply")
+        """Find the nearest prototype of each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        indices : ndarray of shape (n_samples,)
+        """
+        return self._by_blocks(X, argmax, "apply")
 
     def transform(self, X):
-        """Memberships of rows in prototypes, (n_samples, n_prototypes)."""
-        return self._read(X, gibbs.posterior, "transform")
+        """Compute the memberships of samples in prototypes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        memberships : ndarray of shape (n_samples, n_prototypes)
+            Non-negative; those of a sample sum to one.
+        """
+        return self._by_blocks(X, gibbs.posterior, "transform")
 
     def predict(self, X):
-        """The class of the largest posterior, or the label of the nearest prototype, as `decision` says."""
+        """Predict the class of the largest posterior, or the label of the nearest prototype, depending on `decision`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        """
         check_is_fitted(self)
         if self.decision == "nearest":
             return named_classes(self.classes_, take_rows(argmax(self.prototype_labels_), self.apply(X)))
         return super().predict(X)
 
     def _logits(self, X, method):
-        shares = self._read(X, self._shares_of_labels, method)
+        """Log posterior of each class, calibrated but not normalized, (n_samples, n_classes)."""
+        shares = self._by_blocks(X, self._label_shares, method)
         xp = namespace_of(shares)
         tiny = float(xp.finfo(shares.dtype).smallest_normal)
         return self.posterior_scale_ * xp.log(xp.clip(shares, tiny, None))
 
-    def _shares_of_labels(self, scores):
+    def _label_shares(self, scores):
+        """The mean of the prototypes' labels, weighted by the memberships."""
         labels = self.prototype_labels_
         return gibbs.posterior(scores) @ (Place.of(scores).row(labels) if is_foreign(scores) else labels)
 

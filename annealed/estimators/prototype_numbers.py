@@ -1,4 +1,4 @@
-"""How many prototypes `PottsDA` starts with: of each class, or in all."""
+"""The number of prototypes with which `PottsDA` starts: for each class, or in total."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from annealed.schedules import is_auto
 
 
 def numbers_of_prototypes(n_prototypes, init, classes, class_weight):
-    """(of each class or None, in all or None): the former for k-means++, the latter for the slides' start."""
+    """(number for each class or None, total or None): the former for k-means++, the latter for the slides' start.
+
+    Both are None if prototypes are added while the fit improves.
+    """
     if is_auto(n_prototypes):
         if init == "mean":
-            raise ValueError('init="mean" needs a number of prototypes. Got n_prototypes="auto".')
+            raise ValueError('n_prototypes must be an int with init="mean". Got "auto".')
         return None, None
     if isinstance(n_prototypes, dict):
         return _numbers_by_class(n_prototypes, init, classes.tolist()), None
@@ -21,12 +24,12 @@ def numbers_of_prototypes(n_prototypes, init, classes, class_weight):
         raise ValueError(f'n_prototypes must be "auto", a positive int or a dict. Got {n_prototypes!r}.')
     if init == "mean":
         return None, int(n_prototypes)
-    return _dealt(int(n_prototypes), class_weight), None
+    return _divided(int(n_prototypes), class_weight), None
 
 
 def _numbers_by_class(given, init, classes):
     if init == "mean":
-        raise ValueError(f'init="mean" needs n_prototypes as an int, the total. Got {given!r}.')
+        raise ValueError(f'n_prototypes must be an int, the total, with init="mean". Got {given!r}.')
     unknown = sorted(map(str, set(given) - set(classes)))
     missing = [label for label in classes if label not in given]
     if unknown or missing:
@@ -39,14 +42,14 @@ def _numbers_by_class(given, init, classes):
     return np.array([int(given[label]) for label in classes])
 
 
-def _dealt(total, class_weight):
-    """`total` prototypes dealt to the classes by weight, one at least to each."""
+def _divided(total, class_weight):
+    """Divide `total` prototypes among the classes by weight, at least one for each."""
     if total < len(class_weight):
         raise ValueError(
             f"n_prototypes must be at least the number of classes, {len(class_weight)}. Got {total}. "
-            "Raise it, or use the start of the slides, init='mean'."
+            'Raise it, or use the slides\' start, init="mean".'
         )
-    dealt = np.ones(len(class_weight), dtype=int)
+    numbers = np.ones(len(class_weight), dtype=int)
     for _ in range(total - len(class_weight)):
-        dealt[np.argmax(class_weight / dealt)] += 1
-    return dealt
+        numbers[np.argmax(class_weight / numbers)] += 1
+    return numbers

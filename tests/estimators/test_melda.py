@@ -408,7 +408,10 @@ def test_output_as_a_data_frame():
         ({"n_components": 0}, r"from 1 to min\(n_classes - 1, n_features\) = 4. Got 0"),
         ({"n_components": 5}, r"from 1 to min\(n_classes - 1, n_features\) = 4. Got 5"),
         ({"n_components": 1.5}, "n_components must be an integer .* Got 1.5"),
-        ({"n_components": 2, "coordinates": "paper"}, "no order to cut: n_components=2 needs coordinates="),
+        (
+            {"n_components": 2, "coordinates": "paper"},
+            r"n_components must be None or 4 with coordinates=.paper., .* Got 2. Set coordinates=",
+        ),
         ({"coordinates": "paper", "reference_class": 7}, "reference_class must be a class of y. Got 7, known: .*0, 1"),
         ({"reference_class": [0, 1, 2, 3, 4]}, r"reference_class must be a class of y. Got \[0, 1, 2, 3, 4\]"),
         ({"penalty_scaling": "round"}, "penalty_scaling must be one of .* Got 'round'"),

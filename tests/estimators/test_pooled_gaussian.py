@@ -205,7 +205,9 @@ def test_a_class_without_weight_wins_no_row(priors):
 @pytest.mark.parametrize("dtype", [str, object])
 def test_a_class_without_weight_has_no_prior(dtype):
     names = np.array(["rose", "lily", "iris"], dtype=dtype)[TABLE.y]
-    with pytest.raises(ValueError, match="must be 0 for a class whose rows all weigh 0. Got 2.0 for class 'lily'"):
+    with pytest.raises(
+        ValueError, match="must be 0 for a class whose samples all have weight 0. Got 2.0 for class 'lily'"
+    ):
         PooledGaussian(priors=[1, 2, 1]).fit(TABLE.X, names, names != "lily")
 
 

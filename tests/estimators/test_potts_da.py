@@ -398,8 +398,11 @@ def test_probabilities_are_honest():
         ({"n_prototypes": {0: 1, 1: 1, 2: 1, "x": 1}}, r"unknown classes \['x'\]"),
         ({"n_prototypes": {0: 1, 1: 2.5, 2: 1}}, "n_prototypes of class 1 must be a positive int. Got 2.5"),
         ({"n_prototypes": {0: 1, 1: 1, 2: 0}}, "n_prototypes of class 2 must be a positive int. Got 0"),
-        ({"init": "mean"}, "needs a number of prototypes"),
-        ({"init": "mean", "n_prototypes": {0: 1, 1: 1, 2: 1}}, "needs n_prototypes as an int"),
+        ({"init": "mean"}, "n_prototypes must be an int with init=.mean.. Got .auto."),
+        (
+            {"init": "mean", "n_prototypes": {0: 1, 1: 1, 2: 1}},
+            "n_prototypes must be an int, the total, with init=.mean.. Got {0: 1",
+        ),
         ({"random_state": "seven"}, "'seven' cannot be used to seed"),
         ({"init": "random"}, "init must be one of"),
         ({"relaxation": "cubic"}, "relaxation must be one of"),

@@ -39,7 +39,7 @@ def test_weights_of_a_series_go_by_position(estimator):
 @pytest.mark.parametrize("rule", ["best", "one_standard_error"])
 def test_folds_without_a_score_are_left_out(rule):
     scorer = AnnealedLogisticRegression(cv=LeaveOneGroupOut(), scoring="roc_auc", rule=rule)
-    with pytest.warns(UserWarning, match=r"no number on held-out parts \[5\] of 6"), warnings.catch_warnings():
+    with pytest.warns(UserWarning, match=r"returned NaN on validation folds \[5\] of 6"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UndefinedMetricWarning)  # scikit-learn's own
         model = scorer.fit(X, y, groups=sites())
     assert model.path_.validation_score.shape[1] == 5
@@ -50,7 +50,7 @@ def test_folds_without_a_score_are_left_out(rule):
     ("scoring", "message"),
     [
         (lambda model, X, y: np.nan, "returned NaN on a validation fold at each of 3 temperatures"),
-        (lambda model, X, y: None, "must give one number. Got None"),
+        (lambda model, X, y: None, "must return one number. Got None"),
         (["accuracy", "neg_log_loss"], "the name of one scorer"),
     ],
 )
@@ -75,7 +75,7 @@ def test_a_temperature_without_a_score_is_not_chosen(rule):
 def test_folds_that_a_scorer_refuses_for_want_of_a_class_are_left_out(estimator, scoring):
     rows, labels = load_wine(return_X_y=True)
     groups = np.where((labels > 0) & (np.arange(len(labels)) % 3 == 0), 5, np.arange(len(labels)) % 4)
-    with pytest.warns(UserWarning, match=r"no number on held-out parts \[4\] of 5"):
+    with pytest.warns(UserWarning, match=r"returned NaN on validation folds \[4\] of 5"):
         model = estimator(cv=LeaveOneGroupOut(), scoring=scoring, schedule=FEW).fit(rows, labels, groups=groups)
     assert model.path_.validation_score.shape == (3, 4)
     assert model.path_.validation_score.min() > 0.95
@@ -92,7 +92,7 @@ def test_what_a_scorer_refuses_where_every_class_is_there_is_raised():
 def test_what_a_scorer_refuses_on_all_parts_is_the_reason():
     rows, labels = load_wine(return_X_y=True)
     cv = [(np.arange(len(labels)), np.flatnonzero(labels != label)) for label in (0, 1)]
-    with pytest.raises(ValueError, match="no number on any held-out part, and each lacks a class") as told:
+    with pytest.raises(ValueError, match="returned NaN on every validation fold, each of which lacks a class") as told:
         AnnealedLogisticRegression(cv=cv, scoring="roc_auc_ovr", schedule=FEW).fit(rows, labels)
     assert "Number of classes in y_true" in str(told.value.__cause__)
 
@@ -108,7 +108,9 @@ def test_a_mistake_in_a_scorer_is_raised_where_a_class_is_lacking():
 def test_parts_that_all_lack_a_class_have_no_score():
     cv = [(np.arange(len(y)), np.flatnonzero(y == label)) for label in (0, 1)]
     nothing = make_scorer(lambda truth, predicted: np.nan)
-    with pytest.raises(ValueError, match="no number on any held-out part, and each lacks a class. Got .nan, nan."):
+    with pytest.raises(
+        ValueError, match="returned NaN on every validation fold, each of which lacks a class. Got .nan, nan."
+    ):
         AnnealedLogisticRegression(cv=cv, scoring=nothing, schedule=FEW).fit(X, y)
 
 
