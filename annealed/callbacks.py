@@ -8,13 +8,16 @@ same for a single estimator, without scikit-learn's own callbacks and without pr
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, signature
 from threading import current_thread, main_thread
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 __all__ = ["CallbackSupportMixin", "FitWatch", "StopOnInterrupt", "hand_over", "with_callbacks"]
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def hand_over(estimator, inner):
@@ -158,7 +161,7 @@ def _with_attributes(estimator, attributes):
 
 
 class _CallbackSupport:
-    def set_callbacks(self, *callbacks):
+    def set_callbacks(self, *callbacks: Any) -> Self:
         """Set the callbacks that follow `fit`; without arguments, remove them."""
         self.__dict__.pop("_skl_callbacks", None)
         if callbacks:
@@ -187,11 +190,12 @@ def _with_callbacks(method):
     return managed
 
 
-CallbackSupportMixin: Any = _CallbackSupport
-with_callbacks: Any = _with_callbacks
-try:
-    from sklearn import callback as _scikit_learns
-except ImportError:
-    pass
+if TYPE_CHECKING:  # the two libraries' classes have the same methods; `fit` keeps its signature
+    CallbackSupportMixin = _CallbackSupport
+
+    def with_callbacks(method: Method) -> Method: ...
 else:
-    CallbackSupportMixin, with_callbacks = _scikit_learns.CallbackSupportMixin, _scikit_learns.with_callbacks
+    try:
+        from sklearn.callback import CallbackSupportMixin, with_callbacks
+    except ImportError:  # before 1.9
+        CallbackSupportMixin, with_callbacks = _CallbackSupport, _with_callbacks
