@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Literal, Self
 
 from annealed.estimators.base import AnnealedClassifier
 from annealed.estimators.mixins import make_published
+from annealed.estimators.types import (
+    ClassWeight,
+    FloatArray,
+    Folds,
+    RandomState,
+    Rule,
+    Scoring,
+    SelectionWithFolds,
+    Temperature,
+    Temperatures,
+)
 from annealed.estimators.validation import check_count
 from annealed.objectives import Distance
 from annealed.schedules import ExponentialSchedule
-from annealed.solvers import ScaledConjugateGradient
+from annealed.solvers import ScaledConjugateGradient, Solver
 
 LITERAL_INNER_ITERATIONS = 15
 
@@ -136,28 +147,30 @@ class AnnealedLDA(AnnealedClassifier):
     (3, 4)
     """
 
+    means_: FloatArray
+
     def __init__(
         self,
         *,
-        temperature="auto",
-        schedule="auto",
-        selection="cv",
-        cv=None,
-        scoring="neg_log_loss",
-        rule="best",
-        calibrate=True,
-        covariance="auto",
-        shrinkage="oas",
-        class_weight=None,
-        tol=1e-4,
-        max_iter=1000,
-        random_state=None,
-        device=None,
-        matmul_precision=None,
-        init="means",
-        anchor=1.0,
-        inner_iterations=None,
-        solver="auto",
+        temperature: Temperature = "auto",
+        schedule: Temperatures = "auto",
+        selection: SelectionWithFolds = "cv",
+        cv: Folds | None = None,
+        scoring: Scoring = "neg_log_loss",
+        rule: Rule = "best",
+        calibrate: bool = True,
+        covariance: Literal["auto", "pooled", "total", "diagonal", "identity"] = "auto",
+        shrinkage: Literal["oas", "ledoit_wolf"] | float = "oas",
+        class_weight: ClassWeight | None = None,
+        tol: float = 1e-4,
+        max_iter: int = 1000,
+        random_state: RandomState | None = None,
+        device: str | None = None,
+        matmul_precision: Literal["tf32"] | None = None,
+        init: Literal["means", "random", "zero"] = "means",
+        anchor: float = 1.0,
+        inner_iterations: int | None = None,
+        solver: Literal["auto", "lbfgs", "scg"] | Solver = "auto",
     ) -> None:
         super().__init__(
             temperature=temperature,

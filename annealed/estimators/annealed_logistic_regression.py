@@ -6,6 +6,18 @@ from typing import Self
 
 from annealed.estimators.base import AnnealedClassifier
 from annealed.estimators.mixins import make_published
+from annealed.estimators.types import (
+    ClassWeight,
+    Folds,
+    MatmulPrecision,
+    PenaltyScaling,
+    RandomState,
+    Rule,
+    Scoring,
+    Selection,
+    Temperature,
+    Temperatures,
+)
 from annealed.objectives import InnerProduct
 from annealed.schedules import ExponentialSchedule
 
@@ -154,22 +166,22 @@ class AnnealedLogisticRegression(AnnealedClassifier):
     def __init__(
         self,
         *,
-        l2_strength=1.0,
-        temperature="auto",
-        schedule="auto",
-        selection="cv",
-        cv=None,
-        scoring="neg_log_loss",
-        rule="best",
-        calibrate=True,
-        fit_intercept=True,
-        penalty_scaling="auto",
-        class_weight=None,
-        tol=1e-4,
-        max_iter=1000,
-        random_state=None,
-        device=None,
-        matmul_precision=None,
+        l2_strength: float = 1.0,
+        temperature: Temperature = "auto",
+        schedule: Temperatures = "auto",
+        selection: Selection = "cv",
+        cv: Folds | None = None,
+        scoring: Scoring = "neg_log_loss",
+        rule: Rule = "best",
+        calibrate: bool = True,
+        fit_intercept: bool = True,
+        penalty_scaling: PenaltyScaling = "auto",
+        class_weight: ClassWeight | None = None,
+        tol: float = 1e-4,
+        max_iter: int = 1000,
+        random_state: RandomState | None = None,
+        device: str | None = None,
+        matmul_precision: MatmulPrecision | None = None,
     ) -> None:
         super().__init__(
             temperature=temperature,

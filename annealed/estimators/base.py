@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import warnings
 from copy import copy
-from typing import Self
+from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
@@ -25,6 +26,18 @@ from annealed.estimators.on_device import (
     coded_labels,
     device_rows,
 )
+from annealed.estimators.types import (
+    ClassWeight,
+    FloatArray,
+    Folds,
+    MatmulPrecision,
+    RandomState,
+    Rule,
+    Scoring,
+    Selection,
+    Temperature,
+    Temperatures,
+)
 from annealed.estimators.validation import Rows, Shown, checked_rows
 from annealed.estimators.weights import (
     check_weight,
@@ -38,6 +51,7 @@ from annealed.objectives.leave_one_out import NotTrusted
 from annealed.path import AnnealingPath
 from annealed.schedules import check_temperature
 from annealed.selection import NoValidation
+from annealed.solvers import Solver
 
 
 class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin, LogitsMixin, BaseEstimator):
@@ -140,24 +154,36 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
     True
     """
 
+    classes_: NDArray[Any]
+    temperature_: float
+    posterior_scale_: float
+    penalty_scaling_: str
+    C_: float
+    path_: AnnealingPath
+    coef_: FloatArray
+    intercept_: FloatArray
+    n_iter_: int
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+
     def __init__(
         self,
-        objective=None,
+        objective: Objective | None = None,
         *,
-        temperature="auto",
-        schedule="auto",
-        solver="auto",
-        selection="cv",
-        cv=None,
-        scoring="neg_log_loss",
-        rule="best",
-        calibrate=True,
-        class_weight=None,
-        tol=1e-4,
-        max_iter=1000,
-        random_state=None,
-        device=None,
-        matmul_precision=None,
+        temperature: Temperature = "auto",
+        schedule: Temperatures = "auto",
+        solver: Literal["auto", "lbfgs", "newton", "scg", "subspace"] | Solver = "auto",
+        selection: Selection = "cv",
+        cv: Folds | None = None,
+        scoring: Scoring = "neg_log_loss",
+        rule: Rule = "best",
+        calibrate: bool = True,
+        class_weight: ClassWeight | None = None,
+        tol: float = 1e-4,
+        max_iter: int = 1000,
+        random_state: RandomState | None = None,
+        device: str | None = None,
+        matmul_precision: MatmulPrecision | None = None,
     ) -> None:
         self.objective = objective
         self.temperature = temperature
@@ -306,7 +332,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
 
     # -- one temperature of the path ---------------------------------------------------------------------------
 
-    def at(self, temperature=None, *, C=None) -> Self:
+    def at(self, temperature: float | None = None, *, C: float | None = None) -> Self:
         """The same classifier at another temperature of its path, without a refit.
 
         Exactly one of `temperature` and `C` must be given.

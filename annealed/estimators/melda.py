@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from numbers import Integral
-from typing import NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import linalg
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array
@@ -30,9 +31,23 @@ from annealed.estimators.discriminant_axes import Directions, class_weights_of, 
 from annealed.estimators.labels import check_several_classes
 from annealed.estimators.mixins import PathDiagramMixin, forget_last_fit, make_published
 from annealed.estimators.on_device import check_foreign, check_same_library, coded_labels
+from annealed.estimators.types import (
+    ClassWeight,
+    FloatArray,
+    Folds,
+    MatmulPrecision,
+    PenaltyScaling,
+    RandomState,
+    Rule,
+    Scoring,
+    Selection,
+    Temperature,
+    Temperatures,
+)
 from annealed.estimators.validation import DTYPES, checked_rows, with_scorer, with_splitter
 from annealed.objectives import InnerProduct
 from annealed.objectives.linear import scores_of_rows
+from annealed.path import AnnealingPath
 from annealed.schedules import check_given_temperature
 
 COORDINATES = ("whitened", "paper", "orthonormal")
@@ -155,27 +170,40 @@ class MELDA(
     (178, 2)
     """
 
+    classes_: NDArray[Any]
+    scalings_: FloatArray
+    offset_: FloatArray
+    explained_information_: FloatArray
+    explained_information_ratio_: FloatArray
+    classifier_: AnnealedClassifier
+    reduced_classifier_: AnnealedClassifier
+    coef_: FloatArray
+    intercept_: FloatArray
+    n_iter_: int
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+
     def __init__(
         self,
-        n_components=None,
+        n_components: int | None = None,
         *,
-        temperature="auto",
-        l2_strength=1.0,
-        penalty_scaling="auto",
-        schedule="auto",
-        selection="cv",
-        cv=None,
-        scoring="neg_log_loss",
-        rule="best",
-        calibrate=True,
-        class_weight=None,
-        tol=1e-4,
-        max_iter=1000,
-        random_state=None,
-        device=None,
-        matmul_precision=None,
-        coordinates="whitened",
-        reference_class=None,
+        temperature: Temperature = "auto",
+        l2_strength: float = 1.0,
+        penalty_scaling: PenaltyScaling = "auto",
+        schedule: Temperatures = "auto",
+        selection: Selection = "cv",
+        cv: Folds | None = None,
+        scoring: Scoring = "neg_log_loss",
+        rule: Rule = "best",
+        calibrate: bool = True,
+        class_weight: ClassWeight | None = None,
+        tol: float = 1e-4,
+        max_iter: int = 1000,
+        random_state: RandomState | None = None,
+        device: str | None = None,
+        matmul_precision: MatmulPrecision | None = None,
+        coordinates: Literal["whitened", "paper", "orthonormal"] = "whitened",
+        reference_class: Any = None,
     ) -> None:
         self.n_components = n_components
         self.coordinates = coordinates
@@ -381,7 +409,7 @@ class MELDA(
     def __sklearn_is_fitted__(self):
         return hasattr(self, "reduced_classifier_")
 
-    def transform(self, X):
+    def transform(self, X) -> FloatArray:
         """Project samples to the kept directions.
 
         Parameters
@@ -409,7 +437,7 @@ class MELDA(
         """Get the metadata requests of this estimator, its splitter and its scorer."""
         return with_scorer(with_splitter(MetadataRouter(owner=self).add_self_request(self), self.cv), self)
 
-    def inverse_transform(self, X):
+    def inverse_transform(self, X) -> FloatArray:
         """Find samples with given projections: of all that have them, those of the smallest norm.
 
         Parameters
@@ -468,26 +496,26 @@ class MELDA(
     # -- the path of the log-linear model ----------------------------------------------------------------------
 
     @property
-    def path_(self):
+    def path_(self) -> AnnealingPath:
         return self.classifier_.path_
 
     @property
-    def temperature_(self):
+    def temperature_(self) -> float:
         return self.classifier_.temperature_
 
     @property
-    def posterior_scale_(self):
+    def posterior_scale_(self) -> float:
         return self.classifier_.posterior_scale_
 
     @property
-    def C_(self):
+    def C_(self) -> float:
         return self.classifier_.C_
 
     @property
-    def penalty_scaling_(self):
+    def penalty_scaling_(self) -> str:
         return self.classifier_.penalty_scaling_
 
-    def at(self, temperature=None, *, C=None) -> AnnealedClassifier:
+    def at(self, temperature: float | None = None, *, C: float | None = None) -> AnnealedClassifier:
         """Get the log-linear classifier at another temperature of its path, without a refit.
 
         The directions belong to the chosen temperature. For those of another temperature, fit
@@ -517,7 +545,7 @@ class MELDA(
         projected = X if self._whitened is None else _project(X, *self._whitened)
         return getattr(self.reduced_classifier_, method)(projected)
 
-    def decision_function(self, X):
+    def decision_function(self, X) -> FloatArray:
         """Compute the logits of the posterior.
 
         Parameters
@@ -531,7 +559,7 @@ class MELDA(
         """
         return self._predict_by("decision_function", X)
 
-    def predict_proba(self, X):
+    def predict_proba(self, X) -> FloatArray:
         """Compute the posterior.
 
         Parameters
@@ -545,7 +573,7 @@ class MELDA(
         """
         return self._predict_by("predict_proba", X)
 
-    def predict_log_proba(self, X):
+    def predict_log_proba(self, X) -> FloatArray:
         """Compute the logarithm of the posterior.
 
         Parameters
@@ -559,7 +587,7 @@ class MELDA(
         """
         return self._predict_by("predict_log_proba", X)
 
-    def predict(self, X):
+    def predict(self, X) -> NDArray[Any]:
         """Predict the class of the largest posterior.
 
         Parameters

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils import estimator_html_repr
 
 from annealed.estimators.on_device import argmax, named_classes
+from annealed.estimators.types import FloatArray
 from annealed.objectives import gibbs
 from annealed.sparkline import sparkline
 
@@ -42,7 +46,7 @@ class LogitsMixin(ClassifierMixin):
     Its posterior is the Gibbs distribution (7) of these logits.
     """
 
-    def decision_function(self, X):
+    def decision_function(self, X) -> FloatArray:
         """Compute the logits of the posterior.
 
         Parameters
@@ -57,7 +61,7 @@ class LogitsMixin(ClassifierMixin):
         logits = self._logits(X, "decision_function")
         return logits[:, 1] - logits[:, 0] if self.classes_.shape[0] == 2 else logits
 
-    def predict_proba(self, X):
+    def predict_proba(self, X) -> FloatArray:
         """Compute the posterior (eq. 7).
 
         Parameters
@@ -71,7 +75,7 @@ class LogitsMixin(ClassifierMixin):
         """
         return gibbs.posterior(self._logits(X, "predict_proba"))
 
-    def predict_log_proba(self, X):
+    def predict_log_proba(self, X) -> FloatArray:
         """Compute the logarithm of the posterior.
 
         Parameters
@@ -85,7 +89,7 @@ class LogitsMixin(ClassifierMixin):
         """
         return gibbs.log_posterior(self._logits(X, "predict_log_proba"))
 
-    def predict(self, X):
+    def predict(self, X) -> NDArray[Any]:
         """Predict the class of the largest posterior (eq. 1).
 
         Parameters

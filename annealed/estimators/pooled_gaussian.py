@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from numbers import Real
 from reprlib import repr as shown
-from typing import Self
+from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.sparsefuncs import mean_variance_axis
@@ -14,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from annealed.estimators.labels import check_several_classes, coded
 from annealed.estimators.mixins import LogitsMixin, forget_last_fit
+from annealed.estimators.types import FloatArray
 from annealed.estimators.validation import host_rows
 from annealed.estimators.weights import check_weight, weighted_classes
 from annealed.objectives.linear import check_spread
@@ -60,7 +62,18 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
     array([0, 0])
     """
 
-    def __init__(self, *, priors="empirical", var_smoothing=1e-9) -> None:
+    classes_: NDArray[Any]
+    means_: FloatArray
+    variance_: FloatArray
+    class_prior_: FloatArray
+    coef_: FloatArray
+    intercept_: FloatArray
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+
+    def __init__(
+        self, *, priors: Literal["equal", "empirical"] | ArrayLike = "empirical", var_smoothing: float = 1e-9
+    ) -> None:
         self.priors = priors
         self.var_smoothing = var_smoothing
 

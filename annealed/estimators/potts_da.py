@@ -6,9 +6,10 @@ from copy import copy
 from dataclasses import replace
 from itertools import takewhile
 from numbers import Integral, Real
-from typing import Self
+from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -27,6 +28,7 @@ from annealed.estimators.on_device import (
     named_classes,
 )
 from annealed.estimators.prototype_numbers import numbers_of_prototypes
+from annealed.estimators.types import FloatArray, RandomState, Temperature, Temperatures
 from annealed.estimators.validation import DTYPES, check_count, check_flag
 from annealed.estimators.weights import check_weight, counted_in_rows, weighted_classes
 from annealed.objectives import gibbs
@@ -172,24 +174,36 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
     ((4, 2), 1.0)
     """
 
+    classes_: NDArray[Any]
+    prototypes_: FloatArray
+    prototype_labels_: FloatArray
+    temperature_: float
+    free_energy_: float
+    posterior_scale_: float
+    shrinkage_: str | float
+    refinement_penalty_: float | None
+    path_: PrototypePath
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+
     def __init__(
         self,
-        n_prototypes="auto",
+        n_prototypes: Literal["auto"] | int | dict[Any, int] = "auto",
         *,
-        label_coupling=8.0,
-        n_init=8,
-        shrinkage="auto",
-        refine=True,
-        temperature="auto",
-        schedule="auto",
-        max_sweeps=5,
-        random_state=None,
-        device=None,
-        init="kmeans++",
-        relaxation="multilinear",
-        decision="posterior",
-        saturation=0.98,
-        perturbation=0.0,
+        label_coupling: float = 8.0,
+        n_init: int = 8,
+        shrinkage: Literal["auto", "oas", "ledoit_wolf"] | float = "auto",
+        refine: bool = True,
+        temperature: Temperature = "auto",
+        schedule: Temperatures = "auto",
+        max_sweeps: int = 5,
+        random_state: RandomState | None = None,
+        device: str | None = None,
+        init: Literal["kmeans++", "mean"] = "kmeans++",
+        relaxation: Literal["multilinear", "quadratic"] = "multilinear",
+        decision: Literal["posterior", "nearest"] = "posterior",
+        saturation: float = 0.98,
+        perturbation: float = 0.0,
     ) -> None:
         self.n_prototypes = n_prototypes
         self.label_coupling = label_coupling
@@ -431,7 +445,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         return hasattr(self, "prototypes_")
 
     @property
-    def metric_(self):
+    def metric_(self) -> FloatArray:
         """The metric in the units of the features."""
         return self._columns.metric(self.temperature_ * self._posterior.metric)
 
@@ -459,7 +473,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         ]
         return namespace_of(parts[0]).concat(parts) if is_foreign(X) else np.concatenate(parts)
 
-    def apply(self, X):
+    def apply(self, X) -> NDArray[np.integer[Any]]:
         """Find the nearest prototype of each sample.
 
         Parameters
@@ -472,7 +486,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         """
         return self._by_blocks(X, argmax, "apply")
 
-    def transform(self, X):
+    def transform(self, X) -> FloatArray:
         """Compute the memberships of samples in prototypes.
 
         Parameters
@@ -486,7 +500,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         """
         return self._by_blocks(X, gibbs.posterior, "transform")
 
-    def predict(self, X):
+    def predict(self, X) -> NDArray[Any]:
         """Predict the class of the largest posterior, or the label of the nearest prototype, depending on `decision`.
 
         Parameters

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from annealed.estimators.mixins import forget_last_fit
+from annealed.estimators.types import FloatArray
 from annealed.estimators.validation import host_rows
 
 
@@ -42,7 +44,11 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
     array([[4., 6., 9.]])
     """
 
-    def __init__(self, neighborhood=None, *, image_shape=None) -> None:
+    pairs_: NDArray[np.integer[Any]]
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+
+    def __init__(self, neighborhood: float | None = None, *, image_shape: tuple[int, int] | None = None) -> None:
         self.neighborhood = neighborhood
         self.image_shape = image_shape
 
@@ -87,7 +93,7 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
     def __sklearn_is_fitted__(self):
         return hasattr(self, "pairs_")
 
-    def transform(self, X):
+    def transform(self, X) -> FloatArray:
         """Products of the pairs, (n_samples, n_pairs)."""
         check_is_fitted(self)
         X = host_rows(self, X, reset=False)
