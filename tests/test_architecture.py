@@ -71,6 +71,7 @@ SHARED_IN_A_FOLDER = {
     "prototype_numbers",
     "span",
     "threads",
+    "types",
     "validation",
     "weights",
     "whitening",
