@@ -187,7 +187,7 @@ def test_weights_of_a_validation_set_reach_the_scorer(is_routed):
     "scoring", [lambda model, X, y: model.score(X, y), make_scorer(lambda truth, found: np.mean(truth == found))]
 )
 def test_scorers_that_take_no_weights_are_told_what_to_do(scoring):
-    with pytest.raises(TypeError, match="does not take the weights that fit has.*Add sample_weight=None"):
+    with pytest.raises(TypeError, match="must accept the sample_weight given to fit.*Add sample_weight=None"):
         AnnealedLogisticRegression(schedule=FEW, scoring=scoring).fit(X, y, sample_weight=np.ones(len(y)))
 
 
