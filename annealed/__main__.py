@@ -1,18 +1,19 @@
-"""`python -m annealed` and the command `annealed`."""
+"""Entry point of `python -m annealed` and of the command `annealed`."""
 
 import sys
 
 
 def main() -> None:
-    """Run the command line, or say how to install what it needs."""
+    """Run the command line, or explain how to install its dependencies."""
     try:
         from annealed.cli import app
     except ImportError as error:
         sys.exit(
-            f'The command line needs more than the library ({error}). Install it with: pip install "annealed[cli]"'
+            f"The command line needs optional dependencies that could not be imported ({error}). "
+            'Install them with: pip install "annealed[cli]"'
         )
     except KeyboardInterrupt:
-        sys.exit(130)  # before there was anything to say
+        sys.exit(130)  # interrupted during the imports
     app()
 
 

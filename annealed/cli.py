@@ -1,4 +1,4 @@
-"""The command `annealed`: tables in, comparisons, models, predictions and reports out."""
+"""The command `annealed`, which compares, fits, predicts and reports on tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rich.markup import escape
 from annealed import __version__
 from annealed.answers import comparison_table, path_table
 from annealed.callbacks import StopOnInterrupt
-from annealed.comparison import CANDIDATES, NOT_KEPT, OURS, compare, fit_table, table_splits
+from annealed.comparison import CANDIDATES, NOT_SAVEABLE, OURS, compare, fit_table, table_splits
 from annealed.export import (
     STANDARD_OUTPUT,
     check_writable,
@@ -30,11 +30,12 @@ from annealed.export import (
 from annealed.progress import CoolingBar
 from annealed.tables import MOST_CATEGORIES, InputError, default_table, label_table, read_table, why_texts
 
-INTERRUPTED = 130  # as shells count: 128 and the number of the signal
+INTERRUPTED = 130  # exit code after Ctrl-C, by convention 128 plus the number of the signal
 
 app = typer.Typer(
     name="annealed",
-    help="Discriminant analysis by annealing, for tables: CSV or Parquet, numbers and categories mixed, cells missing.",
+    help="Calibrated linear and prototype classifiers for tables: CSV or Parquet files with numbers, categories, dates "
+    "and missing cells. Start with `annealed compare TABLE --target COLUMN`.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -48,21 +49,23 @@ Data = Annotated[
     typer.Argument(help="The table: CSV (also compressed) or Parquet; - reads standard input.", show_default=False),
 ]
 MaybeData = Annotated[
-    Path | None, typer.Argument(help="The table; without one, the embedded default.", show_default=False)
+    Path | None, typer.Argument(help="The table; if omitted, a built-in example is used.", show_default=False)
 ]
-Target = Annotated[str, typer.Option("--target", "-t", help="Column with the classes.", show_default=False)]
-MaybeTarget = Annotated[str | None, typer.Option("--target", "-t", help="Column with the classes.")]
+Target = Annotated[str, typer.Option("--target", "-t", help="Column with the class labels.", show_default=False)]
+MaybeTarget = Annotated[str | None, typer.Option("--target", "-t", help="Column with the class labels.")]
 Weights = Annotated[
-    str | None, typer.Option("--weights", "-w", help="Column that says how much each row counts; no feature.")
+    str | None, typer.Option("--weights", "-w", help="Column with sample weights; it is not used as a feature.")
 ]
-Separator = Annotated[str | None, typer.Option(help="Between the cells of a CSV; found from the file if not given.")]
-Encoding = Annotated[str | None, typer.Option(help="Of a CSV; found from the file if not given.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-ModelFile = Annotated[Path, typer.Argument(help="A file that `annealed fit` wrote.", show_default=False)]
+Separator = Annotated[str | None, typer.Option(help="Separator of the cells of a CSV; detected by default.")]
+Encoding = Annotated[str | None, typer.Option(help="Encoding of a CSV; detected by default.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+ModelFile = Annotated[
+    Path, typer.Argument(help="A model file written by `annealed fit` or `compare --save`.", show_default=False)
+]
 
 
-def one_sentence(command):
-    """Say what is wrong with the input in one sentence, and exit with 1."""
+def exits_with_message(command):
+    """Decorate a command to print errors in the input as one line, and to exit with 1."""
 
     @wraps(command)
     def guarded(*args, **kwargs):
@@ -71,31 +74,31 @@ def one_sentence(command):
                 warnings.showwarning = _show_warning  # type: ignore[assignment]
                 command(*args, **kwargs)
                 print(end="", flush=True)
-        except BrokenPipeError:  # who reads has seen enough
+        except BrokenPipeError:  # the reader of standard output has closed it; typer exits quietly
             raise
         except (OSError, UnicodeEncodeError) as error:
-            _end_unprinted(error)
+            _exit_unprinted(error)
         except (InputError, ImportError) as error:
-            _say_what_is_wrong(str(error))
+            _exit_with_error(str(error))
         except KeyboardInterrupt:
-            messages.print("[bold]annealed:[/] interrupted; nothing was written.", highlight=False)
+            messages.print("[bold]annealed:[/] Interrupted; nothing was written.", highlight=False)
             raise typer.Exit(INTERRUPTED) from None
 
     return guarded
 
 
-def _end_unprinted(error):
-    """What files raise is an InputError, so that this is of standard output; nothing is to be tried on it again."""
+def _exit_unprinted(error):
+    """Exit after an error of standard output, and write nothing more to it; errors of files are InputErrors."""
     sys.stdout = open(os.devnull, "w")
     if isinstance(error, UnicodeEncodeError):
         reason = f"{error.object[error.start]!r} is not in {error.encoding}. Set PYTHONIOENCODING=utf-8"
     else:
         reason = error.strerror
-    _say_what_is_wrong(f"The answer cannot be printed: {reason}.")
+    _exit_with_error(f"The result cannot be printed: {reason}.")
 
 
-def _say_what_is_wrong(sentence):
-    messages.print(f"[bold red]annealed:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
+def _exit_with_error(message):
+    messages.print(f"[bold red]annealed:[/] {escape(message)}", highlight=False, soft_wrap=True)
     raise typer.Exit(1) from None
 
 
@@ -111,7 +114,9 @@ def _version(is_asked: bool):
 
 @app.callback()
 def common(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
 ):
     pass
 
@@ -120,50 +125,51 @@ def common(
 
 
 @app.command("compare", epilog="Example: annealed compare flowers.csv --target species --save best.skops")
-@one_sentence
+@exits_with_message
 def compare_command(
     data: MaybeData = None,
     target: MaybeTarget = None,
     weights: Weights = None,
-    folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation.")] = 5,
-    save: Annotated[Path | None, typer.Option(help="Fit the best model on all rows and write it.")] = None,
+    folds: Annotated[int, typer.Option(min=2, help="Number of folds of the cross-validation.")] = 5,
+    save: Annotated[Path | None, typer.Option(help="Fit the best model on all rows and write it to this file.")] = None,
     as_json: AsJson = False,
     separator: Separator = None,
     encoding: Encoding = None,
 ):
-    """Cross-validate our estimators and their usual peers on a table, and name the best."""
+    """Cross-validate the annealed classifiers and common ones of scikit-learn on a table, and rank them by log-loss."""
     if save is not None:
         check_writable(save)
     table = _labelled(data, target, weights, separator, encoding)
     ranked = _ranked(table, folds)
-    answer = _ranking(ranked)
+    result = _ranking(ranked)
     if not as_json:
         _print_comparison(ranked, table)
     if save is not None and len(ranked) == len(CANDIDATES):
-        answer["saved"] = _fit_and_save(table, _kept(answer), save)
+        result["saved"] = _fit_and_save(table, _best_saveable(result), save)
     if as_json:
-        _print_json(answer)
+        _print_json(result)
     if len(ranked) < len(CANDIDATES):
         raise typer.Exit(INTERRUPTED)
 
 
 @app.command(epilog="Example: annealed fit flowers.csv --target species --model logistic -o model.skops")
-@one_sentence
+@exits_with_message
 def fit(
     data: Data,
     target: Target,
     weights: Weights = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write.")] = Path("model.skops"),
     model: Annotated[
-        str, typer.Option("--model", "-m", help=f"One of {', '.join(OURS)}.", autocompletion=lambda: list(OURS))
+        str,
+        typer.Option("--model", "-m", help=f"The classifier: {', '.join(OURS)}.", autocompletion=lambda: list(OURS)),
     ] = "logistic",
     as_json: AsJson = False,
     separator: Separator = None,
     encoding: Encoding = None,
 ):
-    """Fit one of our estimators and write it to a file; Ctrl-C ends the cooling and keeps the path so far."""
+    """Fit an annealed classifier and write it to a file. Ctrl-C stops the cooling and keeps the path so far."""
     if model not in OURS:
-        raise InputError(f"There is no model {model!r}. Choose one of {', '.join(OURS)}.")
+        raise InputError(f"--model must be one of {', '.join(OURS)}. Got {model!r}.")
     check_writable(output)
     table = _labelled(data, target, weights, separator, encoding)
     saved = _fit_and_save(table, model, output)
@@ -172,29 +178,30 @@ def fit(
 
 
 @app.command(epilog="Example: annealed predict model.skops new.csv -o out.csv")
-@one_sentence
+@exits_with_message
 def predict(
     model: ModelFile,
     data: Data,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="CSV, JSON or Parquet to write; none prints CSV.")
+        Path | None,
+        typer.Option("--output", "-o", help="CSV, JSON or Parquet file to write; if omitted, CSV is printed."),
     ] = None,
     as_json: AsJson = False,
     separator: Separator = None,
     encoding: Encoding = None,
 ):
-    """Labels and probabilities for new rows; columns are found by name, others are ignored."""
+    """Predict the class and the class probabilities of new rows. Columns are found by name; others are ignored."""
     fitted = load_model(model)
     predictions = fitted.predict(_table_for(fitted, data, separator, encoding))
     if output is None or output == STANDARD_OUTPUT:
         print(json_of(predictions) if as_json else predictions.to_csv(index=False), end="")
         return
     write_predictions(predictions, output, as_json=as_json)
-    _say(f"{len(predictions)} rows predicted, in {output}")
+    _print_message(f"Predictions for {len(predictions)} rows written to {output}")
 
 
 @app.command(epilog="Example: annealed report model.skops flowers.csv -o report.html")
-@one_sentence
+@exits_with_message
 def report(
     model: ModelFile,
     data: Data,
@@ -203,19 +210,19 @@ def report(
     separator: Separator = None,
     encoding: Encoding = None,
 ):
-    """One HTML file that opens offline: the path with a temperature slider, and what the model says at each."""
+    """Write an HTML report that opens offline: scores, predictions and features at every temperature, with a slider."""
     fitted = load_model(model)
     _check_report(output)
     write_report(fitted, _table_for(fitted, data, separator, encoding), output)
-    _say(f"The report is in {output.resolve()}")
+    _print_message(f"Report written to {output.resolve()}")
     if as_json:
         _print_json({"report": str(output.resolve())})
 
 
 @app.command(epilog="Example: annealed path model.skops --json")
-@one_sentence
+@exits_with_message
 def path(model: ModelFile, as_json: AsJson = False):
-    """The annealing path of a model as a table, hot to cold."""
+    """Print the annealing path of a model: one row per temperature, hot to cold."""
     record = load_model(model).path
     if as_json:
         print(json_of(record.to_frame()), end="")
@@ -224,12 +231,12 @@ def path(model: ModelFile, as_json: AsJson = False):
 
 
 @app.command(epilog="Example: annealed demo")
-@one_sentence
+@exits_with_message
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="The report to write.")] = Path("report.html"),
     as_json: AsJson = False,
 ):
-    """Compare on the embedded default, and write the report of the best annealed model."""
+    """Compare the classifiers on a built-in example, and write the report of the best annealed one."""
     _check_report(output)
     table = default_table()
     ranked = _ranked(table, 5)
@@ -240,54 +247,58 @@ def demo(
     name = next((result.name for result in ranked if hasattr(OURS.get(result.name), "at")), "logistic")
     fitted = _fitted(table, name)
     write_report(fitted, table.features.assign(**{table.target: table.labels}), output)
-    _say(f"The report of {name} is in {output.resolve()}: open it in a browser and move the slider.")
+    _print_message(
+        f"Report of {name} written to {output.resolve()}: open it in a browser and move the temperature slider."
+    )
     if as_json:
         _print_json({**_ranking(ranked), "report": str(output.resolve())})
 
 
-# --- what they share ----------------------------------------------------------------------------------
+# --- shared by the commands ---------------------------------------------------------------------------
 
 
 def _labelled(data, target, weights, separator, encoding):
+    """The table to learn from; prints a note for everything in it that is not used as it is."""
     if data is None:
-        for name, given in {"target": target, "weights": weights}.items():
-            if given is not None:
-                raise InputError(f"--{name} was given without a table: annealed compare TABLE --target COLUMN.")
-        _say("No table given, so the embedded default is used: breast-cancer cells, 569 rows.")
+        for name, value in {"target": target, "weights": weights}.items():
+            if value is not None:
+                raise InputError(f"--{name} needs a table. Got none. Run annealed compare TABLE --target COLUMN.")
+        _print_message("No table was given: using the built-in example, breast-cancer cells, 569 rows.")
         return default_table()
     frame = read_table(data, separator=separator, encoding=encoding)
     if target is None:
         raise InputError(
-            f"Say which column holds the classes: --target, one of {', '.join(map(repr, frame.columns[-5:]))} ..."
+            "--target must name the column with the class labels, for example one of "
+            f"{', '.join(map(repr, frame.columns[-5:]))}."
         )
     table = label_table(frame, target, weights)
     if len(table.labels) < len(frame):
-        _say(f"note: {len(frame) - len(table.labels)} of {len(frame)} rows weigh 0 and are left out.")
+        _print_message(f"note: {len(frame) - len(table.labels)} of {len(frame)} rows have weight 0 and are left out.")
     for name, reason in table.columns.left_out.items():
-        _say(f"note: column {name!r} is left out, {reason}.")
+        _print_message(f"note: column {name!r} is left out: {reason}.")
     for name in table.columns.categories:
-        n_texts, why = table.features[name].nunique(), why_texts(table.features[name])
-        if why:
-            _say(f"note: column {name!r} is taken for categories: {why}.")
+        n_texts, reason = table.features[name].nunique(), why_texts(table.features[name])
+        if reason:
+            _print_message(f"note: column {name!r} is read as categories: {reason}.")
         elif n_texts > MOST_CATEGORIES:
-            _say(f"note: column {name!r} holds {n_texts} different texts; the rarest share one category.")
+            _print_message(f"note: column {name!r} has {n_texts} distinct texts; the rarest share one category.")
     return table
 
 
 def _check_report(output):
     if output.suffix.lower() not in ("", ".html", ".htm"):
-        raise InputError(f"A report is HTML, which browsers open by the name .html. Got '{output}'.")
+        raise InputError(f"The name of a report must end in .html, so that browsers open it. Got '{output}'.")
     check_writable(output)
 
 
 def _table_for(model, data, separator, encoding):
-    """Read as the table was that the model was fitted on, where the file itself does not tell."""
+    """Read a table for a model, with the conventions of its training table if the file does not determine them."""
     known = {"texts": model.texts, "commas": model.columns.commas}
     return read_table(data, separator=separator, encoding=encoding, **known)
 
 
 def _ranked(table, folds):
-    """Results of all candidates, or of those that were done when Ctrl-C was pressed, best first."""
+    """Results of all candidates, or of those that were finished when Ctrl-C was pressed, best first."""
     results = []
     n_folds = len(table_splits(table.labels, folds))
     with CoolingBar(messages, n_fits=n_folds * len(CANDIDATES)) as bar:
@@ -299,7 +310,9 @@ def _ranked(table, folds):
     if not results:
         raise KeyboardInterrupt
     if len(results) < len(CANDIDATES):
-        _say(f"Interrupted: {len(results)} of {len(CANDIDATES)} models were compared, and nothing was written.")
+        _print_message(
+            f"Interrupted: {len(results)} of {len(CANDIDATES)} models were compared, and nothing was written."
+        )
     return sorted(results, key=lambda result: result.log_loss)
 
 
@@ -308,12 +321,12 @@ def _ranking(ranked):
     return {"best": ranked[0].name, "best_of_ours": ours, "models": [result.as_dict() for result in ranked]}
 
 
-def _kept(ranking):
-    """The best model, or the best of ours where no file of the best is safe to open."""
+def _best_saveable(ranking):
+    """The best model, or the best annealed one if a file of the best would not be safe to load."""
     best, ours = ranking["best"], ranking["best_of_ours"]
-    if best not in NOT_KEPT:
+    if best not in NOT_SAVEABLE:
         return best
-    _say(f"No file of {best} is safe to open, so {ours}, the best of ours, is kept.")
+    _print_message(f"A file of {best} would not be safe to load: saving {ours}, the best annealed model, instead.")
     return ours
 
 
@@ -325,17 +338,17 @@ def _fitted(table, name):
         bar.end()
     if guard.is_interrupted:
         coldest = fitted.path.temperatures[-1]
-        _say(f"Interrupted at temperature {coldest:.3g}: the path walked so far is kept.")
+        _print_message(f"Interrupted at temperature {coldest:.3g}: the path so far is kept.")
     return fitted
 
 
 def _fit_and_save(table, name, output):
-    """Fit, write, and tell what was written."""
+    """Fit a model, write it to a file, and return a summary for --json."""
     fitted = _fitted(table, name)
     save_model(fitted, output)
     saved = {"model": name, "file": str(output)}
     if name not in OURS:
-        _say(f"{name} fitted; the model is in {output}")
+        _print_message(f"{name} fitted and written to {output}")
         return saved
     record = fitted.path
     saved |= {"temperature": float(fitted.classifier.temperature_), "n_temperatures": len(record)}
@@ -343,7 +356,7 @@ def _fit_and_save(table, name, output):
     if getattr(record, "validation_score", None) is not None:
         saved["validation_log_loss"] = -float(record.validation_score[record.best_index].mean())
         loss = f", validation log-loss {saved['validation_log_loss']:.4f}"
-    _say(f"{name} fitted at temperature {saved['temperature']:.4g}{loss}; the model is in {output}")
+    _print_message(f"{name} fitted (temperature {saved['temperature']:.4g}{loss}) and written to {output}")
     return saved
 
 
@@ -354,11 +367,12 @@ def _print_json(value):
 def _print_comparison(ranked, table):
     answers.print(comparison_table(ranked, len(table.labels), len(table.classes)))
     best, ours = ranked[0].name, next((result.name for result in ranked if result.is_ours), None)
-    of_ours = f"; of ours, [bold]{ours}[/]" if ours not in (best, None) else ""
-    answers.print(f"Best by log-loss: [bold]{best}[/]{of_ours}. ± is one standard error over the folds.")
+    best_of_ours = f" (best annealed model: [bold]{ours}[/])" if ours not in (best, None) else ""
+    answers.print(f"Best log-loss: [bold]{best}[/]{best_of_ours}.")
+    answers.print("Annealed models are bold. ± is one standard error over the folds.")
     if table.weights is not None:
-        answers.print(f"Rows are weighted by {escape(repr(table.columns.weights))}, in fits and in scores.")
+        answers.print(f"Samples are weighted by {escape(repr(table.columns.weights))}, in fits and scores.")
 
 
-def _say(text):
+def _print_message(text):
     messages.print(escape(text), highlight=False, soft_wrap=True)

@@ -1,6 +1,6 @@
-"""Which classifier suits a table: ours and their usual peers, cross-validated on the same folds.
+"""Compares the annealed estimators and common scikit-learn classifiers on a table, cross-validated on the same folds.
 
-A further estimator of ours is one line in CANDIDATES.
+A further estimator is one line in OURS or PEERS.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from annealed.optional import require
 from annealed.selection import stratified_splits
 from annealed.tables import InputError, LabelledTable, TableModel, make_vectorizer, nearest
 
-MANY_CELLS = 2_000_000  # below which threads only get into each other's way
-RECORDED = ("annealed", "scikit-learn", "numpy", "scipy")  # packages whose versions a model keeps
-UNFIT = (ValueError, ArithmeticError, np.linalg.LinAlgError)  # what a fit raises on a table that does not suit it
-HASH = np.dtype("<u8")  # as a model keeps those of its rows, on every machine
-SMALLEST_PROBABILITY = 1e-15  # a class given none costs 35 nats, not infinitely many
+MANY_CELLS = 2_000_000  # smaller tables are fitted on one thread: the overhead of more exceeds their gain
+RECORDED = ("annealed", "scikit-learn", "numpy", "scipy")  # packages whose versions a model file records
+FIT_ERRORS = (ValueError, ArithmeticError, np.linalg.LinAlgError)  # raised by fits on unsuitable tables
+HASH = np.dtype("<u8")  # row hashes in a model file: the same byte order on every machine
+SMALLEST_PROBABILITY = 1e-15  # clips the log-loss of one sample at 35 nats
 
 
 OURS: dict[str, Callable[[], Any]] = {
@@ -51,12 +51,22 @@ PEERS: dict[str, Callable[[], Any]] = {
     "class-shares": DummyClassifier,
 }
 CANDIDATES = {**OURS, **PEERS}
-NOT_KEPT = ("nearest-neighbours", "random-forest", "gradient-boosting")  # no file of compiled trees is safe to open
+NOT_SAVEABLE = (
+    "nearest-neighbours",
+    "random-forest",
+    "gradient-boosting",
+)  # compiled trees are unsafe to load
 
 
 @dataclass(frozen=True)
 class Result:
-    """One candidate on every fold: shares of wrong rows, log-losses, seconds of fitting; `failure` says why none."""
+    """The scores of one classifier.
+
+    errors : share of misclassified samples in each fold
+    log_losses : log-loss in each fold
+    seconds : total time of the fits
+    failure : why it could not be fitted; "" if it was, and otherwise there are no scores
+    """
 
     name: str
     errors: np.ndarray
@@ -86,7 +96,7 @@ class Result:
 
 
 class Follower(Protocol):
-    """Sees every fit of a comparison."""
+    """Is notified of every fit of a comparison, for a progress bar."""
 
     def begin(self, name: str, fold: int) -> None: ...
 
@@ -101,33 +111,33 @@ def standard_error(values: np.ndarray) -> float:
 
 def make_candidate(name: str):
     if name not in CANDIDATES:
-        raise InputError(f"There is no model {name!r}. {nearest(name, list(CANDIDATES))}")
+        raise InputError(f"The model {name!r} does not exist. {nearest(name, list(CANDIDATES))}")
     return CANDIDATES[name]()
 
 
 def fit_table(table: LabelledTable, name: str, callbacks=()) -> TableModel:
-    """Fit one of the models that `annealed compare` knows on all rows of a table.
+    """Fit one of the models of `annealed compare` on all rows of a table.
 
     Parameters
     ----------
     table : LabelledTable
-        As `annealed.tables.label_table` gives it.
+        The training data, from `annealed.tables.label_table`.
     name : str
-        Of the model, such as "logistic", as in `--model`.
+        Name of the model, such as "logistic", as in `--model`.
     callbacks : sequence
-        Callbacks of the fit, of models that take them.
+        Callbacks of the fit. Models without callback support ignore them.
 
     Returns
     -------
     model : TableModel
-        It predicts frames, and `annealed.export.save_model` writes it.
+        A model that predicts DataFrames, and that `annealed.export.save_model` writes to a file.
     """
     pipeline = _pipeline(table, name, callbacks)
     rows = table.conformed()
     began = perf_counter()
     try:
         _fit(pipeline, rows, table.labels, table.weights)
-    except UNFIT as error:
+    except FIT_ERRORS as error:
         raise InputError(f"{name!r} cannot be fitted on this table: {str(error).splitlines()[0]}") from error
     if hasattr(pipeline[-1], "set_callbacks"):
         pipeline[-1].set_callbacks()  # a fitted model keeps no callback
@@ -145,30 +155,32 @@ def fit_table(table: LabelledTable, name: str, callbacks=()) -> TableModel:
 def _version(package: str) -> str:
     try:
         return metadata.version(package)
-    except metadata.PackageNotFoundError:  # of a checkout that is not installed
+    except metadata.PackageNotFoundError:  # a source checkout that is not installed
         return "unknown"
 
 
 def row_hashes(rows, labels) -> np.ndarray:
-    """One number a row, with its label: by them a model knows the rows again that it was fitted on, in any order."""
+    """A hash of each row with its label, by which a model recognizes its training samples in any order."""
     pandas = require("pandas", extra="cli")
     labelled = pandas.concat([rows, pandas.Series(map(str, labels), index=rows.index, dtype=object)], axis=1)
     return pandas.util.hash_pandas_object(labelled, index=False).to_numpy(dtype=HASH)
 
 
 def table_splits(labels, n_folds):
-    """The folds of a comparison: stratified, shuffled in the same way every time."""
+    """The folds of a comparison: stratified, with a fixed shuffling."""
     _, codes = np.unique(labels, return_inverse=True)
-    with warnings.catch_warnings():  # rare classes are met by keeping their rows for training
+    with warnings.catch_warnings():  # classes with fewer samples than folds: their samples stay in the training set
         warnings.simplefilter("ignore")
         splits = stratified_splits(n_folds, codes, 0)
     if not splits:
-        raise InputError("Every class has a single row, so nothing can be held out to compare on.")
+        raise InputError(
+            "Some class must have two rows or more, so that one can be held out. Got a single row of every class."
+        )
     return splits
 
 
 def compare(table: LabelledTable, n_folds: int = 5, follower: Follower | None = None) -> Iterator[Result]:
-    """A result for each candidate, as it is there."""
+    """Cross-validate every candidate, and yield each result as soon as it is available."""
     rows, splits = table.conformed(), table_splits(table.labels, n_folds)
     for name in CANDIDATES:
         began = perf_counter()
@@ -176,16 +188,16 @@ def compare(table: LabelledTable, n_folds: int = 5, follower: Follower | None = 
         try:
             for fold, (train, test) in enumerate(splits):
                 scores.append(_score_fold(table, rows, name, train, test, fold, follower))
-        except UNFIT as error:
-            nothing = np.array([])
-            yield Result(name, nothing, nothing, perf_counter() - began, str(error).splitlines()[0])
+        except FIT_ERRORS as error:
+            none = np.array([])
+            yield Result(name, none, none, perf_counter() - began, str(error).splitlines()[0])
             continue
         errors, losses, seconds = (np.array(column) for column in zip(*scores, strict=True))
         yield Result(name, errors, losses, float(seconds.sum()))
 
 
 def _score_fold(table, rows, name, train, test, fold, follower):
-    """Error, log-loss and seconds of one fit."""
+    """Error, log-loss and fit time in seconds for one fold."""
     if follower is not None:
         follower.begin(name, fold)
     pipeline = _pipeline(table, name, follower.callbacks() if follower is not None else ())
@@ -199,20 +211,24 @@ def _score_fold(table, rows, name, train, test, fold, follower):
     if follower is not None:
         follower.end()
     truth = np.searchsorted(pipeline.classes_, table.labels[test])
-    given = np.maximum(posterior[np.arange(len(test)), truth], SMALLEST_PROBABILITY)
-    counted = None if weights is None else weights[test]
-    error = np.average(posterior.argmax(axis=1) != truth, weights=counted)
-    return error, np.average(-np.log(given), weights=counted), seconds
+    probability = np.maximum(posterior[np.arange(len(test)), truth], SMALLEST_PROBABILITY)
+    test_weights = None if weights is None else weights[test]
+    error = np.average(posterior.argmax(axis=1) != truth, weights=test_weights)
+    return error, np.average(-np.log(probability), weights=test_weights), seconds
 
 
 def _fit(pipeline, rows, labels, weights):
-    """Shares are counted in rows for the peers too: they set their penalties against the sum of the weights."""
+    """Fit a pipeline with sample weights.
+
+    Weights that are shares are rescaled to numbers of samples, because the penalty of a scikit-learn classifier is
+    relative to the sum of the weights.
+    """
     if weights is None:
         return pipeline.fit(rows, labels)
     if not has_fit_parameter(pipeline[-1], "sample_weight"):
-        raise ValueError("it takes no weights")
-    counted = counted_in_rows(weights, weights.sum(), len(weights))
-    return pipeline.fit(rows, labels, model__sample_weight=counted)
+        raise ValueError("it does not support sample weights")
+    sample_weight = counted_in_rows(weights, weights.sum(), len(weights))
+    return pipeline.fit(rows, labels, model__sample_weight=sample_weight)
 
 
 def _pipeline(table, name, callbacks):

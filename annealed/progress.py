@@ -12,7 +12,7 @@ PAST_BEST = 1.8  # in log temperature, by which it continues past the best
 
 
 class CoolingBar:
-    """Follows fits as a scikit-learn callback, and a comparison from one fit to the next.
+    """A progress bar that receives temperatures as a scikit-learn callback, and fits from a comparison.
 
     Parameters
     ----------

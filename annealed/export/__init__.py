@@ -1,4 +1,4 @@
-"""Fitted models as files: to load again, and to read."""
+"""Writes fitted models, predictions and reports to files, and loads models."""
 
 from annealed.export.base import STANDARD_OUTPUT, check_writable, write_then_rename
 from annealed.export.persistence import load_model, save_model

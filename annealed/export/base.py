@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Writes files completely or not at all."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ STANDARD_OUTPUT = Path("-")
 
 
 def check_writable(path: Path) -> None:
-    """Say before a long job that its answer could not be written."""
+    """Raise an error if a file cannot be written, before the computation of its content."""
     if path == STANDARD_OUTPUT:
-        raise InputError("'-' is standard output, which only predictions can go to; give the name of a file to write.")
+        raise InputError("The output must be a file. Got '-', standard output, which only `predict` supports.")
     try:
         folder = path.resolve().parent
         if not _is_folder(folder):
-            raise InputError(f"There is no folder '{folder}' to write '{path.name}' in.")
+            raise InputError(f"'{path.name}' cannot be written: the folder '{folder}' does not exist.")
         if _is_folder(path):
-            raise InputError(f"'{path}' is a folder; give the name of a file to write.")
+            raise InputError(f"The output must be a file. Got the folder '{path}'.")
     except OSError as error:
         raise InputError(f"'{path}' cannot be written: {error.strerror}.") from error
     if not os.access(folder, os.W_OK):
-        raise InputError(f"'{path}' cannot be written: the folder '{folder}' is closed to you.")
+        raise InputError(f"'{path}' cannot be written: you have no write permission for the folder '{folder}'.")
 
 
 def _is_folder(path):
-    """Unlike pathlib's of some versions, it raises where that cannot be told: a closed folder, too long a name."""
+    """Like `Path.is_dir`, but an inaccessible folder or a name that is too long raises an error in all versions."""
     try:
         return stat.S_ISDIR(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -37,10 +37,10 @@ def _is_folder(path):
 
 
 def write_then_rename(path: Path, content: bytes) -> None:
-    """Write beside `path` and rename: whoever looks sees the old file or the new one, never a part."""
+    """Write a temporary file beside `path` and rename it, so that a reader never sees an incomplete file."""
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
-            path.write_bytes(content)  # a pipe or a device, such as /dev/stdout, has nothing to be renamed
+            path.write_bytes(content)  # a pipe or a device, such as /dev/stdout, cannot be replaced by renaming
             return
         check_writable(path)
         _replace(path.resolve(), content)
@@ -62,7 +62,7 @@ def _replace(path, content):
 
 
 def _mode(path):
-    """That of the file that is replaced: one that was closed to others stays so."""
+    """Permissions of the file that is replaced, so that a private file stays private, or else the default ones."""
     if path.exists():
         return stat.S_IMODE(path.stat().st_mode)
     mask = os.umask(0)

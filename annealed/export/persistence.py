@@ -1,6 +1,6 @@
-"""Models as .skops files: arrays and plain settings, never a pickle.
+"""Models as .skops files, which hold arrays and settings, never a pickle.
 
-A file names the types it wants built; only those of TRUSTED, and the ones that skops itself knows to be harmless, are.
+A file names the types of its objects. Only types in TRUSTED, and those that skops itself trusts, are loaded.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ TRUSTED = [
 
 
 def save_model(model: TableModel, path: Path) -> None:
-    """Write a model, whole or not at all; one that `load_model` would not open is refused."""
+    """Write a model to a file, completely or not at all; raises an error if `load_model` would refuse to load it."""
     if not isinstance(model, TableModel):
         raise TypeError(
-            f"save_model writes what fit_table returns, a TableModel. Got a {type(model).__name__}. Write an estimator "
-            "of your own with skops.io.dump or joblib.dump."
+            f"`model` must be a TableModel, as fit_table returns it. Got a {type(model).__name__}. Write other "
+            "estimators with skops.io.dump or joblib.dump."
         )
     skops = require("skops.io", extra="cli")
     content = {
@@ -66,30 +66,30 @@ def save_model(model: TableModel, path: Path) -> None:
     }
     try:
         data = skops.dumps(content)
-    except Exception as error:  # of settings that are no data
-        raise InputError(f"A model file cannot hold all of {model.name!r}: {error}.") from error
-    foreign = _foreign(data)
-    if foreign:
+    except Exception as error:  # a setting cannot be represented as data
+        raise InputError(f"{model.name!r} cannot be written to a model file: {error}.") from error
+    untrusted = _untrusted(data)
+    if untrusted:
         raise InputError(
-            f"No file of {model.name!r} is safe to open: it would ask for {foreign[0]}. Take another model, or "
-            "settings without it."
+            f"A file of {model.name!r} would not be safe to load, because it would contain {untrusted[0]}. Choose "
+            "another model, or settings without this type."
         )
     write_then_rename(path, data)
 
 
 def load_model(path: Path) -> TableModel:
-    """Read a model that `save_model` wrote; anything else is refused."""
+    """Read a model that `save_model` wrote; any other file raises an error."""
     content = _loaded(path, _bytes(path))
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise InputError(f"'{path}' is no model that `annealed fit` of this version wrote.")
+        raise InputError(f"'{path}' must be a model file of this version of annealed. Fit the model again.")
     try:
         return _model(content)
-    except Exception as error:  # whatever is missing or of another kind
-        raise InputError(f"'{path}' is damaged: fit the model again.") from error
+    except Exception as error:  # anything missing or of the wrong type
+        raise InputError(f"'{path}' is damaged. Fit the model again.") from error
 
 
 def _model(content):
-    """Contents of another kind are found now, and not by what is asked of the model later."""
+    """Build the model and check it, so that a damaged file raises an error here and not when the model is used."""
     columns = TableColumns(**content["columns"])
     model = TableModel(content["pipeline"], columns, content["target"], content["name"], content["facts"])
     texts = [model.target, model.name, columns.commas, *columns.used]
@@ -105,30 +105,30 @@ def _model(content):
             raise TypeError(f"{kind.__name__} was expected. Got {value!r}.")
     if [*model.pipeline[0].feature_names_in_] != columns.used or len(model.classes) < 2:
         raise ValueError("The columns are not those of the pipeline, or the classes are missing.")
-    _ask(model)
+    _check_prediction(model)
     return model
 
 
-def _ask(model):
-    """Predict a row whose every cell is missing: it goes through all parts of the pipeline."""
+def _check_prediction(model):
+    """Predict a row of missing cells, which uses all parts of the pipeline, and check the path."""
     row = require("pandas", extra="cli").DataFrame({name: [None] for name in model.columns.used})
     posterior = model.predict(row).iloc[:, 1:].to_numpy(dtype=float)
     if not np.isfinite(posterior).all():
         raise ValueError(f"A posterior was expected. Got {posterior}.")
     path = getattr(model.classifier, "path_", None)
     if path is not None:
-        _follow(path)
+        _check_path(path)
 
 
-def _follow(path):
-    """Print a path, lay it out as a table and ask what lies at its ends; all that it holds has an entry a step."""
+def _check_path(path):
+    """Use a path in all ways: print it, make a table, interpolate; every array has one entry per temperature."""
     repr(path)
     path.to_frame()
     if isinstance(path, AnnealingPath):
-        own = {name: part for name, part in vars(path).items() if name != "columns"}
-        parts = [part for part in (*own.values(), *path.arrays.values()) if isinstance(part, np.ndarray)]
-        if any(len(part) != len(path) for part in parts):
-            raise ValueError(f"{len(path)} steps were expected. Got {[len(part) for part in parts]}.")
+        attributes = {name: value for name, value in vars(path).items() if name != "columns"}
+        arrays = [value for value in (*attributes.values(), *path.arrays.values()) if isinstance(value, np.ndarray)]
+        if any(len(array) != len(path) for array in arrays):
+            raise ValueError(f"{len(path)} temperatures were expected. Got {[len(array) for array in arrays]}.")
         for temperature in path.temperatures[[0, path.best_index, -1]].tolist():
             path.at(temperature)
 
@@ -145,19 +145,19 @@ def _bytes(path):
 def _loaded(path, data):
     skops = require("skops.io", extra="cli")
     try:
-        foreign = _foreign(data)
-    except Exception as error:  # whatever a strange file does to the reader, it is no model of ours
-        raise InputError(f"'{path}' is not a model file, or it is damaged: fit the model again.") from error
-    if foreign:
+        untrusted = _untrusted(data)
+    except Exception as error:  # skops may raise anything on a file of another format
+        raise InputError(f"'{path}' is not a model file, or it is damaged. Fit the model again.") from error
+    if untrusted:
         raise InputError(
-            f"'{path}' was not written by annealed, or it was tampered with: it asks for {foreign[0]}, "
+            f"'{path}' was not written by annealed, or it was tampered with: it contains {untrusted[0]}, "
             "which is not loaded."
         )
     try:
         return skops.loads(data, trusted=TRUSTED)
     except Exception as error:
-        raise InputError(f"'{path}' is damaged: fit the model again.") from error
+        raise InputError(f"'{path}' is damaged. Fit the model again.") from error
 
 
-def _foreign(data):
+def _untrusted(data):
     return [name for name in require("skops.io", extra="cli").get_untrusted_types(data=data) if name not in TRUSTED]

@@ -1,4 +1,4 @@
-"""Tables as people have them: read from a file, numbers and categories mixed, cells missing."""
+"""Tables from files, with mixed numbers and categories and with missing cells."""
 
 from annealed.tables.base import InputError, TableColumns, nearest, why_texts
 from annealed.tables.labelled import LabelledTable, default_table, label_table

@@ -1,4 +1,4 @@
-"""What the columns of a table are, and how a table is brought to the form that a model was fitted on."""
+"""The kinds of columns in a table, and the conversion of a table to the form that a model was fitted on."""
 
 from __future__ import annotations
 
@@ -13,37 +13,38 @@ from annealed.optional import require
 
 MISSING = "missing"  # the category of a missing cell
 SHOWN_NAMES = 12
-MOST_IDENTIFIERS = 20  # a column with more values than this may only tell rows apart
-IDENTIFIER = re.compile(r"(^|[\W_])(id|Id|ID|uid|UID|uuid|UUID)$|(?<=[a-z])I[dD]$")  # as the name of a column
-MOST_CLASSES = 200  # of a numeric target; beyond them it is a quantity
-MOST_LEVELS = 20  # of a target that holds fractions
-MOST_STRAY = 0.1  # of the cells of a column, that are no numbers where the others are: told of
+MOST_IDENTIFIERS = 20  # a column with more distinct values may be an identifier of the rows
+IDENTIFIER = re.compile(r"(^|[\W_])(id|Id|ID|uid|UID|uuid|UUID)$|(?<=[a-z])I[dD]$")  # column names of identifiers
+MOST_CLASSES = 200  # a numeric target with more distinct values is a quantity
+MOST_LEVELS = 20  # the same limit for a target with fractions
+MOST_STRAY = 0.1  # share of non-numeric cells up to which a column is reported as numeric with stray cells
 NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*", re.IGNORECASE)
-WITH_UNIT = re.compile(r"\s*([^\w\s]?)\s*([-+\u2212]?\d[\d.,']*)\s*(\D{0,8})")  # before it a sign, as of a currency
-LARGEST = 1e100  # beyond it a number stands for none, and its square would overflow
-NO_YEARS = ("0000", "0001", "9999")  # of dates by which databases write that there is none
+WITH_UNIT = re.compile(r"\s*([^\w\s]?)\s*([-+\u2212]?\d[\d.,']*)\s*(\D{0,8})")  # prefix such as $, number, unit
+LARGEST = 1e100  # larger numbers are treated as missing: databases use them as placeholders, and squares overflow
+NO_YEARS = ("0000", "0001", "9999")  # years that databases use as placeholders for a missing date
 SECONDS_OF_A_DAY = 86_400.0
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
 
 
 class InputError(ValueError):
-    """Something the user gave cannot be used; the text is one sentence for them."""
+    """The user's input cannot be used; the message tells the user why in one line."""
 
 
 @dataclass(frozen=True)
 class TableColumns:
-    """Columns by kind; `left_out` are those with nothing to learn from, each with the reason.
+    """The columns of a table by kind.
 
-    commas : what they meant in the numbers of the file, "decimal" or "thousands"; "" where there were none
-    weights : the column that says how much each row counts, which is no feature; None where all count alike
+    left_out : uninformative columns, which are not used, each with the reason
+    commas : meaning of commas in the numbers of the file, "decimal" or "thousands"; "" if there were none
+    weights : the column of sample weights, which is not a feature; None if the samples are unweighted
     """
 
     numbers: list[str]
     dates: list[str]
     categories: list[str]
     left_out: dict[str, str]
-    commas: str = ""  # also of model files that do not say
-    weights: str | None = None  # likewise
+    commas: str = ""  # the defaults also apply to model files that lack these entries
+    weights: str | None = None
 
     @classmethod
     def of(cls, frame, labels=None, weights=None) -> TableColumns:
@@ -57,8 +58,11 @@ class TableColumns:
                 kinds[_kind(frame[name])].append(name)
         if not any(kinds.values()):
             reasons = "; ".join(f"{name!r}: {reason}" for name, reason in list(left_out.items())[:SHOWN_NAMES])
-            raise InputError(f"The table has no column to learn from besides the target. Left out are {reasons}.")
-        commas = frame.attrs.get("commas", cls.commas)  # as `read_table` found them
+            raise InputError(
+                f"The table must have an informative column besides the target. Got only columns that are left out: "
+                f"{reasons}."
+            )
+        commas = frame.attrs.get("commas", cls.commas)  # detected by `read_table`
         return cls(kinds["number"], kinds["date"], kinds["category"], left_out, commas, weights)
 
     @property
@@ -66,7 +70,7 @@ class TableColumns:
         return [*self.numbers, *self.dates, *self.categories]
 
     def conform(self, frame):
-        """The used columns as floats and texts; an error that names what is missing or is no number."""
+        """The used columns as floats and strings; raises an error that names a missing column or a non-numeric cell."""
         check_columns(self.used, frame)
         columns = _numbers_of(frame[self.numbers])
         columns |= {name: _as_days(frame[name]) for name in self.dates}
@@ -75,25 +79,30 @@ class TableColumns:
 
 
 def check_columns(wanted, frame):
-    """Refuse a table that lacks a column, with the nearest names it has."""
+    """Raise an error if the table lacks a column, with the most similar names that it has."""
     present = [str(name) for name in frame.columns]
-    lacking = [name for name in wanted if name not in present]
-    if not lacking:
+    missing = [name for name in wanted if name not in present]
+    if not missing:
         return
-    if len(lacking) == 1:
-        raise InputError(f"The table has no column {lacking[0]!r}. {nearest(lacking[0], present)}")
-    raise InputError(f"The table lacks {len(lacking)} columns: {_listed(lacking)}. It has: {_listed(present)}.")
+    if len(missing) == 1:
+        raise InputError(f"The table has no column {missing[0]!r}. {nearest(missing[0], present)}")
+    raise InputError(
+        f"The table lacks {len(missing)} columns: {_listed(missing)}. Available columns: {_listed(present)}."
+    )
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """A sentence with the names most like `name`, or all of them where none is."""
-    lower = {own.lower(): own for own in reversed(known)}
-    close = [lower[own] for own in get_close_matches(name.lower(), lower, n=3, cutoff=0.5)]
-    return f"Nearest: {_listed(close)}." if close else f"It has: {_listed(known)}."
+    """A sentence with the names most similar to `name`, or with all names if none is similar."""
+    by_lower_case = {candidate.lower(): candidate for candidate in reversed(known)}
+    close = [by_lower_case[match] for match in get_close_matches(name.lower(), by_lower_case, n=3, cutoff=0.5)]
+    return f"Did you mean {' or '.join(map(repr, close))}?" if close else f"Available: {_listed(known)}."
 
 
 def labels_of(column) -> np.ndarray:
-    """Labels of a target: whole numbers as they are, all else as text; missing cells and quantities are refused."""
+    """Labels of a target: whole numbers stay numbers, other labels become strings.
+
+    Missing labels raise an error, and so do numbers with too many distinct values to be classes.
+    """
     types = require("pandas", extra="cli").api.types
     texts = label_texts(column)
     is_text = types.is_bool_dtype(column) or not types.is_numeric_dtype(column)
@@ -101,20 +110,20 @@ def labels_of(column) -> np.ndarray:
 
 
 def label_texts(column) -> np.ndarray:
-    """Labels of a target as texts; missing cells are refused."""
+    """Labels of a target as strings; missing labels raise an error."""
     texts = np.array([str(label).strip() for label in column.tolist()], dtype=str)
     missing = column.isna().to_numpy() | (texts == "")
     if missing.any():
         raise InputError(
-            f"The target {column.name!r} is missing in {int(missing.sum())} of {len(column)} rows, first in row "
-            f"{int(np.argmax(missing)) + 1} (a cell that is empty, or says NA, None or ?): fill these cells or delete "
-            "their rows."
+            f"The target {column.name!r} must have a label in every row. It is missing in {int(missing.sum())} of "
+            f"{len(column)} rows, first in row {int(np.argmax(missing)) + 1} (empty, NA, None or ?). Fill these cells "
+            "or delete their rows."
         )
     return texts
 
 
 def weights_of(column) -> np.ndarray:
-    """How much each row counts; a cell that is no number of at least 0 is refused."""
+    """Sample weights; a cell that is not a non-negative number raises an error."""
     pandas = require("pandas", extra="cli")
     cells = column if pandas.api.types.is_numeric_dtype(column) else column.map(str, na_action="ignore")
     weights = pandas.to_numeric(cells, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
@@ -123,29 +132,32 @@ def weights_of(column) -> np.ndarray:
         row = int(np.argmin(is_weight))
         cell = "a missing cell" if column.isna().iloc[row] else str(cells.iloc[row])
         raise InputError(
-            f"The weights {column.name!r} must be numbers of at least 0. Got {cell} in row {row + 1}: correct such "
-            "cells, or write 0 for rows that shall not count."
+            f"The weights {column.name!r} must be non-negative numbers. Got {cell} in row {row + 1}. Correct such "
+            "cells, or write 0 to exclude a row."
         )
     if not weights.any():
-        raise InputError(f"The weights {column.name!r} are 0 in every row: rows that shall count need a positive one.")
+        raise InputError(f"The weights {column.name!r} must be positive in some rows. Got 0 in every row.")
     return weights
 
 
 def as_known(texts, known) -> list[str]:
-    """Each text as a known one that is the same, or the same number or truth value: 1.0 is 1, and TRUE is True."""
-    alike: dict[str | Decimal, list[str]] = {}
-    for own in known:
-        alike.setdefault(_plain(own), []).append(own)
+    """Replace each text by the known text that denotes the same number or truth value: 1.0 by 1, TRUE by True.
+
+    A text without such a counterpart, or with several, is left unchanged.
+    """
+    by_value: dict[str | Decimal, list[str]] = {}
+    for known_text in known:
+        by_value.setdefault(_value(known_text), []).append(known_text)
     exact = set(known)
-    found = {}
+    replacements = {}
     for text in set(texts) - exact:
-        same = alike.get(_plain(text), [])
-        found[text] = same[0] if len(same) == 1 else text
-    return [found.get(text, text) for text in texts]
+        same = by_value.get(_value(text), [])
+        replacements[text] = same[0] if len(same) == 1 else text
+    return [replacements.get(text, text) for text in texts]
 
 
 def is_number(text: str) -> bool:
-    """Whether a table would hold it as a number: Python also takes 1_0 for ten."""
+    """Whether a text is a number in a table; Python's `float` would also accept 1_0."""
     try:
         float(text)
     except ValueError:
@@ -153,12 +165,12 @@ def is_number(text: str) -> bool:
     return "_" not in text
 
 
-def _plain(text):
-    """A number by its exact value, if it can be told: a code may have more digits than a float holds."""
+def _value(text):
+    """The exact value of a number, because a code may have more digits than a float; other texts are unchanged."""
     if is_number(text):
         try:
             return Decimal(text)
-        except InvalidOperation:  # of an exponent with many digits
+        except InvalidOperation:  # an exponent with too many digits
             return text
     return text.capitalize() if text.lower() in ("true", "false") else text
 
@@ -168,11 +180,11 @@ def _labels_of_numbers(column):
     n_classes = len(np.unique(numbers))
     with np.errstate(invalid="ignore"):
         whole = numbers.astype(np.int64)
-    is_whole = bool(np.all(whole == numbers))  # false of numbers that are larger than it can hold, too
+    is_whole = bool(np.all(whole == numbers))  # also False if a number does not fit into 64 bits
     if n_classes > min(MOST_CLASSES if is_whole else MOST_LEVELS, len(numbers) // 2):
         raise InputError(
-            f"The target {str(column.name)!r} is a quantity, with {n_classes} different numbers in {len(numbers)} "
-            "rows; annealed tells classes apart."
+            f"The target {str(column.name)!r} must hold class labels. Got a quantity with {n_classes} distinct "
+            f"numbers in {len(numbers)} rows. annealed has no regression: choose another target, or bin this one."
         )
     return whole if is_whole else np.array([str(number) for number in numbers], dtype=str)
 
@@ -200,7 +212,7 @@ def _holds_iso_dates(column, types):
 def _reason_to_leave_out(column, labels):
     try:
         count, n_values = column.notna().sum(), column.nunique()
-    except TypeError:  # of cells that cannot be told apart, as lists in Parquet
+    except TypeError:  # unhashable cells, such as lists in Parquet
         return "its cells are neither numbers nor texts"
     if not count:
         return "every cell is missing"
@@ -212,12 +224,12 @@ def _reason_to_leave_out(column, labels):
 
 
 def _repeats(column, labels):
-    """Whether each cell is the label of its row, however both are written: labels 0 and 1 may have been read as 0.0."""
-    return all(_plain(str(cell).strip()) == _plain(str(label)) for cell, label in zip(column, labels, strict=True))
+    """Whether every cell has the value of its row's label, even if they are written differently, as 0 and 0.0."""
+    return all(_value(str(cell).strip()) == _value(str(label)) for cell, label in zip(column, labels, strict=True))
 
 
 def why_texts(column) -> str | None:
-    """What keeps a column of texts from being one of numbers, where most cells are some, or all are but for a unit."""
+    """Why a column that looks numeric holds texts: a few non-numeric cells, or numbers with a unit; None otherwise."""
     cells = column.dropna().map(str)
     is_number_cell = cells.map(NUMBER.fullmatch).notna().to_numpy()
     n_texts = len(cells) - int(is_number_cell.sum())
@@ -225,37 +237,37 @@ def why_texts(column) -> str | None:
         stray = int(np.argmin(is_number_cell))
         row = int(np.flatnonzero(column.notna())[stray]) + 1
         return (
-            f"{len(cells) - n_texts} of its {len(cells)} cells are numbers, but not {cells.iloc[stray]!r} in row "
-            f"{row}: correct such cells, or leave them empty"
+            f"{len(cells) - n_texts} of its {len(cells)} cells are numbers, but {cells.iloc[stray]!r} in row {row} is "
+            "not; correct such cells or leave them empty"
         )
     if n_texts < len(cells) or column.nunique() <= MOST_IDENTIFIERS:
         return None
     units = {_unit(cell) for cell in cells}
-    if len(units) == 1 and units.isdisjoint({None, ("", "")}):  # dates and versions are digits and points alone
-        return f"its cells are numbers with a unit, such as {cells.iloc[0]!r}: write the numbers alone"
+    if len(units) == 1 and units.isdisjoint({None, ("", "")}):  # ("", ""): digits and points, as in dates and versions
+        return f"its cells are numbers with a unit, such as {cells.iloc[0]!r}; write the numbers without the unit"
     return None
 
 
 def _unit(cell):
-    """What stands before and after a number, where that may be a unit."""
+    """The texts before and after a number, if they may be a unit."""
     found = WITH_UNIT.fullmatch(cell)
     return found.group(1, 3) if found else None
 
 
 def _reason_to_call_identifier(column, count, n_values):
-    """Why a column only tells rows apart: of a table sorted by class it would give the class away."""
+    """Why a column only identifies the rows; in a table that is sorted by class, such a column reveals the class."""
     kind = _kind(column)
     if kind == "category" and n_values == count:
         return why_texts(column) or "every text is different"
     if kind == "number" and column.iloc[0] in (0, 1) and bool((column.diff().iloc[1:] == 1).all()):
         return "it numbers the rows"
     if IDENTIFIER.search(str(column.name)) and 2 * n_values > count:
-        return "by its name it tells rows apart"
+        return "its name is that of an identifier"
     return None
 
 
 def _numbers_of(frame):
-    """Each column as floats: those that are numbers already in one piece, as thousands take long one by one."""
+    """Each column as floats; numeric columns are converted together, which is faster than one by one."""
     types = require("pandas", extra="cli").api.types
     ready = [types.is_numeric_dtype(dtype) and not types.is_bool_dtype(dtype) for dtype in frame.dtypes]
     values = frame.loc[:, ready].to_numpy(dtype=float, na_value=np.nan)
@@ -271,15 +283,15 @@ def _as_numbers(column):
     if wrong.any():
         raise InputError(
             f"Column {column.name!r} must hold numbers, as it did when the model was fitted. "
-            f"Got {column[wrong].iloc[0]!r} in row {int(np.argmax(wrong)) + 1}."
+            f"Got {column[wrong].iloc[0]!r} in row {int(np.argmax(wrong)) + 1}. Correct such cells or leave them empty."
         )
     return numbers.where(numbers.abs() < LARGEST)
 
 
 def _as_days(column):
-    """Days since 1970 of cells as ISO 8601 writes them; those of years that stand for none are missing."""
+    """ISO 8601 dates as days since 1970; dates of placeholder years are missing."""
     pandas = require("pandas", extra="cli")
-    cells = column.map(str, na_action="ignore").astype(object).where(column.notna())  # no NaT, which is no text
+    cells = column.map(str, na_action="ignore").astype(object).where(column.notna())  # NaT has no string methods
     cells = cells.where(~cells.str[:4].isin(NO_YEARS))
     dates = pandas.to_datetime(cells, utc=True, format="ISO8601", errors="coerce")
     wrong = dates.isna() & cells.notna()

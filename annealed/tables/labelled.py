@@ -1,4 +1,4 @@
-"""A table with its target taken apart, checked for what classification needs."""
+"""A table split into features, labels and sample weights, and checked for classification."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from annealed.tables.base import InputError, TableColumns, check_columns, labels
 
 @dataclass(frozen=True)
 class LabelledTable:
-    """Rows to learn from: features as read, labels, what each column is, and how much each row counts.
+    """Training data: the features as read, the labels, the kinds of the columns, and the sample weights.
 
-    weights : positive, (n_rows,); None where all rows count alike
+    weights : positive, (n_rows,); None if the samples are unweighted
     """
 
     features: Any
@@ -34,15 +34,15 @@ class LabelledTable:
 
 
 def label_table(frame, target: str, weights: str | None = None) -> LabelledTable:
-    """Features and labels of a table, checked for what classification needs.
+    """Split a table into features and labels, and check that it suits classification.
 
     Parameters
     ----------
     frame : pandas DataFrame
     target : str
-        The column with the classes.
+        The column with the class labels.
     weights : str or None
-        The column that says how much each row counts; rows of weight 0 are left out.
+        The column with the sample weights; rows of weight 0 are left out.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def label_table(frame, target: str, weights: str | None = None) -> LabelledTable
     labels = labels_of(frame[target])
     classes = np.unique(labels)
     if len(classes) < 2:
-        raise InputError(f"The target {target!r} needs at least two classes. Got only {str(classes[0])!r}.")
+        raise InputError(f"The target {target!r} must have at least two classes. Got only {str(classes[0])!r}.")
     features = frame.drop(columns=target)
     row_weights = None
     if weights is not None:
@@ -60,8 +60,8 @@ def label_table(frame, target: str, weights: str | None = None) -> LabelledTable
         counts = row_weights > 0
         features, labels, row_weights = features[counts].drop(columns=weights), labels[counts], row_weights[counts]
     if not features.shape[1]:
-        besides = f" and the weights {weights!r}" if weights is not None else ""
-        raise InputError(f"The table has no column besides the target {target!r}{besides}.")
+        and_weights = f" and the weights {weights!r}" if weights is not None else ""
+        raise InputError(f"The table must have features. Got no column besides the target {target!r}{and_weights}.")
     return LabelledTable(features, labels, target, TableColumns.of(features, labels, weights), row_weights)
 
 
@@ -70,17 +70,17 @@ def _weights_for(target, labels, frame, weights):
     if weights == target:
         raise InputError(f"The weights must be another column than the target. Got {target!r} for both.")
     row_weights = weights_of(frame[weights])
-    silent = set(labels) - set(labels[row_weights > 0])
-    if silent:
+    without_weight = set(labels) - set(labels[row_weights > 0])
+    if without_weight:
         raise InputError(
-            f"Every class needs a row of positive weight. Got the weights {weights!r} 0 in all rows of "
-            f"{str(min(silent))!r}: weigh some, or delete these rows."
+            f"Every class must have a row of positive weight. Got weights {weights!r} of 0 in all rows of class "
+            f"{str(min(without_weight))!r}. Give some of them a positive weight, or delete these rows."
         )
     return row_weights
 
 
 def default_table() -> LabelledTable:
-    """The embedded default as a table: names for columns and classes."""
+    """The built-in example, breast-cancer cells, as a table with names of columns and classes."""
     source = load_default()
     frame = require("pandas", extra="cli").DataFrame(source.X, columns=source.feature_names)
     frame["diagnosis"] = source.target_names[source.y].astype(object)

@@ -1,4 +1,4 @@
-"""A model fitted on a table: the pipeline, and the columns by which it knows a table again."""
+"""A model fitted on a table: the pipeline, and the columns that it needs in a new table."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy as np
 from annealed.optional import require
 from annealed.tables.base import InputError, TableColumns, as_known, as_texts, is_number, label_texts, weights_of
 
-INDICATOR = "missingindicator_"  # as scikit-learn begins the names of marks for missing cells
-RARE = "infrequent_sklearn"  # and as it calls the categories that share a column
+INDICATOR = "missingindicator_"  # scikit-learn's prefix for indicators of missing cells
+RARE = "infrequent_sklearn"  # scikit-learn's name for the infrequent categories that share one feature
 
 
 @dataclass(frozen=True)
 class TableModel:
-    """What `annealed fit` writes and the other commands read.
+    """The model that `annealed fit` writes and the other commands read.
 
-    name : of the estimator, as `--model` takes it
-    facts : what the model card tells of the data it was fitted on
+    name : name of the estimator, as in `--model`
+    facts : description of the training data and the software versions, for the model card
     """
 
     pipeline: Any
@@ -35,34 +35,37 @@ class TableModel:
 
     @property
     def classifier(self):
-        """The last step, or the one that works inside it."""
+        """The last step, or the annealed classifier inside it (MELDA's `classifier_`)."""
         last = self.pipeline[-1]
         return getattr(last, "classifier_", last)
 
     @property
     def path(self):
-        """What was seen while cooling."""
+        """The annealing path of the classifier."""
         if not hasattr(self.classifier, "path_"):
-            raise InputError(f"This needs a model with an annealing path, which {self.name!r} has not.")
+            raise InputError(
+                f"The model must have an annealing path. Got {self.name!r}, which has none. Fit one of the models "
+                "of `annealed fit`."
+            )
         return self.classifier.path_
 
     @property
     def feature_names(self) -> list[str]:
-        """Of the vectorizer's output, in words: `size`, `size missing`, `colour = red`."""
+        """Readable names of the vectorizer's features: `size`, `size missing`, `colour = red`."""
         parts = self.pipeline[0].named_transformers_
         numbers = parts["numbers"].get_feature_names_out() if "numbers" in parts else []
-        own = {*self.columns.numbers, *self.columns.dates}
-        named = [name if name in own else f"{name.removeprefix(INDICATOR)} missing" for name in map(str, numbers)]
-        return [*named, *_category_names(parts["categories"])] if "categories" in parts else named
+        columns = {*self.columns.numbers, *self.columns.dates}
+        names = [name if name in columns else f"{name.removeprefix(INDICATOR)} missing" for name in map(str, numbers)]
+        return [*names, *_category_names(parts["categories"])] if "categories" in parts else names
 
     @property
     def texts(self) -> list[str]:
-        """Columns that `read_table` must keep as written: of another table their cells could pass for numbers."""
+        """Columns that `read_table` must keep as text, because in a new table all their cells may look numeric."""
         has_numbers = all(is_number(str(label)) for label in self.classes)
         return [*self.columns.categories, *([] if has_numbers else [self.target])]
 
     def recognised(self, frame):
-        """A table with its categories spelled as the model knows them: a file or pandas may write 1 as 1.0."""
+        """The table with its categories spelled as in the fit: a file or pandas may write 1 as 1.0."""
         spelled = {
             name: as_known(as_texts(frame[name]), known)
             for name, known in self._known_categories.items()
@@ -76,7 +79,7 @@ class TableModel:
         return dict(zip(self.columns.categories, encoder.categories_, strict=True)) if encoder is not None else {}
 
     def predict(self, frame):
-        """A DataFrame with a prediction and a probability for each class."""
+        """A DataFrame with the predicted label and the probability of each class."""
         rows = self.columns.conform(self.recognised(frame))
         posterior = self.pipeline.predict_proba(rows)
         best = self.classes[np.argmax(posterior, axis=1)]
@@ -85,7 +88,7 @@ class TableModel:
         return pandas.DataFrame({f"predicted {self.target}": best, **columns}, index=frame.index)
 
     def label_codes(self, frame) -> np.ndarray:
-        """Position in `classes` of each row's true label."""
+        """Index in `classes` of each row's true label."""
         if self.target not in frame.columns:
             raise InputError(f"The table has no column {self.target!r}, the target of the model.")
         known = {str(label): code for code, label in enumerate(self.classes)}
@@ -93,26 +96,28 @@ class TableModel:
         unknown = sorted({label for label in labels if label not in known})
         if unknown:
             raise InputError(
-                f"The target {self.target!r} holds a class that the model does not know: {unknown[0]!r}. "
-                f"Known: {', '.join(list(known)[:12])}."
+                f"The target {self.target!r} must hold classes that the model was fitted on. Got {unknown[0]!r}. "
+                f"Known classes: {', '.join(list(known)[:12])}."
             )
         return np.array([known[label] for label in labels])
 
     def row_weights(self, frame) -> np.ndarray:
-        """How much each row counts: alike where the model was fitted on rows without weights."""
+        """The sample weight of each row; 1 if the model was fitted without weights."""
         name = self.columns.weights
         if name is None:
             return np.ones(len(frame))
         if name not in frame.columns:
             raise InputError(
-                f"The table has no column {name!r}, the weights of the model's rows: add it, with 1 in every row "
-                "where all count alike."
+                f"The table has no column {name!r}, with which the model's samples were weighted. Add it; 1 in every "
+                "row gives equal weights."
             )
         return weights_of(frame[name])
 
 
 def _category_names(encoder):
-    """A copy is asked: a function among the encoder's settings could not be written to a model file."""
-    own = copy(encoder)
-    own.feature_name_combiner = lambda column, category: f"{column} = {'rare ones' if category == RARE else category}"
-    return [str(name) for name in own.get_feature_names_out()]
+    """Names from a copy of the encoder, because a model file cannot hold a function among its settings."""
+    naming = copy(encoder)
+    naming.feature_name_combiner = lambda column, category: (
+        f"{column} = {'rare values' if category == RARE else category}"
+    )
+    return [str(name) for name in naming.get_feature_names_out()]

@@ -1,7 +1,7 @@
-"""Numbers, dates and categories, some cells missing, as one matrix: scikit-learn's ColumnTransformer.
+"""Encodes numbers, dates and categories with missing cells as one matrix, with scikit-learn's ColumnTransformer.
 
-skrub's TableVectorizer would do as well; it brings a dozen packages more, and types that a model file could only be
-trusted with by trusting them too.
+skrub's TableVectorizer would do as well, but it depends on a dozen further packages, and a model file with its types
+could only be loaded by trusting them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,15 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from annealed.tables.base import TableColumns
 
-MOST_CATEGORIES = 40  # of a column; the rarest share one
+MOST_CATEGORIES = 40  # features that encode a column; its rarest categories share one
 
 
 def make_vectorizer(columns: TableColumns) -> ColumnTransformer:
-    """Median and a mark for a missing number, one column a category, missing being one; unknown ones count as rare."""
+    """An unfitted transformer for the given columns.
+
+    A missing number is replaced by the median and marked by an indicator. Categories are one-hot encoded; a missing
+    cell is a category, and an unknown category is encoded like the rare ones.
+    """
     numbers = Pipeline(
         [
             ("fill", SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)),

@@ -1,11 +1,11 @@
-"""The report: one HTML file that opens offline, with a slider along the temperatures."""
+"""The report of a model: one HTML file that opens offline, with a slider for the temperature."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from annealed.export.base import write_then_rename
-from annealed.export.report.card import card, confusion_table, judged_by, live_numbers, weighted_by
+from annealed.export.report.card import card, confusion_table, evaluated_by, live_numbers, weighted_by
 from annealed.export.report.figures import figures
 from annealed.export.report.page import page
 from annealed.export.report.points import report_data
@@ -15,24 +15,25 @@ __all__ = ["write_report"]
 
 
 def write_report(model: TableModel, frame, path: Path) -> None:
-    """Judge the rows of a table along the path of a model and write what is seen.
+    """Evaluate a model on the rows of a table at every temperature, and write a report.
 
     Parameters
     ----------
     model : TableModel
-        One of our estimators, fitted; those that speak at every temperature get a slider.
+        A fitted model with an annealing path. If it can predict at every temperature, the report has a slider.
     frame : pandas DataFrame
-        Rows with the model's columns, its target and the column of weights that it was fitted with, if any. Those
-        that it was fitted on are judged by folds, where at least half of them are there.
+        A table with the model's columns, its target and, if the model was fitted with weights, their column. If it
+        contains at least half of the training samples, these are predicted by cross-validation.
     path : Path
-        The HTML file, whole or not there at all.
+        The HTML file, which is written completely or not at all.
     """
     data = report_data(model, frame)
-    invitation = " Move the slider to cool the model." if len(data.shown) > 1 else ""
-    rows = f"{len(data.labels)} rows{weighted_by(model)}"
+    estimator = type(model.pipeline[-1]).__name__
+    samples = f"{len(data.labels)} samples{weighted_by(model)}, {evaluated_by(model, data)}"
+    slider = " Move the slider to change the temperature, the strength of regularization." * (len(data.shown) > 1)
     text = page(
-        title=f"{model.target}: {type(model.pipeline[-1]).__name__}",
-        subtitle=f"{rows}, {judged_by(model, data)}; {len(data.classes)} classes.{invitation}",
+        title=f"Prediction of {model.target}",
+        subtitle=f"{estimator}, {len(data.classes)} classes. Scores on {samples}.{slider}",
         figures=figures(data),
         tables={"confusion": confusion_table(data)},
         card=card(model, data),

@@ -1,4 +1,4 @@
-"""The model card: data, settings, versions, and scores with their intervals, as rows of text."""
+"""The texts of a report: the model card (data, scores with intervals, settings, versions) and the slider's numbers."""
 
 from __future__ import annotations
 
@@ -7,47 +7,54 @@ from typing import Any
 
 import numpy as np
 
-from annealed.export.report.base import QUANTILE, ReportData, effective_rows, share_interval, written
+from annealed.export.report.base import (
+    QUANTILE,
+    OneTemperature,
+    ReportData,
+    effective_sample_size,
+    formatted,
+    share_interval,
+)
 from annealed.tables import TableModel
 
-LEAST = 1e-15  # probability, so that a certain mistake costs a finite loss
-MOST_LISTED = 12
-MOST_TABLED = 50  # classes of a confusion matrix in words
+LEAST = 1e-15  # clips probabilities, so that the loss of a sample is finite
+MOST_LISTED = 12  # classes listed with their numbers of samples
+MOST_TABLED = 50  # classes up to which the confusion matrix is also given as a table
 
 
 def live_numbers(data: ReportData) -> list[dict[str, str]]:
-    """What stands beside the slider at each temperature."""
+    """The numbers above the slider at each temperature."""
     return [
         {
             "temperature": f"{temperature:.3g}",
-            "note": "chosen by validation" if place == data.chosen and len(data.shown) > 1 else "",
-            **_scores(data, place),
+            "note": "chosen by validation" if index == data.chosen and len(data.shown) > 1 else "",
+            **_scores(data, index),
         }
-        for place, temperature in enumerate(data.temperatures)
+        for index, temperature in enumerate(data.temperatures)
     ]
 
 
 def confusion_table(data: ReportData) -> list[list[str]]:
-    """Lines of cells at the chosen temperature, the first with the names of the predicted classes; none of many."""
+    """The confusion matrix at the chosen temperature as text, with a header; empty if there are many classes."""
     if len(data.classes) > MOST_TABLED:
         return []
     counts = data.confusion(data.predicted[data.chosen])
-    lines = [[name, *map(written, own)] for name, own in zip(data.classes, counts, strict=True)]
-    return [[f"true, predicted ({data.unit})", *data.classes], *lines]
+    lines = [[name, *map(formatted, row)] for name, row in zip(data.classes, counts, strict=True)]
+    return [[f"true class, predicted class ({data.unit})", *data.classes], *lines]
 
 
-def judged_by(model: TableModel, data: ReportData) -> str:
-    """Whether the rows were judged by a fit that saw them."""
-    n_held_out, n_flattered = int(data.is_held_out.sum()), int((data.was_seen & ~data.is_held_out).sum())
+def evaluated_by(model: TableModel, data: ReportData) -> str:
+    """Whether the samples were predicted by fits without them."""
+    n_held_out, n_optimistic = int(data.is_held_out.sum()), int((data.in_training & ~data.is_held_out).sum())
     if n_held_out == len(data.labels):
-        return "each judged by a fit that did not see it"
+        return "each predicted by a cross-validation fit without it"
     if n_held_out:
-        return f"{n_held_out} judged by fits that did not see them, the others, new to it, by the model"
-    if n_flattered:
-        return f"judged by the model, which was fitted on rows equal to {n_flattered} of them"
-    if "row_hashes" not in model.facts:  # of an older version
-        return "judged by the model, whose file does not say whether it was fitted on them"
-    return "judged by the model, to which they are new"
+        return f"{n_held_out} predicted by cross-validation fits without them, and the new ones by the model"
+    if n_optimistic:
+        return f"predicted by the model, which was fitted on samples equal to {n_optimistic} of them"
+    if "row_hashes" not in model.facts:  # a model file of an older version
+        return "predicted by the model, whose file does not record whether it was fitted on them"
+    return "predicted by the model, which was not fitted on them"
 
 
 def weighted_by(model: TableModel) -> str:
@@ -55,11 +62,12 @@ def weighted_by(model: TableModel) -> str:
 
 
 def _chosen_with(data):
-    return " (the temperature was chosen with all rows that the model was fitted on)" if data.is_held_out.any() else ""
+    is_chosen = data.is_held_out.any() and not isinstance(data.path, OneTemperature)
+    return " (the temperature was chosen with all training samples)" if is_chosen else ""
 
 
 def card(model: TableModel, data: ReportData) -> dict[str, list[tuple[str, str]]]:
-    """Sections of (what, text), the texts as they are."""
+    """The sections of the model card, each with pairs of a name and an unescaped text."""
     facts, columns = model.facts, model.columns
     counts = list(facts.get("class_counts", {}).items())
     more = f" and {len(counts) - MOST_LISTED} more" if len(counts) > MOST_LISTED else ""
@@ -67,29 +75,33 @@ def card(model: TableModel, data: ReportData) -> dict[str, list[tuple[str, str]]
     return {
         "Data": [
             ("target", model.target),
-            ("fitted on", f"{facts.get('rows')} rows{weighted_by(model)}"),
+            ("fitted on", f"{facts.get('rows')} samples{weighted_by(model)}"),
             (
                 "columns",
                 f"{len(columns.numbers)} numbers, {len(columns.categories)} categories, {len(columns.dates)} dates",
             ),
-            ("features", f"{len(data.feature_names)} after coding"),
+            ("features", f"{len(data.feature_names)} after encoding"),
             ("classes", ", ".join(f"{name} ({count})" for name, count in counts[:MOST_LISTED]) + more),
-            ("left out", left_out or "none"),
+            ("columns left out", left_out or "none"),
         ],
         "Scores at the chosen temperature": [
             ("error", _error_interval(data)),
             ("log-loss", _loss_interval(data)),
-            ("of", f"{len(data.labels)} rows{weighted_by(model)}, {judged_by(model, data)}{_chosen_with(data)}"),
+            (
+                "samples",
+                f"{len(data.labels)}{weighted_by(model)}, {evaluated_by(model, data)}{_chosen_with(data)}",
+            ),
         ],
         "Model": [
-            ("estimator", f"{type(model.pipeline[-1]).__name__} ({model.name})"),
-            ("temperature", f"{model.classifier.temperature_:.4g}, {len(model.path)} visited"),
-            ("posterior scale", f"{model.classifier.posterior_scale_:.3g}"),
+            ("estimator", f"{type(model.pipeline[-1]).__name__} (--model {model.name})"),
+            ("temperature", f"{model.classifier.temperature_:.4g}"),
+            ("length of the path", str(len(model.path))),
+            ("posterior scale", f"{model.classifier.posterior_scale_:.3g} (calibration factor of the logits)"),
             *_settings(model.pipeline[-1]),
         ],
-        "Made with": [
+        "Versions": [
             *((name, version) for name, version in facts.get("versions", {}).items()),
-            ("this report", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")),
+            ("date of this report", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")),
         ],
     }
 
@@ -101,16 +113,16 @@ def _settings(estimator) -> list[tuple[str, str]]:
     return [(name, str(value)) for name, value in plain.items()]
 
 
-def _losses(data, place):
-    given = data.posterior[place, np.arange(len(data.labels)), data.labels]
-    return -np.log(np.maximum(given, LEAST))
+def _losses(data, index):
+    probability = data.posterior[index, np.arange(len(data.labels)), data.labels]
+    return -np.log(np.maximum(probability, LEAST))
 
 
-def _scores(data, place):
+def _scores(data, index):
     return {
-        "error": f"{_error(data, place):.2%}",
-        "loss": f"{_mean(data, _losses(data, place)):.4f}",
-        "certainty": f"{_mean(data, data.posterior[place].max(axis=1)):.1%}",
+        "error": f"{_error(data, index):.2%}",
+        "loss": f"{_mean(data, _losses(data, index)):.4f}",
+        "confidence": f"{_mean(data, data.posterior[index].max(axis=1)):.1%}",
     }
 
 
@@ -118,18 +130,18 @@ def _mean(data, values) -> float:
     return float(np.average(values, weights=data.weights))
 
 
-def _error(data, place) -> float:
-    return _mean(data, data.predicted[place] != data.labels)
+def _error(data, index) -> float:
+    return _mean(data, data.predicted[index] != data.labels)
 
 
 def _error_interval(data) -> str:
     error = _error(data, data.chosen)
-    low, high = share_interval(error, effective_rows(data.weights))
+    low, high = share_interval(error, effective_sample_size(data.weights))
     return f"{error:.2%} (95 % interval {low:.2%} to {high:.2%})"
 
 
 def _loss_interval(data) -> str:
     losses = _losses(data, data.chosen)
     mean = _mean(data, losses)
-    half = QUANTILE * np.sqrt(_mean(data, (losses - mean) ** 2) / effective_rows(data.weights))
+    half = QUANTILE * np.sqrt(_mean(data, (losses - mean) ** 2) / effective_sample_size(data.weights))
     return f"{mean:.4f} (95 % interval {max(mean - half, 0):.4f} to {mean + half:.4f})"

@@ -1,6 +1,6 @@
-"""The pictures of a report, made with plotly: one frame a temperature, named by its position on the slider.
+"""The figures of a report, made with plotly: one frame per temperature, named by its position on the slider.
 
-Everything that comes from the data is escaped: plotly reads a little HTML in labels.
+All texts from the data are escaped, because plotly interprets some HTML in labels.
 """
 
 from __future__ import annotations
@@ -11,34 +11,34 @@ from typing import Any
 import numpy as np
 
 from annealed.displays.projection import CLASS_COLOURS
-from annealed.export.report.base import LONGEST, ReportData, effective_rows, share_interval, written
+from annealed.export.report.base import LONGEST, ReportData, effective_sample_size, formatted, share_interval
 from annealed.optional import require
 
-VALIDATION, TRAIN, CHOSEN = "#0072B2", "#E69F00", "#D55E00"  # of Okabe and Ito, as in the displays
+VALIDATION, TRAIN, CHOSEN = "#0072B2", "#E69F00", "#D55E00"  # from the palette of Okabe and Ito, as in the displays
 SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x")
-MOST_LISTED = 12  # classes in a legend; of more, the pointer tells
+MOST_LISTED = 12  # classes in a legend; with more classes, only hovering shows their names
 GRID = "rgba(128,128,128,0.25)"
-MOST_WRITTEN = 12  # classes of a confusion matrix whose cells hold numbers
+MOST_WRITTEN = 12  # classes up to which the cells of the confusion matrix contain numbers
 N_BINS = 10
 N_FEATURES = 10
-MOST_DRAWN = 2_000  # rows in the plane
+MOST_DRAWN = 2_000  # samples in the plane
 LONGEST_IN_LEGEND = 30
-SIGNIFICANT = 4  # digits that a picture needs
+DECIMALS = 4  # of the numbers in a figure, to keep the file small
 
 
 def figures(data: ReportData) -> dict[str, Any]:
-    """Every figure of the report by its name."""
-    made = {"path": _path(data)} if len(data.shown) > 1 else {}
-    made |= {
+    """All figures of the report by name."""
+    result = {"path": _path(data)} if len(data.shown) > 1 else {}
+    result |= {
         "confusion": _confusion(data),
         "reliability": _reliability(data),
         "plane": _plane(data),
     }
     if data.strength is not None:
-        made["features"] = _features(data)
+        result["features"] = _features(data)
     if data.prototypes is not None:
-        made["prototypes"] = _prototypes(data)
-    return made
+        result["prototypes"] = _prototypes(data)
+    return result
 
 
 def _figure(traces, frames=(), **layout):
@@ -46,7 +46,9 @@ def _figure(traces, frames=(), **layout):
     axis = {"gridcolor": GRID, "zeroline": False, "automargin": True}
     return objects.Figure(
         data=traces,
-        frames=[objects.Frame(data=own, name=str(place), traces=moved) for place, (own, moved) in enumerate(frames)],
+        frames=[
+            objects.Frame(data=new, name=str(index), traces=positions) for index, (new, positions) in enumerate(frames)
+        ],
         layout={
             "template": "none",
             "paper_bgcolor": "rgba(0,0,0,0)",
@@ -72,14 +74,14 @@ def _path(data):
         curve = mean
     train = {"color": TRAIN, "dash": "dash"}
     traces.append(
-        objects.Scatter(x=path.temperatures, y=sign * path.train_score, mode="lines", name="train", line=train)
+        objects.Scatter(x=path.temperatures, y=sign * path.train_score, mode="lines", name="training", line=train)
     )
-    chosen, place = path.temperatures[path.best_index], len(traces)
+    chosen, moving = path.temperatures[path.best_index], len(traces)
     marker = {"color": CHOSEN, "size": 13, "line": {"color": "white", "width": 2}}
-    here = {"mode": "markers", "name": "temperature shown", "marker": marker}
-    traces.append(objects.Scatter(x=[chosen], y=[curve[path.best_index]], **here))
+    options = {"mode": "markers", "name": "temperature of the slider", "marker": marker}
+    traces.append(objects.Scatter(x=[chosen], y=[curve[path.best_index]], **options))
     decades = np.log10(path.temperatures[0] / path.temperatures[-1])
-    frames = [([objects.Scatter(x=[path.temperatures[own]], y=[curve[own]])], [place]) for own in data.shown]
+    frames = [([objects.Scatter(x=[path.temperatures[index]], y=[curve[index]])], [moving]) for index in data.shown]
     return _figure(
         traces,
         frames,
@@ -87,7 +89,7 @@ def _path(data):
             "type": "log",
             "autorange": "reversed",
             "title": "temperature (cooling to the right)",
-            "dtick": max(1, int(np.ceil(decades / 5))),  # few enough to stand upright on a telephone
+            "dtick": max(1, int(np.ceil(decades / 5))),  # few enough labels for the screen of a phone
             "tickangle": 0,
             "exponentformat": "power",
         },
@@ -101,14 +103,14 @@ def _path(data):
 def _band(objects, temperatures, mean, spread):
     around = np.concatenate([temperatures, temperatures[::-1]])
     edge = np.concatenate([mean + spread, (mean - spread)[::-1]])
-    quiet = {"hoverinfo": "skip", "showlegend": False, "line": {"width": 0}, "mode": "lines"}
+    options = {"hoverinfo": "skip", "showlegend": False, "line": {"width": 0}, "mode": "lines"}
     return [
-        objects.Scatter(x=around, y=edge, fill="toself", fillcolor="rgba(0,114,178,0.2)", **quiet),
+        objects.Scatter(x=around, y=edge, fill="toself", fillcolor="rgba(0,114,178,0.2)", **options),
         objects.Scatter(
             x=temperatures,
             y=mean,
             mode="lines",
-            name="validation, spread of folds",
+            name="validation, mean ± std of folds",
             line={"color": VALIDATION, "width": 3},
         ),
     ]
@@ -119,7 +121,7 @@ def _confusion(data):
     names = _names(data.classes)
     n_classes = len(names)
     hover = (
-        f"true: %{{customdata[0]}}<br>predicted: %{{customdata[1]}}<br>%{{text}} {data.unit}, "
+        f"true class: %{{customdata[0]}}<br>predicted class: %{{customdata[1]}}<br>%{{text}} ({data.unit}), "
         "%{z:.1%} of the true class"
     )
     pairs = [[(true, predicted) for predicted in names] for true in names]
@@ -128,7 +130,7 @@ def _confusion(data):
         counts = data.confusion(predicted)
         of_class = counts.sum(axis=1, keepdims=True)
         share = counts / np.where(of_class > 0, of_class, 1)
-        return objects.Heatmap(z=_rounded(share), text=[[written(count) for count in row] for row in counts])
+        return objects.Heatmap(z=_rounded(share), text=[[formatted(count) for count in row] for row in counts])
 
     first = matrix(data.predicted[data.chosen]).update(
         customdata=pairs,
@@ -141,12 +143,12 @@ def _confusion(data):
         xgap=2,
         ygap=2,
     )
-    frames = [([matrix(own)], [0]) for own in data.predicted]
+    frames = [([matrix(predicted)], [0]) for predicted in data.predicted]
     return _figure(
         [first],
         frames,
-        xaxis={"title": "predicted", "autotickangles": [0, 90], **_ticks(data.classes)},
-        yaxis={"title": {"text": "true", "standoff": 12}, "autorange": "reversed", **_ticks(data.classes)},
+        xaxis={"title": "predicted class", "autotickangles": [0, 90], **_ticks(data.classes)},
+        yaxis={"title": {"text": "true class", "standoff": 12}, "autorange": "reversed", **_ticks(data.classes)},
     )
 
 
@@ -154,37 +156,38 @@ def _reliability(data):
     objects = require("plotly.graph_objects", extra="cli")
 
     def curve(posterior, predicted):
-        certainty = posterior.max(axis=1)
-        bins = np.minimum((certainty * N_BINS).astype(int), N_BINS - 1)
+        confidence = posterior.max(axis=1)
+        bins = np.minimum((confidence * N_BINS).astype(int), N_BINS - 1)
         counts = np.bincount(bins, minlength=N_BINS)
-        kept = np.flatnonzero(counts)
-        weights = np.bincount(bins, data.weights, N_BINS)[kept]
-        said = np.bincount(bins, data.weights * certainty, N_BINS)[kept] / weights
-        true = np.bincount(bins, data.weights * (predicted == data.labels), N_BINS)[kept] / weights
+        filled = np.flatnonzero(counts)
+        weights = np.bincount(bins, data.weights, N_BINS)[filled]
+        expected = np.bincount(bins, data.weights * confidence, N_BINS)[filled] / weights
+        accuracy = np.bincount(bins, data.weights * (predicted == data.labels), N_BINS)[filled] / weights
         size = 8 + 22 * np.sqrt(weights / weights.sum())
-        low, high = share_interval(true, np.array([effective_rows(data.weights[bins == own]) for own in kept]))
-        bars = {"array": _rounded(high - true), "arrayminus": _rounded(true - low)}
+        n_samples = np.array([effective_sample_size(data.weights[bins == index]) for index in filled])
+        low, high = share_interval(accuracy, n_samples)
+        bars = {"array": _rounded(high - accuracy), "arrayminus": _rounded(accuracy - low)}
         return objects.Scatter(
-            x=_rounded(said), y=_rounded(true), customdata=counts[kept], marker={"size": size}, error_y=bars
+            x=_rounded(expected), y=_rounded(accuracy), customdata=counts[filled], marker={"size": size}, error_y=bars
         )
 
     first = curve(data.posterior[data.chosen], data.predicted[data.chosen]).update(
         mode="lines+markers",
-        name="rows by certainty, 95 % intervals",
+        name="bins of samples, 95 % intervals",
         cliponaxis=False,
         marker_color=VALIDATION,
         line={"color": VALIDATION, "width": 1},
         error_y={"symmetric": False, "thickness": 1, "width": 0, "color": VALIDATION},
-        hovertemplate="said: %{x:.1%}<br>right: %{y:.1%}<br>%{customdata} rows<extra></extra>",
+        hovertemplate="mean confidence: %{x:.1%}<br>accuracy: %{y:.1%}<br>%{customdata} samples<extra></extra>",
     )
-    ideal = objects.Scatter(x=[0, 1], y=[0, 1], mode="lines", name="as it says", line={"color": "gray", "dash": "dot"})
-    frames = [([curve(*own)], [1]) for own in zip(data.posterior, data.predicted, strict=True)]
+    ideal = objects.Scatter(x=[0, 1], y=[0, 1], mode="lines", name="ideal", line={"color": "gray", "dash": "dot"})
+    frames = [([curve(*values)], [1]) for values in zip(data.posterior, data.predicted, strict=True)]
     share = {"range": [0, 1], "tickformat": ".0%"}
     return _figure(
         [ideal, first],
         frames,
-        xaxis={"title": "certainty of the prediction", **share},
-        yaxis={"title": "share that is right", **share},
+        xaxis={"title": "confidence", **share},
+        yaxis={"title": "accuracy", **share},
     )
 
 
@@ -192,10 +195,10 @@ def _plane(data):
     objects = require("plotly.graph_objects", extra="cli")
     plane, names, listed = data.plane, _names(data.classes), _short(data.classes, LONGEST_IN_LEGEND)
     n_classes = len(names)
-    shade = np.round(plane.regions + np.clip(plane.certainty, 0, 0.99), 2)
+    shade = np.round(plane.regions + np.clip(plane.confidence, 0, 0.99), 2)
     drawn = np.random.RandomState(0).permutation(len(data.labels))[:MOST_DRAWN]
     points, labels = _rounded(plane.points[drawn]), data.labels[drawn]
-    wrong = [points[own[drawn] != labels] for own in data.predicted]
+    wrong = [points[predicted[drawn] != labels] for predicted in data.predicted]
     regions = objects.Heatmap(
         x=_rounded(plane.axes[0]),
         y=_rounded(plane.axes[1]),
@@ -206,7 +209,7 @@ def _plane(data):
         showscale=False,
         hoverinfo="skip",
     )
-    rows = [
+    samples = [
         objects.Scatter(
             x=points[labels == code, 0],
             y=points[labels == code, 1],
@@ -226,14 +229,14 @@ def _plane(data):
     mark = {"symbol": "circle-open", "size": 11, "opacity": 0.7, "color": "#000000", "line": {"width": 1.5}}
     errors = objects.Scatter(mode="markers", marker=mark, hoverinfo="skip", showlegend=False)
     frames = [
-        ([objects.Heatmap(z=own), objects.Scatter(x=off[:, 0], y=off[:, 1])], [0, n_classes + 1])
-        for own, off in zip(shade, wrong, strict=True)
+        ([objects.Heatmap(z=shades), objects.Scatter(x=circles[:, 0], y=circles[:, 1])], [0, n_classes + 1])
+        for shades, circles in zip(shade, wrong, strict=True)
     ]
-    off = wrong[data.chosen]
-    errors.update(x=off[:, 0], y=off[:, 1])
+    circles = wrong[data.chosen]
+    errors.update(x=circles[:, 0], y=circles[:, 1])
     hidden = {"showticklabels": False, "showgrid": False, "ticks": ""}
     return _figure(
-        [regions, *rows, errors],
+        [regions, *samples, errors],
         frames,
         showlegend=n_classes <= MOST_LISTED,
         xaxis={"title": "first direction", **hidden},
@@ -242,41 +245,41 @@ def _plane(data):
 
 
 def _features(data):
-    """One trace a class, of which the page shows one."""
+    """One trace per class; the page shows one of them."""
     objects = require("plotly.graph_objects", extra="cli")
     bars = []
     for code, strength in enumerate(data.strength):
         order = np.argsort(-np.abs(strength))[:N_FEATURES][::-1]
-        names = [data.feature_names[own] for own in order]
+        names = [data.feature_names[index] for index in order]
         bars.append(
             objects.Bar(
                 x=_rounded(strength[order]),
-                y=[f"{place}" for place in range(len(order))],
+                y=[f"{position}" for position in range(len(order))],
                 text=_short(names),
                 customdata=_names(names),
                 orientation="h",
-                marker={"color": [VALIDATION if own > 0 else CHOSEN for own in strength[order]]},
+                marker={"color": [VALIDATION if value > 0 else CHOSEN for value in strength[order]]},
                 visible=code == 0,
                 textposition="none",
                 hovertemplate="%{customdata}: %{x:+.3f}<extra></extra>",
             )
         )
     ticks = {"type": "category", "tickmode": "array", "tickvals": bars[0].y, "ticktext": bars[0].text}
-    return _figure(bars, showlegend=False, xaxis={"title": "effect on the logit"}, yaxis=ticks)
+    return _figure(bars, showlegend=False, xaxis={"title": "change of the logit"}, yaxis=ticks)
 
 
 def _prototypes(data):
-    """The features in which prototypes differ most, as shades; whom each speaks for, as its name."""
+    """A heatmap of the features in which the prototypes differ most; each row is named by its most probable class."""
     objects = require("plotly.graph_objects", extra="cli")
-    places, labels = data.prototypes.places, data.prototypes.labels
-    features = np.argsort(-places.std(axis=0), kind="stable")[:N_FEATURES]
+    positions, labels = data.prototypes.positions, data.prototypes.labels
+    features = np.argsort(-positions.std(axis=0), kind="stable")[:N_FEATURES]
     order = np.lexsort([-labels.max(axis=1), labels.argmax(axis=1)])
-    whose = [f"{labels[own].max():.0%} {data.classes[labels[own].argmax()]}" for own in order]
-    widest = float(np.abs(places[:, features]).max()) or 1.0
-    names = [data.feature_names[own] for own in features]
+    classes = [f"{labels[index].max():.0%} {data.classes[labels[index].argmax()]}" for index in order]
+    widest = float(np.abs(positions[:, features]).max()) or 1.0
+    names = [data.feature_names[index] for index in features]
     shades = objects.Heatmap(
-        z=_rounded(places[np.ix_(order, features)]),
-        customdata=[[_names([own, name]) for name in names] for own in whose],
+        z=_rounded(positions[np.ix_(order, features)]),
+        customdata=[[_names([label, name]) for name in names] for label in classes],
         zmin=-widest,
         zmax=widest,
         colorscale=[[0, CHOSEN], [0.5, "#F4F6F8"], [1, VALIDATION]],
@@ -288,35 +291,32 @@ def _prototypes(data):
     return _figure(
         [shades],
         xaxis={"tickangle": 90, **_ticks(names)},
-        yaxis={"autorange": "reversed", **_ticks(whose)},
+        yaxis={"autorange": "reversed", **_ticks(classes)},
     )
 
 
 def _names(texts):
-    """Texts of the data as plotly shall show them: as they are."""
-    return [escape(str(own), quote=False) for own in texts]
+    """Texts of the data, escaped for plotly."""
+    return [escape(str(text), quote=False) for text in texts]
 
 
 def _short(texts, longest=LONGEST):
-    """Names cut at the end; in the middle where they would be the same, as those of one column's categories."""
-    texts = [str(own) for own in texts]
-    cut = [own if len(own) <= longest else f"{own[: longest - 1]}…" for own in texts]
+    """Names cut at the end, or in the middle if they would be equal, such as those of one column's categories."""
+    texts = [str(text) for text in texts]
+    cut = [text if len(text) <= longest else f"{text[: longest - 1]}…" for text in texts]
     half = longest // 2
     return _names(
-        short if cut.count(short) == 1 or len(own) <= longest else f"{own[: half - 1]}…{own[-half:]}"
-        for own, short in zip(texts, cut, strict=True)
+        short if cut.count(short) == 1 or len(text) <= longest else f"{text[: half - 1]}…{text[-half:]}"
+        for text, short in zip(texts, cut, strict=True)
     )
 
 
-def _ticks(classes):
-    places = list(range(len(classes)))
-    return {"tickmode": "array", "tickvals": places, "ticktext": _short(classes), "showgrid": False}
+def _ticks(names):
+    return {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": _short(names), "showgrid": False}
 
 
 def _rounded(values):
-    """Floats of few digits: a report is read by eyes, and sent by mail."""
-    values = np.asarray(values, dtype=float)
-    return np.round(values, SIGNIFICANT)
+    return np.round(np.asarray(values, dtype=float), DECIMALS)
 
 
 def _colour(code):
@@ -324,15 +324,15 @@ def _colour(code):
 
 
 def _symbol(code):
-    """Beyond the colours the symbols change."""
+    """With more classes than colours, the symbols differ."""
     return SYMBOLS[code // len(CLASS_COLOURS) % len(SYMBOLS)]
 
 
 def _class_scale(n_classes):
-    """From pale to the full colour of each class in turn: the part after the point of a value is the certainty."""
+    """For each class, a scale from transparent to its colour; a value is the class index plus the confidence."""
     scale = []
     for code in range(n_classes):
-        red, green, blue = (int(_colour(code)[own : own + 2], 16) for own in (1, 3, 5))
+        red, green, blue = (int(_colour(code)[start : start + 2], 16) for start in (1, 3, 5))
         scale.append([code / n_classes, f"rgba({red},{green},{blue},0.0)"])
         scale.append([(code + 1) / n_classes, f"rgba({red},{green},{blue},0.55)"])
     return scale

@@ -1,4 +1,4 @@
-"""The report's page: figures and texts set into one HTML file that needs nothing from outside."""
+"""The page of a report: one HTML file with all figures, texts and scripts."""
 
 from __future__ import annotations
 
@@ -10,22 +10,35 @@ from string import Template
 from annealed.optional import require
 
 HEADINGS = {
-    "path": ("The path", "Loss while the temperature falls; the line marks the temperature that validation chose."),
-    "confusion": ("Confusion", "Rows by true and predicted class; the colour is the share of the true class."),
-    "reliability": ("Reliability", "Is a prediction as often right as it says? Larger dots stand for more rows."),
+    "path": (
+        "Annealing path",
+        "Score of the training samples and of the held-out samples at each temperature. The vertical line marks the "
+        "temperature that validation chose.",
+    ),
+    "confusion": (
+        "Confusion matrix",
+        "Number of samples by true and predicted class. The colour shows the share of the true class.",
+    ),
+    "reliability": (
+        "Reliability",
+        "How often predictions of a given confidence (the probability of the predicted class) are correct. On the "
+        "dotted line, accuracy equals confidence. Larger dots represent more samples.",
+    ),
     "plane": (
-        "The classes in a plane",
-        "Two directions that tell the classes apart. Colours: the class predicted for the typical row at each place, "
-        "the fuller the more certain. Rings: rows predicted wrongly.",
+        "Projection of the samples",
+        "The two directions that separate the classes best; with two classes, the second is the direction of largest "
+        "remaining variance. Background: predicted class of an average sample at that point, in a stronger colour if "
+        "its probability is higher. Circles: misclassified samples.",
     ),
     "features": (
         "Strongest features",
-        "How far a standard deviation more moves the logit of a class: for it (blue) or against it (orange).",
+        "Change of the logit of a class when a feature increases by one standard deviation: towards the class (blue) "
+        "or away from it (orange).",
     ),
     "prototypes": (
         "Prototypes",
-        "What rows are compared with, and for whom each speaks: above the mean (blue) or below it (orange), in "
-        "standard deviations, where they differ most.",
+        "Each row is a prototype, with its most probable class. Each column is a feature: above its mean (blue) or "
+        "below (orange), in standard deviations. The features in which the prototypes differ most are shown.",
     ),
 }
 WIDE = {"path"}
@@ -33,16 +46,16 @@ OPTIONS = {"responsive": True, "displaylogo": False, "modeBarButtonsToRemove": [
 
 
 def page(title, subtitle, figures, tables, card, numbers, chosen, classes) -> str:
-    """The whole file as text."""
+    """The content of the HTML file."""
     template = Template(files("annealed.export.report").joinpath("page.html").read_text(encoding="utf-8"))
     return template.substitute(
         title=escape(title),
         subtitle=escape(subtitle),
         plotlyjs=require("plotly.offline", extra="cli").get_plotlyjs(),
-        panels="\n".join(_panel(name, own, classes, tables.get(name)) for name, own in figures.items()),
-        card="".join(_section(heading, rows) for heading, rows in card.items()),
+        panels="\n".join(_panel(name, figure, classes, tables.get(name)) for name, figure in figures.items()),
+        card="".join(_section(heading, entries) for heading, entries in card.items()),
         numbers=_in_script(numbers),
-        moving=_in_script([name for name, figure in figures.items() if figure.frames]),
+        animated=_in_script([name for name, figure in figures.items() if figure.frames]),
         **{name: escape(text) for name, text in numbers[chosen].items()},
         last=len(numbers) - 1,
         chosen=chosen,
@@ -65,7 +78,7 @@ def _panel(name, figure, classes, table):
 
 
 def _table(lines):
-    """For those who do not see the picture, and to copy."""
+    """A figure's numbers as a table, for screen readers and for copying."""
     if not lines:
         return ""
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in lines[0])
@@ -74,21 +87,21 @@ def _table(lines):
         for name, *cells in lines[1:]
     )
     return (
-        "<details><summary>As a table, at the chosen temperature</summary>"
+        "<details><summary>As a table (at the chosen temperature)</summary>"
         f'<div class="table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></details>'
     )
 
 
 def _class_choice(classes):
-    options = "".join(f'<option value="{place}">{escape(name)}</option>' for place, name in enumerate(classes))
-    return f'<select id="class" aria-label="class">{options}</select>'
+    options = "".join(f'<option value="{code}">{escape(name)}</option>' for code, name in enumerate(classes))
+    return f'<label>class <select id="class">{options}</select></label>'
 
 
-def _section(heading, rows):
-    items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in rows)
+def _section(heading, entries):
+    items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in entries)
     return f"<div><h3>{escape(heading)}</h3><dl>{items}</dl></div>"
 
 
 def _in_script(value):
-    """JSON that cannot end the script it stands in."""
+    """JSON in which no text can end the surrounding script element."""
     return json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
