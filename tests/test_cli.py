@@ -1,4 +1,4 @@
-"""The command line as a user meets it: exit codes, files, and one sentence where something is wrong."""
+"""The command line: exit codes, files, and error messages of one line."""
 
 import io
 import json
@@ -54,7 +54,7 @@ class Answer(NamedTuple):
 
 
 def run(*arguments, given=""):
-    """As from a shell; not by typer's own runner, which once mixed the two outputs."""
+    """Run a command as from a shell; typer's own runner does not separate the two outputs in all versions."""
     out, err, given = io.StringIO(), io.StringIO(), io.TextIOWrapper(io.BytesIO(given.encode()))
     with redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.stdin", given)
@@ -64,7 +64,7 @@ def run(*arguments, given=""):
 
 
 def refused(*arguments):
-    """One sentence on standard error, exit code 1, and no traceback."""
+    """The message of a failing command: one line on standard error, exit code 1, and no traceback."""
     answer = run(*arguments)
     assert answer.exit_code == 1, answer
     assert answer.stdout == ""
@@ -102,11 +102,11 @@ def test_predict_prints_without_an_output(model):
     assert temperatures == exact.path.temperatures.tolist()
 
 
-def test_names_of_files_are_kept(model):
+def test_names_of_files(model):
     assert run("predict", model, "flowers.csv", "-o", "out.json").exit_code == 0
     assert len(json.loads(Path("out.json").read_text())) == 150
-    assert "wants a name that ends in .json" in refused("predict", model, "flowers.csv", "--json", "-o", "out.parquet")
-    assert "'-' is standard output" in refused("fit", "flowers.csv", "-t", "species", "-o", "-")
+    assert "must end in .json" in refused("predict", model, "flowers.csv", "--json", "-o", "out.parquet")
+    assert "Got '-', standard output" in refused("fit", "flowers.csv", "-t", "species", "-o", "-")
 
 
 def test_fit_as_json(folder):
@@ -115,13 +115,13 @@ def test_fit_as_json(folder):
     assert (folder / "model.skops").exists()
 
 
-def test_prototypes_have_a_path_of_their_own(folder):
+def test_the_path_of_prototypes(folder):
     assert run("fit", "flowers.csv", "-t", "species", "-m", "potts", "-o", "potts.skops").exit_code == 0
     assert json.loads(run("path", "potts.skops", "--json").stdout)[-1]["n_prototypes"] >= 3
     assert "temperatures" in run("path", "potts.skops").stdout
 
 
-def test_a_path_of_one_temperature_says_so():
+def test_the_title_of_a_path_of_one_temperature():
     path = AnnealedLogisticRegression(schedule=[1.0]).fit(*load_iris(return_X_y=True)).path_
     assert path_table(path).title == "1 temperature"
 
@@ -135,46 +135,46 @@ def test_compare_names_the_best_and_saves_it(folder):
     assert {"logistic", "lda", "melda", "sklearn-lda"} <= {row["model"] for row in compared["models"]}
     assert compared["saved"]["model"] == compared["best"] == "sklearn-lda"
     assert run("predict", "best.skops", "flowers.csv", "-o", "by_lda.csv").exit_code == 0
-    assert "needs a model with an annealing path" in refused("path", "best.skops")
+    assert "must have an annealing path" in refused("path", "best.skops")
 
 
-def test_weights_of_rows(folder, frame, monkeypatch):
+def test_sample_weights(folder, frame, monkeypatch):
     frame.assign(trust=np.arange(150) % 5 / 2).to_csv("weighed.csv", index=False)
     answer = run("fit", "weighed.csv", "-t", "species", "--weights", "trust")
-    assert answer.exit_code == 0 and "30 of 150 rows weigh 0 and are left out" in answer.stderr
+    assert answer.exit_code == 0 and "30 of 150 rows have weight 0 and are left out" in answer.stderr
     by_name = [run("predict", "model.skops", name).stdout for name in ("weighed.csv", "flowers.csv")]
     assert by_name[0] == by_name[1] != ""
     assert run("report", "model.skops", "weighed.csv").exit_code == 0
-    assert "has no column 'trust', the weights" in refused("report", "model.skops", "flowers.csv")
-    assert "--weights was given without a table" in refused("compare", "--weights", "trust")
+    assert "has no column 'trust', with which" in refused("report", "model.skops", "flowers.csv")
+    assert "--weights needs a table" in refused("compare", "--weights", "trust")
     few = {name: comparison.CANDIDATES[name] for name in ("logistic", "sklearn-lda")}
     for module in ("comparison", "cli"):
         monkeypatch.setattr(f"annealed.{module}.CANDIDATES", few)
     answer = run("compare", "weighed.csv", "-t", "species", "-w", "trust", "--folds", "2")
-    assert "it takes no weights" in answer.stdout and "Rows are weighted by 'trust'" in answer.stdout
+    assert "does not support" in answer.stdout and "Samples are weighted by 'trust'" in answer.stdout
 
 
 def test_compare_prints_a_readable_table(folder):
     text = run("compare", "flowers.csv", "-t", "species", "--folds", "2").stdout
-    assert "error" in text and "log-loss" in text and "seconds" in text and "Best by log-loss:" in text
+    assert "error" in text and "log-loss" in text and "seconds" in text and "Best log-loss:" in text
 
 
 @pytest.mark.parametrize(
-    ("content", "target", "sentence"),
+    ("content", "target", "message"),
     [
         ("", "b", "is empty"),
         ("a,b\n", "b", "has no rows"),
         ("a,b\n1,x\n2,x\n", "b", "at least two classes. Got only 'x'"),
         ("a,b\n1,x\n2,\n3,y\n", "b", "is missing in 1 of 3 rows, first in row 2"),
-        ("a,b\n1,x\n2,y\n", "bb", "has no column 'bb'. Nearest: 'b'"),
+        ("a,b\n1,x\n2,y\n", "bb", "has no column 'bb'. Did you mean 'b'?"),
         ("b\nx\ny\n", "b", "no column besides the target"),
         ("a,b\n1,2,3\n1,2,3,4,5,6\n", "b", "cannot be read as a table"),
     ],
 )
 @pytest.mark.parametrize("command", ["fit", "compare"])
-def test_tables_that_cannot_be_used(folder, command, content, target, sentence):
+def test_tables_that_cannot_be_used(folder, command, content, target, message):
     (folder / "table.csv").write_text(content)
-    assert sentence in refused(command, "table.csv", "--target", target)
+    assert message in refused(command, "table.csv", "--target", target)
     assert not (folder / "model.skops").exists()
 
 
@@ -183,28 +183,28 @@ def test_models_that_cannot_be_used(folder):
     for arguments in (["predict", "model.skops", "flowers.csv"], ["path", "model.skops"]):
         assert "is not a model file" in refused(*arguments)
     assert "There is no model file" in refused("report", "absent.skops", "flowers.csv")
-    assert "A report is HTML, which browsers open by the name .html. Got 'a.pdf'" in refused("demo", "-o", "a.pdf")
+    assert "must end in .html, so that browsers open it. Got 'a.pdf'" in refused("demo", "-o", "a.pdf")
 
 
 def test_a_model_without_a_path(folder, frame):
     save_model(fit_table(label_table(frame, "species"), "sklearn-lda"), folder / "peer.skops")
-    assert "needs a model with an annealing path, which 'sklearn-lda' has not" in refused("path", "peer.skops")
-    assert "needs a model with an annealing path" in refused("report", "peer.skops", "flowers.csv")
+    assert "must have an annealing path. Got 'sklearn-lda', which has none" in refused("path", "peer.skops")
+    assert "must have an annealing path" in refused("report", "peer.skops", "flowers.csv")
     assert run("predict", "peer.skops", "flowers.csv").exit_code == 0
 
 
 def test_new_rows_without_a_column(model, frame):
     frame.rename(columns={"colour": "color"}).to_csv("new.csv", index=False)
-    assert "has no column 'colour'. Nearest: 'color'." in refused("predict", model, "new.csv", "-o", "out.csv")
+    assert "has no column 'colour'. Did you mean 'color'" in refused("predict", model, "new.csv", "-o", "out.csv")
     assert not os.path.exists("out.csv")
 
 
 def test_other_mistakes(folder, model):
     assert "There is no file" in refused("fit", "absent.csv", "-t", "species")
-    assert "Choose one of logistic" in refused("fit", "flowers.csv", "-t", "species", "-m", "sklearn-lda")
-    assert "Say which column" in refused("compare", "flowers.csv")
-    assert "without a table" in refused("compare", "-t", "species")
-    assert "There is no folder" in refused("predict", model, "flowers.csv", "-o", "absent/out.csv")
+    assert "--model must be one of logistic" in refused("fit", "flowers.csv", "-t", "species", "-m", "sklearn-lda")
+    assert "--target must name the column" in refused("compare", "flowers.csv")
+    assert "--target needs a table" in refused("compare", "-t", "species")
+    assert "does not exist" in refused("predict", model, "flowers.csv", "-o", "absent/out.csv")
     assert run("predict", model).exit_code == 2
     assert run("compare", "--folds", "1").exit_code == 2
 
@@ -216,7 +216,7 @@ def test_help_has_examples_and_completion():
     assert run("--version").stdout.startswith("annealed ")
 
 
-def test_missing_extra_is_one_sentence_with_the_pip_line():
+def test_the_error_of_a_missing_extra_has_the_pip_command():
     code = "import sys; sys.modules['typer'] = None; from annealed.__main__ import main; main()"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert answer.returncode == 1
@@ -226,7 +226,7 @@ def test_missing_extra_is_one_sentence_with_the_pip_line():
 
 SLOW_FIT = """
 import signal, sys, time
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is born deaf to it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it by default
 import annealed.walk.cooling
 visit = annealed.walk.cooling._Walk.visit
 def slowly(self, *arguments):
@@ -240,7 +240,7 @@ main()
 
 
 def interrupted(visits, *arguments):
-    """Exit code and standard error of a command that gets Ctrl-C at a visit, counted from the first."""
+    """Exit code and standard error of a command that receives Ctrl-C after the given number of visits."""
     command = [sys.executable, "-c", SLOW_FIT, *arguments]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         for _ in range(visits):
@@ -255,37 +255,37 @@ def interrupted(visits, *arguments):
     return process.returncode, errors
 
 
-@pytest.mark.skipif(os.name == "nt", reason="signals are sent in the POSIX way")
-def test_ctrl_c_keeps_the_path_walked_so_far(folder):
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
+def test_ctrl_c_keeps_the_path_so_far(folder):
     code, errors = interrupted(2, "fit", "flowers.csv", "-t", "species")
     assert code == 0, errors
-    assert "the path walked so far is kept" in errors
+    assert "the path so far is kept" in errors
     records = json.loads(run("path", "model.skops", "--json").stdout)
-    assert GROUP_SIZE < len(records) <= 2 * GROUP_SIZE + 2  # the second group has begun; gaps have a middle
+    assert GROUP_SIZE < len(records) <= 2 * GROUP_SIZE + 2  # the second group has begun, and intervals are refined
 
 
-# --- tables as people have them ---------------------------------------------------------------------
+# --- tables from files ------------------------------------------------------------------------------
 
 
 def test_standard_input_and_output(model, frame):
     text = frame.to_csv(index=False)
     printed = pandas.read_csv(io.StringIO(run("predict", model, "-", given=text).stdout))
     assert len(printed) == 150
-    os.symlink("behind.csv", "link.csv")
+    os.symlink("target.csv", "link.csv")
     assert run("predict", model, "flowers.csv", "-o", "link.csv").exit_code == 0
-    assert os.path.islink("link.csv") and len(pandas.read_csv("behind.csv")) == 150
+    assert os.path.islink("link.csv") and len(pandas.read_csv("target.csv")) == 150
     assert run("predict", model, "flowers.csv", "-o", os.devnull).exit_code == 0
     assert not os.path.isfile(os.devnull)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device that is always full")
-def test_answers_that_cannot_be_printed(model, frame):
+def test_results_that_cannot_be_printed(model, frame):
     command = [sys.executable, "-m", "annealed", "predict", str(model), "flowers.csv"]
     with open("/dev/full", "w") as full:
         answer = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert (answer.returncode, answer.stderr) == (
         1,
-        "annealed: The answer cannot be printed: No space left on device.\n",
+        "annealed: The result cannot be printed: No space left on device.\n",
     )
     frame.assign(species=frame["species"].replace("setosa", "sétosa")).to_csv("accents.csv", index=False)
     assert run("fit", "accents.csv", "-t", "species", "-o", "accents.skops").exit_code == 0
@@ -303,7 +303,7 @@ def test_predictions_as_parquet(model):
     assert len(pandas.read_parquet("out.parquet")) == 150
 
 
-def test_order_further_columns_and_unseen_categories(model, frame):
+def test_column_order_additional_columns_and_unknown_categories(model, frame):
     frame[frame.columns[::-1]].assign(further=1, colour=frame["colour"].fillna("violet")).to_csv("new.csv", index=False)
     assert run("predict", model, "new.csv", "-o", "new_out.csv").exit_code == 0
     assert run("predict", model, "flowers.csv", "-o", "out.csv").exit_code == 0
@@ -313,7 +313,7 @@ def test_order_further_columns_and_unseen_categories(model, frame):
 
 
 @pytest.mark.filterwarnings("default")
-def test_codes_and_truth_values_of_another_table(folder):
+def test_codes_and_truth_values_in_another_table(folder):
     rows = [
         f"{row},{'1' if row % 2 else '02' if row % 3 else 'A'},{'TRUE' if row % 2 else 'FALSE'}" for row in range(60)
     ]
@@ -324,16 +324,16 @@ def test_codes_and_truth_values_of_another_table(folder):
     assert printed["predicted ill"].tolist() == [True, False, False]
     assert "2 of 3 rows equal rows that the model was fitted on" in run("report", "codes.skops", "new.csv").stderr
     assert run("report", "codes.skops", "codes.csv").exit_code == 0
-    assert "judged by a fit that did not see it" in (folder / "report.html").read_text()
+    assert "predicted by a cross-validation fit without it" in (folder / "report.html").read_text()
 
 
 def test_notes_on_columns(folder, frame):
     frame = frame.assign(number=range(150), text=[f"text {row // 2}" for row in range(150)], again=frame["species"])
     frame.to_csv("noted.csv", index=False)
     notes = run("fit", "noted.csv", "-t", "species").stderr
-    assert "column 'number' is left out, it numbers the rows" in notes
-    assert "column 'again' is left out, it repeats the target" in notes
-    assert "column 'text' holds 75 different texts" in notes
+    assert "column 'number' is left out: it numbers the rows" in notes
+    assert "column 'again' is left out: it repeats the target" in notes
+    assert "column 'text' has 75 distinct texts" in notes
 
 
 def test_narrow_terminals(folder, model):
@@ -352,12 +352,12 @@ def test_json_of_every_command(folder, model):
     assert os.path.exists(json.loads(run("report", model, "flowers.csv", "--json").stdout)["report"])
 
 
-def test_the_best_of_ours_is_kept_where_no_file_of_the_best_is_safe_to_open(folder, monkeypatch):
-    monkeypatch.setattr("annealed.cli.NOT_KEPT", ("sklearn-lda",))
+def test_the_best_annealed_model_is_saved_if_a_file_of_the_best_would_be_unsafe(folder, monkeypatch):
+    monkeypatch.setattr("annealed.cli.NOT_SAVEABLE", ("sklearn-lda",))
     answer = run("compare", "flowers.csv", "-t", "species", "--folds", "2", "--save", "b", "--json")
-    said = json.loads(answer.stdout)
-    assert said["best"] == "sklearn-lda" and said["saved"]["model"] == said["best_of_ours"]
-    assert "No file of sklearn-lda is safe to open" in answer.stderr
+    result = json.loads(answer.stdout)
+    assert result["best"] == "sklearn-lda" and result["saved"]["model"] == result["best_of_ours"]
+    assert "A file of sklearn-lda would not be safe to load" in answer.stderr
 
 
 @pytest.mark.filterwarnings("default:20 of 20 rows equal rows")
@@ -369,13 +369,13 @@ def test_reports_of_few_rows(model, frame):
     assert answer.exit_code == 0 and "note: 20 of 20 rows equal rows that the model was fitted on" in answer.stderr
 
 
-def test_a_place_that_cannot_be_written_is_told_before_the_work(folder):
-    assert "There is no folder" in refused("fit", "flowers.csv", "-t", "species", "-o", "absent/model.skops")
-    assert "is a folder" in refused("compare", "flowers.csv", "-t", "species", "--save", folder)
+def test_an_output_that_cannot_be_written_is_an_error_before_the_fit(folder):
+    assert "does not exist" in refused("fit", "flowers.csv", "-t", "species", "-o", "absent/model.skops")
+    assert "Got the folder" in refused("compare", "flowers.csv", "-t", "species", "--save", folder)
 
 
-@pytest.mark.skipif(os.name == "nt", reason="signals are sent in the POSIX way")
-def test_ctrl_c_during_a_comparison_leaves_what_was_compared(folder):
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
+def test_ctrl_c_during_a_comparison_keeps_the_results_so_far(folder):
     code, errors = interrupted(1, "compare", "flowers.csv", "-t", "species", "--save", "best.skops")
     assert code == 130, errors
     assert "nothing was written" in errors and "Traceback" not in errors
@@ -389,7 +389,7 @@ def documented_commands():
 
 @pytest.mark.slow
 def test_documented_commands_run(folder, frame):
-    """In the order of the page, as a reader would try them."""
+    """In the order of the page, as a reader would run them."""
     frame.drop(columns="species").to_csv("new.csv", index=False)
     for command in documented_commands():
         answer = run(*command)

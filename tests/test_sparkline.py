@@ -1,4 +1,4 @@
-"""The curve in a notebook: well-formed, in its box, beside scikit-learn's diagram."""
+"""The curve in a notebook: well-formed, inside its box, and below scikit-learn's diagram."""
 
 import xml.etree.ElementTree as tree
 
@@ -24,7 +24,7 @@ def test_curve_lies_in_its_box_and_marks_the_chosen_point():
     assert (points > 0).all() and (points < [WIDTH, HEIGHT]).all()
     assert np.allclose(points[1], [WIDTH / 2, points[:, 1].max()])
     assert [float(circle.get("cx")), float(circle.get("cy"))] == points[1].tolist()
-    assert words == "loss & <co> 1 at temperature 1, of 3 hot to cold"
+    assert words == "loss & <co> 1 at the chosen temperature 1; 3 temperatures, hot to cold"
 
 
 def test_a_path_of_one_temperature():
@@ -33,7 +33,7 @@ def test_a_path_of_one_temperature():
 
 
 @pytest.mark.parametrize("estimator", [AnnealedLogisticRegression(), AnnealedLDA(selection="last"), MELDA()], ids=repr)
-def test_notebooks_show_it_once_fitted(estimator):
+def test_fitted_estimators_show_the_curve_in_notebooks(estimator):
     assert "<polyline" not in estimator._repr_html_()
     html = estimator.fit(X, y)._repr_html_()
     assert "sk-top-container" in html
@@ -41,6 +41,6 @@ def test_notebooks_show_it_once_fitted(estimator):
     assert estimator._repr_mimebundle_()["text/html"].count("<polyline") == 1
 
 
-def test_display_as_text_is_honoured():
+def test_no_curve_if_diagrams_are_disabled():
     with config_context(display="text"):
         assert not hasattr(AnnealedLogisticRegression(), "_repr_html_")

@@ -1,4 +1,4 @@
-"""Predictions as files: what a name promises is what the file holds."""
+"""Predictions as files: the name determines the format of the content."""
 
 import bz2
 import gzip
@@ -16,7 +16,7 @@ FRAME = pandas.DataFrame({"predicted kind": ["a", "ü"], "probability of a": [2 
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out", "out.csv.gz", "out.csv.bz2", "out.CSV.XZ", "out.gz", "out.parquet"])
-def test_tables_are_read_again(tmp_path, name):
+def test_tables_are_read_back_unchanged(tmp_path, name):
     if name.endswith("parquet"):
         pytest.importorskip("pyarrow")
     write_predictions(FRAME, tmp_path / name)
@@ -24,7 +24,7 @@ def test_tables_are_read_again(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "as_json", "unpack"),
+    ("name", "as_json", "decompress"),
     [
         ("out.json", False, bytes),
         ("out.json.gz", False, gzip.decompress),
@@ -33,27 +33,27 @@ def test_tables_are_read_again(tmp_path, name):
         ("out.txt", True, bytes),
     ],
 )
-def test_json_is_read_again(tmp_path, name, as_json, unpack):
+def test_json_is_read_back_unchanged(tmp_path, name, as_json, decompress):
     write_predictions(FRAME, tmp_path / name, as_json=as_json)
-    assert json.loads(unpack((tmp_path / name).read_bytes())) == FRAME.to_dict("records")
+    assert json.loads(decompress((tmp_path / name).read_bytes())) == FRAME.to_dict("records")
 
 
 @pytest.mark.parametrize(
-    ("name", "sentence"),
+    ("name", "message"),
     [
-        ("out.parquet", "JSON wants a name that ends in .json. Got '.*out.parquet'"),
-        ("out.csv.gz", "JSON wants a name"),
-        ("out.xlsx", "Predictions are CSV, JSON or Parquet, of which spreadsheets open .csv. Got '.*xlsx'"),
-        ("out.json.zip", "packed as .gz, .bz2, .xz. Got '.*zip'"),
+        ("out.parquet", "The name of a JSON file must end in .json. Got '.*out.parquet'"),
+        ("out.csv.gz", "The name of a JSON file must"),
+        ("out.xlsx", "Predictions must be CSV, JSON or Parquet. Got '.*xlsx'. Write .csv"),
+        ("out.json.zip", "must end in .gz, .bz2, .xz. Got '.*zip'"),
     ],
 )
-def test_names_that_promise_something_else(tmp_path, name, sentence):
-    with pytest.raises(InputError, match=sentence):
+def test_names_that_contradict_the_format(tmp_path, name, message):
+    with pytest.raises(InputError, match=message):
         write_predictions(FRAME, tmp_path / name, as_json=True)
     assert not list(tmp_path.iterdir())
 
 
-def test_what_json_has_no_word_for_is_null():
+def test_values_that_json_cannot_represent_are_null():
     frame = pandas.DataFrame({"loss": [np.nan, np.inf, 1 / 3], "n": [1, 2, 3], "chosen": [True, False, False]})
     rows = json.loads(json_of(frame))
     assert [row["loss"] for row in rows] == [None, None, 1 / 3]

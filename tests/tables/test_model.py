@@ -1,4 +1,4 @@
-"""A model knows the categories and the classes of its table again, however another file writes them."""
+"""A model recognizes its categories and classes in another table, even if they are written differently."""
 
 import numpy as np
 import pytest
@@ -12,10 +12,10 @@ N_ROWS = 60
 
 
 def fitted(tmp_path, cells, labels=("sick", "well")):
-    """On a table whose first text always means the first label, and whose second the second."""
+    """A model of a table in which the first cell implies the first label, and the second cell the second label."""
     path = tmp_path / "fitted.csv"
-    places = [row % 2 if row % 10 else 2 for row in range(N_ROWS)]
-    rows = [f"{row / 7},{cells[place]},{labels[row % 2]}" for row, place in enumerate(places)]
+    indices = [row % 2 if row % 10 else 2 for row in range(N_ROWS)]
+    rows = [f"{row / 7},{cells[index]},{labels[row % 2]}" for row, index in enumerate(indices)]
     path.write_text("\n".join(["size,code,kind", *rows]))
     return fit_table(label_table(read_table(path), "kind"), "sklearn-lda")
 
@@ -32,16 +32,16 @@ def predicted(model, frame):
 @pytest.mark.parametrize(
     ("cells", "new"),
     [
-        (("1", "2", "A"), ("1", "2", "")),  # which pandas alone would read as 1.0 and 2.0
+        (("1", "2", "A"), ("1", "2", "")),  # without `texts`, pandas reads 1.0 and 2.0
         (("007", "7", "A"), ("007", "7", "")),
-        (("007", "010", "A12"), ("7", "10", "A12")),  # as a spreadsheet rewrites them
+        (("007", "010", "A12"), ("7", "10", "A12")),  # as rewritten by a spreadsheet
         (("TRUE", "FALSE", "unknown"), ("TRUE", "FALSE", "TRUE")),
-        (("TRUE", "FALSE", ""), ("TRUE", "FALSE", "unknown")),  # truth values when fitted, texts now
+        (("TRUE", "FALSE", ""), ("TRUE", "FALSE", "unknown")),  # truth values in the fit, texts in the new table
         (("true", "false", ""), ("TRUE", "FALSE", "")),
         (('"1,5"', '"2,5"', "A"), ('"1,5"', '"2,5"', "")),
     ],
 )
-def test_categories_are_known_again(tmp_path, cells, new):
+def test_categories_are_recognized(tmp_path, cells, new):
     model = fitted(tmp_path, cells)
     frame = read_for(model, tmp_path, "size,code\n" + "".join(f"4,{cell}\n" for cell in new))
     assert predicted(model, frame)[:2] == ["sick", "well"]
@@ -49,15 +49,15 @@ def test_categories_are_known_again(tmp_path, cells, new):
 
 
 @pytest.mark.parametrize(("known", "other"), [("10", "1_0"), ("12345678901234567", "12345678901234568")])
-def test_other_codes_are_not_taken_for_known_ones(tmp_path, known, other):
-    """Python reads 1_0 as ten, and a float holds sixteen digits."""
+def test_different_codes_remain_different(tmp_path, known, other):
+    """Python reads 1_0 as ten, and a float has sixteen digits."""
     model = fitted(tmp_path, (known, "A", "B"))
     frame = read_for(model, tmp_path, f"size,code\n4,{other}\n4,{known}.0\n")
     assert model.recognised(frame)["code"].tolist() == [other, known]
 
 
-def test_texts_that_are_numbers_of_no_exact_value(tmp_path):
-    """77e1234567890123456789 is infinite to a float, and more than a Decimal holds."""
+def test_texts_that_are_numbers_without_an_exact_value(tmp_path):
+    """77e1234567890123456789 is infinite as a float and too large for a Decimal."""
     code = "77e1234567890123456789"
     model = fitted(tmp_path, (code, "A", "B"))
     save_model(model, tmp_path / "model.skops")
@@ -66,12 +66,12 @@ def test_texts_that_are_numbers_of_no_exact_value(tmp_path):
     assert model.recognised(frame)["code"].tolist() == [code, "A", f"1{code}"]
 
 
-def test_categories_that_pandas_has_typed(tmp_path):
+def test_categories_that_pandas_has_converted_to_numbers(tmp_path):
     model = fitted(tmp_path, ("1", "2", "A"))
     assert predicted(model, pandas.DataFrame({"size": 4.0, "code": [1.0, 2.0, np.nan]}))[:2] == ["sick", "well"]
 
 
-def test_a_number_that_is_two_categories_is_neither(tmp_path):
+def test_a_number_that_equals_two_categories_is_not_replaced(tmp_path):
     model = fitted(tmp_path, ("1.10", "1.1", "A"))
     frame = read_for(model, tmp_path, "size,code\n4,1.100\n4,1.1\n")
     assert model.recognised(frame)["code"].tolist() == ["1.100", "1.1"]
@@ -80,7 +80,7 @@ def test_a_number_that_is_two_categories_is_neither(tmp_path):
 @pytest.mark.parametrize(
     ("labels", "new", "codes"),
     [
-        (("0", "1"), ("1", "0"), [1, 0]),  # as many classes as rows is no quantity here
+        (("0", "1"), ("1", "0"), [1, 0]),  # a class for every row is not an error here
         (("0", "1"), ("1", "1"), [1, 1]),
         (("01", "02"), ("02", "01"), [1, 0]),
         (("TRUE", "maybe"), ("TRUE", "TRUE"), [0, 0]),
@@ -89,15 +89,15 @@ def test_a_number_that_is_two_categories_is_neither(tmp_path):
         (("01", "A"), ("01", "01"), [0, 0]),
     ],
 )
-def test_classes_are_known_again(tmp_path, labels, new, codes):
+def test_classes_are_recognized(tmp_path, labels, new, codes):
     model = fitted(tmp_path, ("x", "y", "z"), labels)
     frame = read_for(model, tmp_path, "size,code,kind\n" + "".join(f"4,x,{label}\n" for label in new))
     assert model.label_codes(frame).tolist() == codes
 
 
-def test_classes_that_are_not_known_or_missing(tmp_path):
+def test_unknown_and_missing_classes(tmp_path):
     model = fitted(tmp_path, ("x", "y", "z"))
-    with pytest.raises(InputError, match="a class that the model does not know: 'dead'. Known: sick, well"):
+    with pytest.raises(InputError, match="that the model was fitted on. Got 'dead'. Known classes: sick, well"):
         model.label_codes(pandas.DataFrame({"kind": ["sick", "dead"]}))
     with pytest.raises(InputError, match="missing in 1 of 2 rows"):
         model.label_codes(pandas.DataFrame({"kind": ["sick", None]}))
@@ -106,17 +106,17 @@ def test_classes_that_are_not_known_or_missing(tmp_path):
 
 
 @pytest.mark.parametrize(("written", "size"), [("{:,.1f}", 4800.0), ("{:.1f}", 4.8)])
-def test_commas_mean_what_they_meant_in_the_table_of_the_fit(tmp_path, written, size):
+def test_commas_have_the_same_meaning_as_in_the_fit(tmp_path, written, size):
     rows = "".join(f"{written.format(100.5 * row)}\t{'low' if row < 30 else 'high'}\n" for row in range(N_ROWS))
     (tmp_path / "fitted.tsv").write_text("size\tkind\n" + rows)
     model = fit_table(label_table(read_table(tmp_path / "fitted.tsv"), "kind"), "sklearn-lda")
     assert model.columns.conform(read_for(model, tmp_path, "size\tkind\n4,800\tx\n"))["size"].tolist() == [size]
-    told = read_for(model, tmp_path, "size\tother\n4,800\t0,5\n")
-    assert model.columns.conform(told)["size"].tolist() == [4.8]
+    unambiguous = read_for(model, tmp_path, "size\tother\n4,800\t0,5\n")
+    assert model.columns.conform(unambiguous)["size"].tolist() == [4.8]
 
 
 @pytest.mark.parametrize(("decimal", "size"), [(",", 4.8), (".", 4800.0)])
-def test_decimal_commas_of_the_fit_are_such_between_commas_too(tmp_path, decimal, size):
+def test_decimal_commas_of_the_fit_in_a_table_separated_by_commas(tmp_path, decimal, size):
     frame = pandas.DataFrame({"size": np.arange(N_ROWS) + 0.5, "kind": np.repeat(["low", "high"], N_ROWS // 2)})
     frame.to_csv(tmp_path / "fitted.csv", sep=";", decimal=decimal, index=False)
     model = fit_table(label_table(read_table(tmp_path / "fitted.csv"), "kind"), "sklearn-lda")

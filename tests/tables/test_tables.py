@@ -1,5 +1,6 @@
-"""Tables from files: whatever pandas reads is read, and whatever cannot be used is refused in a sentence."""
+"""Tables from files: formats that pandas reads, and error messages of one line for everything else."""
 
+import re
 import zipfile
 from datetime import date
 from decimal import Decimal
@@ -25,7 +26,7 @@ FRAME = pandas.DataFrame(
     ("separator", "decimal", "encoding"),
     [(",", ".", "utf-8"), (";", ",", "latin-1"), ("\t", ".", "utf-16"), ("|", ".", "utf-8-sig")],
 )
-def test_separator_decimal_comma_and_encoding_are_found(tmp_path, separator, decimal, encoding):
+def test_separator_decimal_comma_and_encoding_are_detected(tmp_path, separator, decimal, encoding):
     path = tmp_path / "table.csv"
     FRAME.to_csv(path, sep=separator, decimal=decimal, encoding=encoding, index=False)
     frame = read_table(path)
@@ -46,25 +47,31 @@ def test_parquet_and_compressed_csv(tmp_path):
     [
         ("size;kind\n1,5;a\n2;b\n", [1.5, 2]),  # a decimal comma in some cells only
         ("size;kind\n1.250,5;a\n2;b\n", [1250.5, 2]),
-        ("size;kind\n1,5e-05;a\n2;b\n", [1.5e-5, 2]),  # as R writes small numbers
-        ("size;kind\n,5;a\n-,25;b\n", [0.5, -0.25]),  # as SPSS writes fractions
+        ("size;kind\n1,5e-05;a\n2;b\n", [1.5e-5, 2]),  # as written by R
+        ("size;kind\n,5;a\n-,25;b\n", [0.5, -0.25]),  # as written by SPSS
         ('size,kind\n"1,250.5",a\n2,b\n', [1250.5, 2]),  # commas between thousands
         ('size,kind\n"1,250.5",a\n.5,b\n', [1250.5, 0.5]),
         ('size,kind\n"1,250",a\n2,b\n', [1250, 2]),
-        ('size,kind\n"1,5",a\n2,b\n', [1.5, 2]),  # as spreadsheets write decimal commas between commas
+        ('size,kind\n"1,5",a\n2,b\n', [1.5, 2]),  # quoted decimal commas, as written by spreadsheets
         ('size,costs,kind\n"1,250","0,5",a\n"2,500",1,b\n', [1.25, 2.5]),
-        ('size,costs,kind\n"1,5",0.5,a\n"2,5",1,b\n', ["1,5", "2,5"]),  # a list, where numbers have a point
-        ("size\tcosts\tkind\n1,250\t1,250.5\ta\n950\t1.5\tb\n", [1250, 950]),  # another column tells what commas mean
+        (
+            'size,costs,kind\n"1,5",0.5,a\n"2,5",1,b\n',
+            ["1,5", "2,5"],
+        ),  # lists: others have a point
+        (
+            "size\tcosts\tkind\n1,250\t1,250.5\ta\n950\t1.5\tb\n",
+            [1250, 950],
+        ),  # decided by another column
         ("size\tcosts\tkind\n1,250\t0,125\ta\n2,500\t0,250\tb\n", [1.25, 2.5]),
         ("length, mm;size;kind\n1,5;1,5;a\n2,5;3,5;b\n", [1.5, 3.5]),  # a comma in a name
-        ("sep=;\nsize;kind\n1;a\n2;b\n", [1, 2]),  # as Excel writes it
+        ("sep=;\nsize;kind\n1;a\n2;b\n", [1, 2]),  # as written by Excel
         ("size kind\n1 a\n2 b\n", [1, 2]),
         (" size , kind \n 1 , a\n 2 , b\n", [1, 2]),
-        ("size,kind\n1,a,\n2,b,\n", [1, 2]),  # a separator more at the end of rows
-        ('"size","kind"\n"1",1,"a"\n"2",2,"b"\n', [1, 2]),  # names of rows, as R writes them
-        ('"size","kind","end"\n"7",1,"a",NA\n"8",2,"b",NA\n', [1, 2]),  # before a column that is always missing
-        ('"size","kind","end"\n"7",1,"a",\n"8",2,"b","x"\n', [1, 2]),  # before one that is empty at first
-        ("\n \nsize,kind\n1,a,\n2,b,\n", [1, 2]),  # lines before the names
+        ("size,kind\n1,a,\n2,b,\n", [1, 2]),  # a trailing separator in every row
+        ('"size","kind"\n"1",1,"a"\n"2",2,"b"\n', [1, 2]),  # row names, as written by R
+        ('"size","kind","end"\n"7",1,"a",NA\n"8",2,"b",NA\n', [1, 2]),  # row names; the last column is missing
+        ('"size","kind","end"\n"7",1,"a",\n"8",2,"b","x"\n', [1, 2]),  # row names; the last column is empty at first
+        ("\n \nsize,kind\n1,a,\n2,b,\n", [1, 2]),  # blank lines before the header
         ('note,size,kind\n"x;y\n;z;",1,a\n"",2,b\n', [1, 2]),  # a new line in quotes
     ],
 )
@@ -75,35 +82,35 @@ def test_ways_of_writing_a_csv(tmp_path, text, sizes):
     assert [str(kind).strip() for kind in frame["kind"]] == ["a", "b"]
 
 
-@pytest.mark.parametrize("packed", ["gz", "bz2", "xz", "zip"])
-def test_compressed_tables_are_looked_into(tmp_path, packed):
-    FRAME.to_csv(tmp_path / f"table.csv.{packed}", sep=";", encoding="latin-1", index=False)
-    frame = read_table(tmp_path / f"table.csv.{packed}")
+@pytest.mark.parametrize("compression", ["gz", "bz2", "xz", "zip"])
+def test_the_format_of_compressed_tables_is_detected(tmp_path, compression):
+    FRAME.to_csv(tmp_path / f"table.csv.{compression}", sep=";", encoding="latin-1", index=False)
+    frame = read_table(tmp_path / f"table.csv.{compression}")
     assert list(frame.columns) == list(FRAME.columns)
     assert frame["colour"].iloc[0] == "grün"
 
 
-def test_packed_tables_that_want_a_password(tmp_path):
+def test_archives_with_a_password(tmp_path):
     path = tmp_path / "table.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("table.csv", "a,b\n1,2\n")
     content = bytearray(path.read_bytes())
-    content[6] |= 1  # the mark of encryption, in the member's own header and in the list of members
+    content[6] |= 1  # the encryption flag, in the local header and in the central directory
     content[content.index(b"PK\x01\x02") + 8] |= 1
     path.write_bytes(content)
-    with pytest.raises(InputError, match="cannot be unpacked: .*password required.* Give the table itself"):
+    with pytest.raises(InputError, match="cannot be decompressed: .*password required.* Decompress it first"):
         read_table(path)
 
 
 @pytest.mark.parametrize("separator", ["((", "||", "**", "[", "é", "\t", ";"])
-def test_separators_of_any_characters(tmp_path, separator):
+def test_separators_with_special_or_several_characters(tmp_path, separator):
     (tmp_path / "table.csv").write_text("size, kind\n1, a\n2, b\n".replace(",", separator), encoding="utf-8")
     typed = separator.replace("\t", r"\t")
     frame = read_table(tmp_path / "table.csv", separator=typed, texts=["size"])
     assert frame.to_dict("list") == {"size": ["1", "2"], "kind": ["a", "b"]}
 
 
-def test_kinds_of_parquet(tmp_path):
+def test_types_of_parquet_columns(tmp_path):
     pytest.importorskip("pyarrow")
     frame = FRAME.assign(
         price=[Decimal("1.5"), None, Decimal("2.5"), Decimal("3")],
@@ -118,28 +125,28 @@ def test_kinds_of_parquet(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "sentence"),
+    ("name", "content", "message"),
     [
         ("empty.csv", b"", "is empty"),
         ("nameless.csv", b"5,1,2\n5,4,2\n3,1,4\n", "must hold the names of the columns. Got 5, 1, 2 ..."),
         ("header.csv", b"a,b\n", "has no rows"),
-        ("book.xlsx", b"PK\x03\x04\x14\0", "is a workbook of a spreadsheet program: save its table there as CSV"),
-        ("picture.csv", b"\x89PNG\r\n\0\0\0", "is no text"),
-        ("wide.csv", b"a,b\n1,2,3,4\n1,2,3,4\n", "names 2 columns, but the first row holds 4 cells"),
-        ("twice.csv", b"a,a \n1,2\n", "must have different names. Got 'a' twice"),
-        ("same.csv", b"a,k,k\n1,x,y\n", "must have different names. Got 'k' twice"),
+        ("book.xlsx", b"PK\x03\x04\x14\0", "Got a workbook of a spreadsheet program. Save it as CSV"),
+        ("picture.csv", b"\x89PNG\r\n\0\0\0", "Got a file that is not text"),
+        ("wide.csv", b"a,b\n1,2,3,4\n1,2,3,4\n", "Got 2 names, but 4 cells in the first row"),
+        ("twice.csv", b"a,a \n1,2\n", "must have different names. Got 'a' more than once"),
+        ("same.csv", b"a,k,k\n1,x,y\n", "must have different names. Got 'k' more than once"),
         ("broken.csv.gz", b"no gzip", "cannot be read as a table"),
         ("broken.csv.xz", b"no xz", "cannot be read as a table"),
         ("broken.csv.zip", b"no zip", "cannot be read as a table"),
-        ("ragged.csv", b"a,b\n1,2\n\n1,2,3,4\n", "line 4 holds 4 cells, but those before it hold 2. Put"),
+        ("ragged.csv", b"a,b\n1,2\n\n1,2,3,4\n", "line 4 has 4 cells, but the lines before it have 2. Quote"),
         ("broken.parquet", b"PAR1 and no more", "cannot be read as a table"),
     ],
 )
-def test_unreadable_files(tmp_path, name, content, sentence):
+def test_unreadable_files(tmp_path, name, content, message):
     if name.endswith("parquet"):
         pytest.importorskip("pyarrow")
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(InputError, match=sentence) as caught:
+    with pytest.raises(InputError, match=message) as caught:
         read_table(tmp_path / name)
     assert "\n" not in str(caught.value)
 
@@ -151,7 +158,7 @@ def test_numbered_columns_and_question_marks(tmp_path):
 
 
 def test_long_tables_are_read_in_one_piece(tmp_path):
-    """By pieces, pandas reads 1.0 in those without a text and 1 in the others."""
+    """In chunks, pandas would read 1.0 in chunks of numbers and 1 in a chunk with a text."""
     (tmp_path / "table.csv").write_text("code,kind\n" + "1,a\n,b\n" * 150_000 + "A,a\n")
     assert set(read_table(tmp_path / "table.csv")["code"].dropna()) == {"1", "A"}
 
@@ -175,53 +182,53 @@ def test_unknown_encoding(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("target", "change", "sentence"),
+    ("target", "change", "message"),
     [
-        ("knid", {}, "has no column 'knid'. Nearest: 'kind'."),
+        ("knid", {}, "has no column 'knid'. Did you mean 'kind'?"),
         ("kind", {"kind": ["a", None, "b", "a"]}, "missing in 1 of 4 rows, first in row 2"),
         ("kind", {"kind": ["a", "  ", "b", "a"]}, "missing in 1 of 4 rows, first in row 2"),
         ("kind", {"kind": "a"}, "at least two classes. Got only 'a'"),
-        ("size", {"size": [0.5, 1.5, 2.5, 3.5]}, "is a quantity"),
+        ("size", {"size": [0.5, 1.5, 2.5, 3.5]}, "must hold class labels. Got a quantity"),
     ],
 )
-def test_targets_that_cannot_be_used(target, change, sentence):
-    with pytest.raises(InputError, match=sentence):
+def test_targets_that_cannot_be_used(target, change, message):
+    with pytest.raises(InputError, match=re.escape(message)):
         label_table(FRAME.assign(**change), target)
 
 
-def test_a_table_of_the_target_alone():
+def test_a_table_without_features():
     with pytest.raises(InputError, match="no column besides the target"):
         label_table(FRAME[["kind"]], "kind")
 
 
 @pytest.mark.parametrize(
-    ("cells", "sentence"),
+    ("cells", "message"),
     [
-        ([1, -0.5, 2, -3], "must be numbers of at least 0. Got -0.5 in row 2"),
-        ([1, 2, None, 1], "Got a missing cell in row 3: correct such cells, or write 0"),
+        ([1, -0.5, 2, -3], "must be non-negative numbers. Got -0.5 in row 2"),
+        ([1, 2, None, 1], "Got a missing cell in row 3. Correct such cells, or write 0"),
         ([1, "heavy", 2, 3], "Got heavy in row 2"),
         ([1, 2, 3, np.inf], "Got inf in row 4"),
         (pandas.to_datetime(["2024-05-31"] * 4), "Got 2024-05-31"),
-        ([0, 0, 0, 0], "are 0 in every row"),
-        ([1, 0, 2, 0.0], "Every class needs a row of positive weight. Got the weights 'trust' 0 in all rows of 'b'"),
+        ([0, 0, 0, 0], "Got 0 in every row"),
+        ([1, 0, 2, 0.0], "must have a row of positive weight. Got weights 'trust' of 0 in all rows of class 'b'"),
     ],
 )
-def test_weights_that_cannot_be_used(cells, sentence):
-    with pytest.raises(InputError, match=sentence):
+def test_weights_that_cannot_be_used(cells, message):
+    with pytest.raises(InputError, match=message):
         label_table(FRAME.assign(trust=cells), "kind", "trust")
 
 
 def test_columns_that_cannot_be_weights():
     with pytest.raises(InputError, match="must be another column than the target. Got 'kind' for both"):
         label_table(FRAME, "kind", "kind")
-    with pytest.raises(InputError, match="has no column 'sizes'. Nearest: 'size'."):
+    with pytest.raises(InputError, match=r"has no column 'sizes'. Did you mean 'size'\?"):
         label_table(FRAME, "kind", "sizes")
     with pytest.raises(InputError, match="besides the target 'kind' and the weights 'trust'"):
         label_table(FRAME[["kind"]].assign(trust=1), "kind", "trust")
 
 
 @pytest.mark.parametrize("dtype", [int, float, "Int64", bool, str])
-def test_weights_are_no_feature_and_leave_out_rows_of_none(dtype):
+def test_weights_are_not_a_feature_and_rows_of_weight_0_are_left_out(dtype):
     cells = [True, True, False, True] if dtype is bool else [1, 1, 0, 1]
     table = label_table(FRAME.assign(trust=pandas.Series(cells, dtype=dtype)), "kind", "trust")
     assert table.weights.tolist() == [1, 1, 1] and table.labels.tolist() == ["a", "b", "b"]
@@ -230,7 +237,7 @@ def test_weights_are_no_feature_and_leave_out_rows_of_none(dtype):
     assert len(table.conformed()) == 3
 
 
-def test_whole_numbers_stay_numbers_and_truth_values_become_text():
+def test_whole_numbers_stay_numbers_and_other_labels_become_text():
     assert label_table(FRAME.assign(kind=[0.0, 1.0, 1.0, 0.0]), "kind").labels.tolist() == [0, 1, 1, 0]
     assert label_table(FRAME, "ripe").labels.tolist() == ["True", "False", "True", "False"]
     assert label_table(FRAME.assign(kind=[0.5, 1.5, 1.5, 0.5]), "kind").labels.tolist() == ["0.5", "1.5", "1.5", "0.5"]
@@ -238,16 +245,16 @@ def test_whole_numbers_stay_numbers_and_truth_values_become_text():
 
 
 @pytest.mark.parametrize("target", [[0, 1, 1, 0], [0.0, 1.0, 1.0, 0.0], [0.5, 1.0, 1.0, 0.5], ["0", "01", "01", "0"]])
-@pytest.mark.parametrize("written", [lambda own: own, float, lambda own: f"{float(own):.2f}"])
-def test_a_copy_of_the_target_is_left_out_however_it_is_written(target, written):
-    frame = FRAME.assign(kind=target, copy=[written(own) for own in target])
+@pytest.mark.parametrize("rewrite", [lambda label: label, float, lambda label: f"{float(label):.2f}"])
+def test_a_copy_of_the_target_is_left_out_even_if_it_is_written_differently(target, rewrite):
+    frame = FRAME.assign(kind=target, copy=[rewrite(label) for label in target])
     assert label_table(frame, "kind").columns.left_out == {"copy": "it repeats the target"}
     frame.loc[3, "copy"] = frame["copy"][2]
     assert not label_table(frame, "kind").columns.left_out
 
 
 @pytest.mark.parametrize("pair", [(0, 2**64 - 1), (0.0, np.inf), (1e30, 2e30), (-np.inf, np.inf)])
-def test_classes_that_no_integer_holds_are_texts(pair):
+def test_classes_that_do_not_fit_into_an_integer_are_texts(pair):
     labels = label_table(FRAME.assign(kind=np.array([*pair, *pair])), "kind").labels
     assert labels.tolist() == [str(number) for number in np.array([*pair, *pair])]
     assert len(set(labels)) == 2
@@ -289,11 +296,11 @@ def days_of(cells):
         [date(2020, 1, 2), date(9999, 12, 31), None],
     ],
 )
-def test_dates_that_stand_for_none_are_missing(cells):
+def test_placeholder_dates_are_missing(cells):
     np.testing.assert_array_equal(days_of(cells), [18263, *[np.nan] * (len(cells) - 1)])
 
 
-def test_dates_of_other_kinds():
+def test_other_formats_of_dates():
     assert days_of([20200102, 20200103]) == [18263, 18264]
     assert days_of(["2020-01-02T12:00:00+12:00", "2020-01-03T00:00:00.123456789Z"])[0] == 18263
     assert np.isnan(days_of([np.nan, np.nan])).all()
@@ -301,18 +308,18 @@ def test_dates_of_other_kinds():
 
 
 @pytest.mark.parametrize("cell", ["2020-13-01", "5/1/2020", True, 3.5])
-def test_no_date_is_shown_with_its_row_and_a_remedy(cell):
+def test_the_error_of_an_invalid_date_has_its_row_and_a_remedy(cell):
     with pytest.raises(InputError, match=f"Got '{cell}' in row 2. Correct such cells or leave them empty."):
         days_of(pandas.Series(["2020-01-02", cell], dtype=object))
 
 
-def test_columns_that_only_tell_rows_apart():
+def test_columns_that_only_identify_rows():
     numbers = np.random.RandomState(0).permutation(1000)[:30]
     frame = pandas.DataFrame(
         {
             "Unnamed: 0": range(30),
             "patient_id": numbers,
-            "userId": [f"u{own // 2}" for own in range(30)],
+            "userId": [f"u{row // 2}" for row in range(30)],
             "paid": numbers,
             "year": range(1990, 2020),
             "shop_id": [1, 2, 3] * 10,
@@ -320,20 +327,20 @@ def test_columns_that_only_tell_rows_apart():
     )
     assert TableColumns.of(frame).left_out == {
         "Unnamed: 0": "it numbers the rows",
-        "patient_id": "by its name it tells rows apart",
+        "patient_id": "its name is that of an identifier",
     }
     doubled = pandas.concat([frame, frame], ignore_index=True)
-    doubled["userId"] = [f"u{own // 2}" for own in range(60)]
-    assert "userId" not in TableColumns.of(doubled).left_out  # half of the rows are not more than half
+    doubled["userId"] = [f"u{row // 2}" for row in range(60)]
+    assert "userId" not in TableColumns.of(doubled).left_out  # its values are exactly half as many as the rows
 
 
-def test_tables_of_columns_left_out_say_why():
+def test_the_error_of_a_table_without_informative_columns_has_the_reasons():
     frame = pandas.DataFrame({"size": [1.0] * 4, "colour": [None] * 4})
     with pytest.raises(InputError, match="'size': every cell is the same; 'colour': every cell is missing"):
         TableColumns.of(frame)
 
 
-def test_numbers_that_stand_for_none():
+def test_placeholder_numbers_are_missing():
     columns = label_table(FRAME, "kind").columns
     assert columns.conform(FRAME.assign(size=[1e300, np.inf, -1.7e308, 2.0]))["size"].isna().tolist() == [1, 1, 1, 0]
 
@@ -349,7 +356,7 @@ def test_missing_cells_and_unknown_categories_are_vectorized():
 
 def test_new_tables_are_checked_by_name_and_kind():
     columns = label_table(FRAME, "kind").columns
-    with pytest.raises(InputError, match="has no column 'size'. Nearest: 'Size'."):
+    with pytest.raises(InputError, match="has no column 'size'. Did you mean 'Size'"):
         columns.conform(FRAME.rename(columns={"size": "Size"}))
     with pytest.raises(InputError, match="lacks 2 columns: 'size', 'colour'"):
         columns.conform(FRAME[["ripe"]])
@@ -357,18 +364,18 @@ def test_new_tables_are_checked_by_name_and_kind():
         columns.conform(FRAME.assign(size=[1, 2, 3, "big"]))
 
 
-def test_nearest_names_all_where_none_is_near():
-    assert nearest("zzz", ["alpha", "beta"]) == "It has: 'alpha', 'beta'."
+def test_nearest_gives_all_names_if_none_is_similar():
+    assert nearest("zzz", ["alpha", "beta"]) == "Available: 'alpha', 'beta'."
 
 
-def test_the_default_has_names():
+def test_the_built_in_example_has_names():
     table = default_table()
     assert table.classes.tolist() == ["benign", "malignant"]
     assert "mean radius" in table.columns.numbers
 
 
-def test_features_are_named_in_words():
+def test_names_of_features():
     frame = pandas.concat([FRAME] * 20, ignore_index=True).assign(many=[f"t{row // 2 % 40}" for row in range(80)])
     frame.loc[0, "many"] = "t-1"
     names = fit_table(label_table(frame, "kind"), "sklearn-lda").feature_names
-    assert {"size", "size missing", "colour = red", "colour = missing", "many = rare ones"} <= set(names)
+    assert {"size", "size missing", "colour = red", "colour = missing", "many = rare values"} <= set(names)
