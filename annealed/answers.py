@@ -5,7 +5,11 @@ from __future__ import annotations
 from annealed.comparison import Result, standard_error
 from annealed.optional import require
 
+COMPARED = "Chosen by the compared log loss: the validation log loss plus penalties for calibration and for certainty."
 DETAILS = (  # columns of a path that only --json prints
+    "free_energy",
+    "entropy",
+    "label_saturation",
     "validation_spread",
     "posterior_scale",
     "seconds",
@@ -42,8 +46,9 @@ def path_table(record):
         score = record.score_name.removeprefix("neg_")
         losses = {name: f"{name.removesuffix('score')}{score}" for name in frame if name.endswith("_score")}
         frame = frame.assign(**{name: -frame[name] for name in losses}).rename(columns=losses)
+    caption = COMPARED if "compared_log_loss" in frame else None
     title = f"{len(frame)} temperatures" + (", hot to cold; -> marks the chosen one" if any(chosen) else "")
-    table = _table("1 temperature" if len(frame) == 1 else title)
+    table = _table("1 temperature" if len(frame) == 1 else title, caption)
     table.add_column("", width=2)
     texts = {name: [f"{cell:.4g}" for cell in frame[name]] for name in frame}
     for name, cells in texts.items():
@@ -55,7 +60,8 @@ def path_table(record):
     return table
 
 
-def _table(title):
+def _table(title, caption=None):
     lines = require("rich.box", extra="cli").SIMPLE_HEAD
     tight = {"padding": (0, 1, 0, 0), "pad_edge": False, "show_edge": False}
-    return require("rich.table", extra="cli").Table(title=title, box=lines, title_justify="left", **tight)
+    table = require("rich.table", extra="cli").Table
+    return table(title=title, caption=caption, box=lines, title_justify="left", caption_justify="left", **tight)

@@ -119,6 +119,9 @@ def test_the_path_of_prototypes(folder):
     assert run("fit", "flowers.csv", "-t", "species", "-m", "potts", "-o", "potts.skops").exit_code == 0
     assert json.loads(run("path", "potts.skops", "--json").stdout)[-1]["n_prototypes"] >= 3
     assert "temperatures" in run("path", "potts.skops").stdout
+    console = pytest.importorskip("rich.console").Console(width=60, file=io.StringIO())
+    console.print(path_table(load_model(folder / "potts.skops").path))
+    assert "…" not in console.file.getvalue()
 
 
 def test_the_title_of_a_path_of_one_temperature():

@@ -13,7 +13,7 @@ HEADINGS = {
     "path": (
         "Annealing path",
         "Score of the training samples and of the held-out samples at each temperature. The vertical line marks the "
-        "temperature that validation chose.",
+        "chosen temperature. The choice also depends on calibration, so it may differ from the best validation score.",
     ),
     "confusion": (
         "Confusion matrix",
