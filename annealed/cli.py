@@ -277,9 +277,9 @@ def _labelled(data, target, weights, separator, encoding):
     for name, reason in table.columns.left_out.items():
         _print_message(f"note: column {name!r} is left out: {reason}.")
     for name in table.columns.categories:
-        n_texts, reason = table.features[name].nunique(), why_texts(table.features[name])
-        if reason:
-            _print_message(f"note: column {name!r} is read as categories: {reason}.")
+        n_texts, explanation = table.features[name].nunique(), why_texts(table.features[name])
+        if explanation:
+            _print_message(f"note: column {name!r} is read as categories: {explanation}.")
         elif n_texts > MOST_CATEGORIES:
             _print_message(f"note: column {name!r} has {n_texts} distinct texts; the rarest share one category.")
     return table
