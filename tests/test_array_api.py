@@ -236,10 +236,10 @@ def test_without_array_api_dispatch_tensors_are_converted_to_numpy():
 @pytest.mark.parametrize("estimator", [PooledGaussian, SecondOrderFeatures])
 def test_estimators_without_device_support_refuse_arrays_of_other_libraries(estimator, move):
     X, y = table()
-    with pytest.raises(TypeError, match=f"{estimator.__name__} takes NumPy and SciPy rows. Got .* Give it X"):
+    with pytest.raises(TypeError, match=f"X of {estimator.__name__} must be a NumPy or SciPy array. Got .* Convert X"):
         estimator().fit(move(X), y)
     fitted = estimator().fit(X, y)
-    with pytest.raises(TypeError, match="takes NumPy and SciPy rows"):
+    with pytest.raises(TypeError, match="must be a NumPy or SciPy array"):
         (fitted.transform if hasattr(fitted, "transform") else fitted.predict)(move(X))
 
 

@@ -1,4 +1,4 @@
-"""From rows to a path: the part of a fit that cools, of whichever problem validates best."""
+"""From samples to a path: the part of a fit that solves the path of each penalty scaling and keeps the best one."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ PERTURBED_TOL = 1e-2  # tolerance of folds with a perturbed scaling: one or two 
 
 @dataclass(frozen=True)
 class Walk:
-    """One annealing: the problem as solved, who judged it, the steps, the settings that were left open, and the solver
-    with what it was told and has learnt.
+    """A solved path: the problem, its validator, the steps, the settings that were chosen, and the solver with its
+    options (which hold its memory).
     """
 
     problem: Any
@@ -50,7 +50,7 @@ class Walk:
 
 
 class AnnealingMixin(ValidationMixin):
-    """The walks of `AnnealedClassifier`, whose own are `_make_objective` and `_keep`."""
+    """The paths of `AnnealedClassifier`, which defines `_make_objective` and `_keep`."""
 
     cv: Any
     temperature: Any
@@ -63,7 +63,7 @@ class AnnealingMixin(ValidationMixin):
     _unit_C: float | None  # the C of temperature one, where C is defined
 
     def _anneal(self, rows: Rows, selection, validation_set, routed, max_iter, watch: FitWatch) -> Walk:
-        """The path of the family, or of whichever of its alternatives validates best."""
+        """The path of the family, or that of its alternative with the best validation scores."""
         if rows.device is not None and not self._make_objective().runs_on_devices:
             raise ValueError(
                 "Rows on a device need the inner-product or the distance family. "
@@ -96,11 +96,15 @@ class AnnealingMixin(ValidationMixin):
             return replace(best, steps=concluded(best.problem, best.steps, best.solver, best.options))
 
     def _alternatives(self, problem, first: Walk, watch: FitWatch):
-        """What may validate better than the first walk: all the family offers, or what a little of it speaks for."""
+        """Problems that may validate better than the first path.
+
+        With `penalty_scaling="cv"` these are all that the family offers, with "auto" one that a small perturbation of
+        the scaling supports.
+        """
         if isinstance(first.validator, NoValidation):
             return
         scores = self._fold_scores(first)
-        if self._is_log_loss() and scores.mean() >= -LEAST_GAIN:  # none can be better by so much
+        if self._is_log_loss() and scores.mean() >= -LEAST_GAIN:  # no other can be better by that much
             return
         yield from takewhile(lambda _: not watch.is_stopped, problem.alternatives())
         if watch.is_stopped or not self._leaves_setting_open():
@@ -109,16 +113,17 @@ class AnnealingMixin(ValidationMixin):
             yield problem.with_alternative_scaling()
 
     def _leaves_setting_open(self) -> bool:
-        """Whether a problem may choose its setting: where the schedule finds its own range. Given temperatures mean
-        something in the family's own setting.
+        """Whether the scaling may be chosen: only if the schedule finds its range, because given temperatures refer to
+        one scaling.
         """
         return isinstance(self._schedule(), AdaptiveSchedule) and self._is_log_loss()
 
     def _prefers_alternative(self, walk: Walk) -> bool:
-        """Whether validation clearly rises towards another setting, at the best of the last nodes.
+        """Whether validation scores clearly improve with a small step towards another scaling.
 
-        Only these have their folds at hand. The folds are solved once more, a little on the way; and before that where
-        they are, if they may be some way from their minima: what further steps do must not be taken for the setting's.
+        The folds are solved again with a slightly perturbed scaling, at the best of the last nodes, the only ones that
+        keep their folds. If the folds may be some way from their minima, they are first solved on with the scaling as
+        it is, so that the effect of further steps is not attributed to the scaling.
         """
         nodes = [step for step in walk.steps if step.is_node and step.parameters.shape[0] > 1]
         if not nodes:
@@ -147,16 +152,16 @@ class AnnealingMixin(ValidationMixin):
         stack = fold_weights(splits, rows.weight)
         total = stack.sum(axis=0)
         if not (total > 0).all():
-            raise ValueError(f"Fold {int(np.argmin(total))} of cv has no training row of positive weight.")
+            raise ValueError(f"Fold {int(np.argmin(total))} of cv has no training sample of positive weight.")
         stack /= total
         return make_design(rows.X, rows.labels, stack, total, len(rows.classes))
 
     def _walk(self, problem, validator, max_iter, watch: FitWatch, dtype) -> Walk:
-        self._predictor = problem.predictor  # what a scorer of points needs
+        self._predictor = problem.predictor  # which scorers need
         solver, settings = make_solver(self.solver, problem), problem.chosen()
         problem = solver.adapt(problem, self.tol)
 
-        def fitted_so_far(nodes):  # does not know `watch`, so that both, and the rows, go when the fit has ended
+        def fitted_so_far(nodes):  # no reference to `watch`, so that it and the samples are freed after the fit
             other = copy(self)
             other._keep(nodes, problem, validator, dtype)
             return other.__dict__
@@ -167,7 +172,7 @@ class AnnealingMixin(ValidationMixin):
         return Walk(problem, validator, steps, settings, solver, options)
 
     def _polished(self, walk: Walk, max_iter) -> Walk:
-        """The chosen temperature solved on, with products in full precision, until its certificate says so."""
+        """The path with the chosen temperature solved on in full precision, until its certificate is within `tol`."""
         chosen = self._choose(walk.steps, walk.validator)
         step, steps = walk.steps[chosen], list(walk.steps)
         start = time.perf_counter()
@@ -193,7 +198,7 @@ class AnnealingMixin(ValidationMixin):
         return replace(walk, steps=steps)
 
     def _fold_scores(self, walk: Walk) -> np.ndarray:
-        """Of each fold at the best temperature."""
+        """Compared score of each fold at the best temperature."""
         scores = compared(walk.steps)
         return scores[best_of(scores)]
 
@@ -213,6 +218,6 @@ class AnnealingMixin(ValidationMixin):
     def _check_rule(self, n_folds):
         if self.rule != "best" and n_folds < 2:
             raise ValueError(
-                f"rule={self.rule!r} needs several folds to measure an error. Got {n_folds}. "
+                f"rule={self.rule!r} needs several folds, for a standard error. Got {n_folds}. "
                 'Set selection="cv" and let cv give several splits, or set rule="best".'
             )

@@ -178,7 +178,7 @@ def device_design(rows: DeviceRows, splits, n_classes) -> ArrayDesign:
     stack = xp.stack(columns, axis=1)
     (total,) = place.host(xp.sum(stack, axis=0))
     if not (total > 0).all():
-        raise ValueError(f"Fold {int(np.argmin(total))} of cv has no training row of positive weight.")
+        raise ValueError(f"Fold {int(np.argmin(total))} of cv has no training sample of positive weight.")
     weight = place.row(stack / place.wide(total))
     return ArrayDesign(rows.X, rows.labels, weight, total, n_classes, place)
 

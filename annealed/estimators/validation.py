@@ -1,4 +1,4 @@
-"""Who chooses the temperature of an annealed classifier: settings checked, metadata routed, rows held out, judges."""
+"""Validation of an annealed classifier: checks of parameters, metadata routing, held-out samples, and validators."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ from annealed.selection import (
 HOLDING_OUT = ("cv", "loo", "holdout")
 SELECTIONS = (*HOLDING_OUT, "last")
 DTYPES = (np.float64, np.float32)
-MOST_WEIGHTY = 0.5  # of all rows, that have weight and are copied to leave out the others
+MOST_WEIGHTY = 0.5  # share of samples with weight up to which they are copied, to leave out those without
 
 
 class Shown(NamedTuple):
-    """Rows and labels as splitters and scorers see them, as in scikit-learn's `cross_validate`."""
+    """Samples and labels as splitters and scorers receive them, as in scikit-learn's `cross_validate`."""
 
     X: Any
     y: Any
 
     @classmethod
     def of(cls, given_X, given_y, X, y) -> Shown:
-        """Frames and series as they were given, all else as it was checked."""
+        """Frames and series as they were given, everything else as it was checked."""
         is_frame = hasattr(given_X, "columns")
         is_series = hasattr(given_y, "to_numpy") and len(getattr(given_y, "shape", ())) == 1 and not is_foreign(X)
         return cls(given_X if is_frame else X, given_y if is_series else to_host(y))
 
     def in_one_library(self) -> Shown:
-        """With the labels where predictions of the rows are."""
+        """The same, with labels in the library and on the device of X, where predictions are."""
         if not is_foreign(self.X):
             return self
         return Shown(self.X, named_classes(self.y, Place.of(self.X).whole(np.arange(len(self.y)))))
@@ -68,11 +68,11 @@ class Shown(NamedTuple):
 
 @dataclass(frozen=True)
 class Rows:
-    """What is fitted: rows, labels as codes, weights, and the classes.
+    """The training data: samples, labels as codes, weights, and classes.
 
-    total_weight : sum of the weights as they were given, times those of classes
-    shown : what splitters and scorers see
-    device : the same on a device, where the fit takes place on one
+    total_weight : sum of the given weights, multiplied by those of classes
+    shown : samples and labels for splitters and scorers
+    device : the same data on a device, if the fit takes place there
     """
 
     X: Any
@@ -89,7 +89,7 @@ class Rows:
 
 
 class ValidationSet(NamedTuple):
-    """One that the user has brought; `weight` counts rows, and is as given where rows are on a device."""
+    """A validation set given by the user; `weight` is rescaled like those of samples, except on a device."""
 
     X: Any
     shown: Shown
@@ -99,7 +99,7 @@ class ValidationSet(NamedTuple):
 
 
 class ValidationMixin:
-    """What `AnnealedClassifier` needs to validate temperatures; `_point` and `_accept_sparse` are its own."""
+    """Validation of `AnnealedClassifier`, which defines `_point` and `_accept_sparse`."""
 
     cv: Any
     temperature: Any
@@ -117,7 +117,7 @@ class ValidationMixin:
         return _is_log_loss(self.scoring)
 
     def _selection(self):
-        """How the temperature is chosen: a temperature that is given leaves nothing to choose."""
+        """How the temperature is chosen: "last" if a temperature is given."""
         return self.selection if is_auto(self.temperature) else "last"
 
     def _check_parameters(self, X_val, y_val, sample_weight_val):
@@ -137,10 +137,10 @@ class ValidationMixin:
         if (X_val is None) != (y_val is None):
             raise ValueError("X_val and y_val must be given together.")
         if X_val is None and sample_weight_val is not None:
-            raise ValueError("sample_weight_val weighs the rows of a validation set. Give X_val and y_val, too.")
+            raise ValueError("sample_weight_val weighs the samples of a validation set. Give X_val and y_val, too.")
         if self.selection == "loo" and not self._is_log_loss():
             raise ValueError(
-                f'selection="loo" compares log-losses and has no fold to score. Got scoring={self.scoring!r}. '
+                f'selection="loo" compares log-losses and has no folds to score. Got scoring={self.scoring!r}. '
                 'Set scoring="neg_log_loss" or selection="cv".'
             )
         if X_val is not None and self._selection() != "holdout":
@@ -153,7 +153,7 @@ class ValidationMixin:
             )
 
     def _route(self, sample_weight, params):
-        """Parameters for the splitter's `split` and the scorer's `score`."""
+        """Metadata for the splitter's `split` and the scorer's `score`."""
         if get_config()["enable_metadata_routing"]:
             routed = process_routing(self, "fit", sample_weight=sample_weight, **params)
             return {"split": routed.splitter.split, "score": {} if self._is_log_loss() else routed.scorer.score}
@@ -182,7 +182,7 @@ class ValidationMixin:
         unknown = np.setdiff1d(y_val, classes)
         if len(unknown):
             found, known = unknown[:5].tolist(), classes[:20].tolist()
-            raise ValueError(f"y_val holds labels that y does not: {found}. Known: {known}.")
+            raise ValueError(f"y_val must contain only labels of y. Got {found}. Known labels: {known}.")
         weight = sample_weight_val = weight_of_each(sample_weight_val, y_val)
         if rows.device is None:
             weight = check_weight(sample_weight_val, len(y_val), "sample_weight_val")
@@ -191,7 +191,7 @@ class ValidationMixin:
         return ValidationSet(X_val, shown, np.searchsorted(classes, y_val), weight, sample_weight_val)
 
     def _without_idle(self, rows: Rows) -> Rows:
-        """The rows that have weight, where many have none, and where nothing of the user's goes by their numbers."""
+        """The samples that have weight, if many have none and no splitter or scorer of the user needs the others."""
         weighty = np.flatnonzero(rows.weight)
         is_free = is_number_of_folds(self.cv) and self._is_log_loss()
         if not is_free or len(weighty) > MOST_WEIGHTY * len(rows.weight) or is_mapped(rows.X):
@@ -202,8 +202,8 @@ class ValidationMixin:
         is_splitter_asked = selection == "cv" and not is_number_of_folds(self.cv)
         if "groups" in split_params and selection in HOLDING_OUT and not is_splitter_asked:
             warnings.warn(
-                'groups are ignored: they are for a splitter of selection="cv", such as cv=GroupKFold(5). Rows of one '
-                f"group may be on both sides of a split. Got selection={selection!r}, cv={self.cv!r}.",
+                'groups are ignored: they are for a splitter of selection="cv", such as cv=GroupKFold(5). Samples of '
+                f"one group may be on both sides of a split. Got selection={selection!r}, cv={self.cv!r}.",
                 UserWarning,
                 stacklevel=5,
             )
@@ -215,19 +215,19 @@ class ValidationMixin:
             splits = make_splits(self.cv, rows.shown.X, y, rows.labels, weight, self.random_state, split_params)
         else:
             splits = stratified_splits(DEFAULT_FOLDS, rows.labels, self.random_state, weight)[:1]
-        weighty = [split for split in splits if weight[split[1]].sum() > 0]  # the others have nothing to say
+        weighty = [split for split in splits if weight[split[1]].sum() > 0]  # the others validate nothing
         if splits and not weighty:
-            raise ValueError("No row that is held out has a positive weight. Check cv and sample_weight.")
+            raise ValueError("No held-out sample has a positive weight. Check cv and sample_weight.")
         if not splits:
             warnings.warn(
-                "Every class has a single row, so nothing can be held out: the last temperature is taken.",
+                "Every class has a single sample, so nothing can be held out: the last temperature is chosen.",
                 UserWarning,
                 stacklevel=3,
             )
         return weighty
 
     def _validator(self, rows: Rows, selection, splits, validation_set, score_point):
-        """Who validates the temperatures; `score_point` is what `_point_scorer` gives."""
+        """The validator of the temperatures; `score_point` is the result of `_point_scorer`."""
         labels, weight = rows.labels, rows.weight
         if validation_set is not None:
             validator = self._validator_of_set(rows, validation_set.X, validation_set.labels, validation_set.weight)
@@ -249,7 +249,7 @@ class ValidationMixin:
     def _point_scorer(
         self, rows: Rows, splits, validation_set: ValidationSet | None, score_params
     ) -> PointScorer | None:
-        """The user's scorer on what is held out; None where log-losses are compared, which need none."""
+        """The user's scorer on held-out samples; None for the log-loss, which needs none."""
         if self._is_log_loss():
             return None
         scorer, shown = check_scoring(self, scoring=self.scoring), rows.shown.in_one_library()
@@ -258,12 +258,12 @@ class ValidationMixin:
             parts = [Part(fit, *shown, score_params, test) for fit, test in tests]
         else:
             is_weighed = validation_set.given_weight is not None and _takes_weight(scorer)
-            own = {"sample_weight": validation_set.given_weight} if is_weighed else {}
-            parts = [Part(0, *validation_set.shown.in_one_library(), own)]
+            params = {"sample_weight": validation_set.given_weight} if is_weighed else {}
+            parts = [Part(0, *validation_set.shown.in_one_library(), params)]
         return PointScorer(scorer, self._point, Part(0, *shown, score_params), parts)
 
     def _validator_of_set(self, rows: Rows, X, labels, weight):
-        """Who validates by an explicit validation set."""
+        """The validator of a given validation set."""
         if rows.device is None:
             return HeldOutValidator(labels, weight, np.zeros(len(labels), dtype=int), calibrate=self.calibrate, X=X)
         place = rows.device.place
@@ -272,7 +272,7 @@ class ValidationMixin:
 
 
 def with_splitter(router: MetadataRouter, cv) -> MetadataRouter:
-    """What a splitter asks for; splits that are given as they are ask for nothing, and may be had but once."""
+    """Add the requests of a splitter; given splits have none, and an iterator of splits must not be consumed here."""
     splitter = check_cv(cv if hasattr(cv, "split") else None, classifier=True)
     return router.add(splitter=splitter, method_mapping=MethodMapping().add(caller="fit", callee="split"))
 
@@ -290,25 +290,25 @@ def _is_log_loss(scoring) -> bool:
 
 
 def _takes_weight(scorer) -> bool:
-    """Whether a scorer is to get weights: all do, unless metadata are routed and it has not asked for them."""
+    """Whether a scorer receives weights: always, unless metadata routing is enabled and it does not request them."""
     if not get_config()["enable_metadata_routing"]:
         return True
     return bool(get_routing_for_object(scorer).consumes("score", ["sample_weight"]))
 
 
 def host_rows(estimator, *rows, reset=True):
-    """X, and y where it is given, of an estimator that takes NumPy and SciPy rows alone."""
+    """X, and y if given, of an estimator that accepts NumPy and SciPy arrays only."""
     if is_dispatched(rows[0]):
         given = type(rows[0])
         raise TypeError(
-            f"{type(estimator).__name__} takes NumPy and SciPy rows. Got {given.__module__}.{given.__name__}. Give it "
-            "X as a NumPy array, or set array_api_dispatch=False for rows on the CPU."
+            f"X of {type(estimator).__name__} must be a NumPy or SciPy array. Got {given.__module__}.{given.__name__}. "
+            "Convert X to NumPy, or set array_api_dispatch=False for arrays on the CPU."
         )
     return checked_rows(estimator, *rows, reset=reset)
 
 
 def checked_rows(estimator, X, *y, accept_sparse="csr", reset=True):
-    """X, and y where it is given, as scikit-learn checks them; it leaves frames of sparse columns as they are."""
+    """X, and y if given, checked by scikit-learn, which does not convert the dtype of frames of sparse columns."""
     found = validate_data(estimator, X, *y, accept_sparse=accept_sparse, dtype=DTYPES, reset=reset)
     X = found[0] if y else found
     if sparse.issparse(X) and X.dtype not in DTYPES:

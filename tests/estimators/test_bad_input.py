@@ -168,7 +168,7 @@ def test_a_temperature_outside_the_path_is_refused():
 
 def test_an_invalid_validation_set_is_refused():
     model = AnnealedLogisticRegression(selection="holdout")
-    with pytest.raises(ValueError, match=r"y_val holds labels that y does not: \[7\]. Known: \[0, 1"):
+    with pytest.raises(ValueError, match=r"y_val must contain only labels of y. Got \[7\]. Known labels: \[0, 1"):
         model.fit(X, y, X_val=X[:5], y_val=np.array([0, 0, 7, 0, 1]))
     with pytest.raises(ValueError, match="given together"):
         model.fit(X, y, X_val=X[:5])

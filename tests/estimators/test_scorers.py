@@ -126,7 +126,7 @@ def test_folds_whose_rows_weigh_nothing_are_left_out(scoring):
 
 @pytest.mark.parametrize("empty", [np.array([], dtype=int), [], np.zeros(len(y), dtype=bool)])
 def test_nothing_held_out(empty):
-    with pytest.raises(ValueError, match="No row that is held out has a positive weight"):
+    with pytest.raises(ValueError, match="No held-out sample has a positive weight"):
         AnnealedLogisticRegression(cv=[(np.arange(len(y)), empty)]).fit(X, y)
 
 
@@ -192,7 +192,7 @@ def test_scorers_that_take_no_weights_are_told_what_to_do(scoring):
 
 
 def test_weights_of_no_validation_set():
-    with pytest.raises(ValueError, match="sample_weight_val weighs the rows of a validation set"):
+    with pytest.raises(ValueError, match="sample_weight_val weighs the samples of a validation set"):
         AnnealedLogisticRegression().fit(X, y, sample_weight_val=np.ones(3))
 
 
