@@ -13,7 +13,7 @@ import numpy as np
 from annealed.objectives.potts import LabelledRows, Multilinear, PottsState
 from annealed.objectives.principal_rows import PrincipalRows, has_many_columns
 from annealed.prototypes import (
-    NOBODY,
+    NO_WATCH,
     Cooled,
     Cooling,
     Watch,
@@ -55,7 +55,7 @@ class Plan:
         return self.n_per_class is None and self.n_total is None
 
 
-def climb(rows: LabelledRows, plan: Plan, shrinkage, watch: Watch = NOBODY) -> Iterator[Cooled]:
+def climb(rows: LabelledRows, plan: Plan, shrinkage, watch: Watch = NO_WATCH) -> Iterator[Cooled]:
     """Yield the result of each round: one prototype per class, two per class, then growth at misclassified rows."""
     generator = np.random.RandomState(plan.seed)
     cooling = replace(plan.cooling, shrinkage=shrinkage)

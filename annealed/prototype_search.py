@@ -21,7 +21,7 @@ from annealed.objectives.posterior_scale import deviations, rescaled
 from annealed.objectives.potts import LabelledRows, PottsState
 from annealed.objectives.principal_rows import PrincipalRows
 from annealed.prototype_ladder import Plan, along_axes, climb, reheated, subsample
-from annealed.prototypes import NOBODY, CalibratedPosterior, Cooled, Watch, calibrated, cool, refinements
+from annealed.prototypes import NO_WATCH, CalibratedPosterior, Cooled, Watch, calibrated, cool, refinements
 from annealed.selection import stratified_splits
 
 TRIAL_ROUNDS = 2  # rounds for the choice of the shrinkage: one prototype per class, and two
@@ -94,7 +94,7 @@ class _Found(NamedTuple):
     walk: tuple[float, ...] = ()
 
 
-def search(rows: LabelledRows, plan: Plan, watch: Watch = NOBODY) -> Choice:
+def search(rows: LabelledRows, plan: Plan, watch: Watch = NO_WATCH) -> Choice:
     """Select on folds; the first candidates if no row can be held out, the best so far if the watch stops it."""
     rows = subsample(rows, SEARCH_ROWS, plan.seed).in_single_precision()  # twice as fast, precise enough for a choice
     plan = replace(plan, n_init=min(plan.n_init, SEARCH_STARTS))
@@ -269,7 +269,7 @@ class _Reader:
         self.watch.end(lambda: self.fitted_at(nodes()))
 
 
-def fit_prototypes(rows: LabelledRows, plan: Plan, choice: Choice, watch: Watch = NOBODY) -> Fitted:
+def fit_prototypes(rows: LabelledRows, plan: Plan, choice: Choice, watch: Watch = NO_WATCH) -> Fitted:
     """Fit up to the chosen round, then refine down to the chosen penalty; a stopped fit is not refined.
 
     Beyond `FIT_ROWS` rows, growth and refinement use a subset, and a last annealing run uses all rows. At every

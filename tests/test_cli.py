@@ -231,12 +231,12 @@ SLOW_FIT = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it by default
 import annealed.walk.cooling
-visit = annealed.walk.cooling._Walk.visit
+visit = annealed.walk.cooling._Annealing.visit
 def slowly(self, *arguments):
     print("visiting", file=sys.stderr, flush=True)
     time.sleep(1.0)
     return visit(self, *arguments)
-annealed.walk.cooling._Walk.visit = slowly
+annealed.walk.cooling._Annealing.visit = slowly
 from annealed.__main__ import main
 main()
 """

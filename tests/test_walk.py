@@ -28,7 +28,7 @@ from annealed.selection import NoValidation
 from annealed.solvers import LBFGS, Newton
 from annealed.solvers.newton import GROUP_SIZE
 from annealed.walk import Step, Validation, anneal
-from annealed.walk.cooling import REACH, _Walk
+from annealed.walk.cooling import REACH, _Annealing
 from annealed.walk.ending import _should_stop
 from annealed.walk.prediction import predicted
 from benchmarks.quality import PenalizedLikelihood
@@ -57,10 +57,10 @@ def step(place, is_node=True, n_iter=1, n_fits=3):
     return Step(np.exp(place), 1.0, 0.0, n_iter, True, is_node, Validation(), course(place)[:n_fits], 0.0)
 
 
-def walk_of(spacing, n_nodes=8):
-    walk = _Walk(FewFits(), LBFGS(), None, fills_gaps=True, options={})
-    walk.nodes = [step(-spacing * number) for number in range(n_nodes)]
-    return walk
+def annealing_of(spacing, n_nodes=8):
+    annealing = _Annealing(FewFits(), LBFGS(), None, fills_gaps=True, options={})
+    annealing.nodes = [step(-spacing * number) for number in range(n_nodes)]
+    return annealing
 
 
 def waiting(*places):
@@ -103,27 +103,30 @@ def test_at_a_large_distance_the_last_point_is_used_without_its_tangent():
 
 def test_the_middle_of_each_gap_is_filled_in_first():
     positions = [-0.2, -0.44, -0.7, -1.1, -1.36, -1.6]
-    middles, rest = walk_of(FAR)._waves(waiting(*positions))
+    middles, rest = annealing_of(FAR)._waves(waiting(*positions))
     assert middles == pytest.approx(np.exp([-0.44, -1.36]))
     assert sorted([*middles, *rest]) == sorted(waiting(*positions))
-    assert walk_of(FAR)._waves([]) == ([], [])
+    assert annealing_of(FAR)._waves([]) == ([], [])
 
 
 def test_the_final_fit_is_interpolated_from_filled_temperatures_too_and_the_folds_from_nodes():
     place = -3 * FAR - 0.2
-    (without,) = walk_of(FAR)._between([np.exp(place)])
-    walk = walk_of(FAR)
-    walk.fillings = [step(-3 * FAR - 0.45, is_node=False, n_fits=1), step(-2 * FAR - 0.45, is_node=False, n_fits=1)]
-    (point,) = walk._between([np.exp(place)])
+    (without,) = annealing_of(FAR)._between([np.exp(place)])
+    annealing = annealing_of(FAR)
+    annealing.fillings = [
+        step(-3 * FAR - 0.45, is_node=False, n_fits=1),
+        step(-2 * FAR - 0.45, is_node=False, n_fits=1),
+    ]
+    (point,) = annealing._between([np.exp(place)])
     np.testing.assert_array_equal(point[1:], without[1:])
     assert np.abs(point[0] - course(place)[0]).max() < 0.2 * np.abs(without[0] - course(place)[0]).max()
 
 
 def test_a_filled_temperature_certified_without_a_step_adds_no_point():
-    walk = walk_of(NEAR)
-    (without,) = walk._between([np.exp(-0.7)])
-    walk.fillings = [step(-0.75, is_node=False, n_iter=0, n_fits=1)]
-    np.testing.assert_array_equal(walk._between([np.exp(-0.7)]), [without])
+    annealing = annealing_of(NEAR)
+    (without,) = annealing._between([np.exp(-0.7)])
+    annealing.fillings = [step(-0.75, is_node=False, n_iter=0, n_fits=1)]
+    np.testing.assert_array_equal(annealing._between([np.exp(-0.7)]), [without])
 
 
 class StopsPastItsBest:
@@ -223,7 +226,7 @@ def test_fill_reports_whether_a_start_was_far_from_its_minimum(solver, n_starts)
 
 
 def test_gaps_next_to_a_poor_start_are_halved_until_starts_are_certified(monkeypatch):
-    walk = walk_of(FAR)
+    annealing = annealing_of(FAR)
     filled = []
 
     def fill_together(temperatures):
@@ -231,14 +234,14 @@ def test_gaps_next_to_a_poor_start_are_halved_until_starts_are_certified(monkeyp
         late = len(filled) > 2
         return [replace(step(place, is_node=False, n_iter=0 if late else 2), was_far=not late) for place in filled[-1]]
 
-    monkeypatch.setattr(walk, "_fill_together", fill_together)
-    walk.waiting = waiting(-0.5 * FAR)
-    walk.fill(np.exp(-FAR))
+    monkeypatch.setattr(annealing, "_fill_together", fill_together)
+    annealing.waiting = waiting(-0.5 * FAR)
+    annealing.fill(np.exp(-FAR))
     expected = [[-0.5], [-0.25, -0.75], [-0.125, -0.375, -0.625, -0.875]]
     assert len(filled) == len(expected)
     for positions, places in zip(filled, expected, strict=True):
         np.testing.assert_allclose(positions, FAR * np.array(places))
-    kept = [np.log(filling.temperature) for filling in walk.fillings]
+    kept = [np.log(filling.temperature) for filling in annealing.fillings]
     np.testing.assert_allclose(kept, FAR * np.array([-0.5, -0.25, -0.75]))  # those certified without a step are dropped
 
 

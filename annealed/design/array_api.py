@@ -1,4 +1,4 @@
-"""Storage of X in a torch, CuPy or other array-API array: blocks are summed on the array's own device.
+"""Storage of X in a torch, CuPy or other array-API array: blocks are summed on the device of the array.
 
 The sums are accumulated on the device in float64 and returned as small NumPy arrays; X and every array with one entry
 per sample stay on the device. If X does not fit into the memory of the device, it stays in NumPy and its blocks are

@@ -138,7 +138,7 @@ class Design(ABC):
         return max(256, min(READ_BYTES // width, max(self.rows_of_thread(n_fits), self.n_rows // MANY_BLOCKS)))
 
     def rows_of_thread(self, n_fits: int) -> int:
-        """Number of samples that justify a thread of their own."""
+        """Number of samples that justify a thread."""
         of_row = max(n_fits * self.n_classes, FEWEST_SCORES) * (self.n_features + SCORE_WORK)
         return max(1, SHARED_WORK // of_row)
 

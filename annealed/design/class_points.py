@@ -20,7 +20,7 @@ LARGEST_SPREAD = 1e-8  # of a class about its point, relative to the distance be
 
 
 def class_point_coordinates(design: Design, is_centered: bool) -> Coordinates | None:
-    """Coordinates of every fit; None if a class is empty in a fit, or is no point because samples are dependent."""
+    """Coordinates of every fit, or None if a class is empty or, because of dependent samples, does not collapse."""
     members = np.eye(design.n_classes)[to_host(design.labels)]
     maps = []
     for rows_of_fit in rows_of_fits(design, is_centered):
@@ -32,19 +32,19 @@ def class_point_coordinates(design: Design, is_centered: bool) -> Coordinates | 
     return Coordinates(basis, inverse, np.ones((len(maps), basis.shape[2])), per_fit=True)
 
 
-def _of_fit(seen: RowsOfFit, members, is_centered):
+def _of_fit(rows_of_fit: RowsOfFit, members, is_centered):
     """(basis, inverse) of one fit, or None."""
-    shares, root = seen.weight @ members, np.sqrt(seen.weight)[:, None]
+    shares, root = rows_of_fit.weight @ members, np.sqrt(rows_of_fit.weight)[:, None]
     if not shares.all():
         return None
     spread, indicators = np.diag(shares), members
     if is_centered:
         spread, indicators = spread - np.outer(shares, shares), members - shares
-    coef = _interpolating(seen.rows * root, indicators * root, root if is_centered else np.zeros_like(root))
-    if coef is None or np.abs(seen.rows @ coef - indicators).max() > LARGEST_SPREAD:
+    coef = _interpolating(rows_of_fit.rows * root, indicators * root, root if is_centered else np.zeros_like(root))
+    if coef is None or np.abs(rows_of_fit.rows @ coef - indicators).max() > LARGEST_SPREAD:
         return None
     combined = _inverse_root(spread, is_centered)
-    return coef @ combined, (seen.rows.T * seen.weight) @ indicators @ combined
+    return coef @ combined, (rows_of_fit.rows.T * rows_of_fit.weight) @ indicators @ combined
 
 
 def _interpolating(rows, wanted, unseen):

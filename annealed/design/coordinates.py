@@ -181,14 +181,14 @@ def principal_coordinates(design: Design, scale, power: float = 0.0) -> Coordina
     rotated = Coordinates(vectors / scale[:, None], vectors * scale[:, None], np.maximum(eigenvalues, 0))
     if power or not design.multiplies_in_double:
         return rotated.raised(power, EMPTY_EIGENVALUE)
-    return _with_drowned(design, rotated, is_constant).raised(power)
+    return _with_recomputed_variances(design, rotated, is_constant).raised(power)
 
 
-def _with_drowned(design: Design, rotated: Coordinates, is_constant) -> Coordinates:
-    """Recompute, from the samples projected onto their directions, the variances lost to rounding.
+def _with_recomputed_variances(design: Design, rotated: Coordinates, is_constant) -> Coordinates:
+    """Recompute the variances that were lost to rounding, from the samples projected onto their directions.
 
-    A variance is lost beside the largest one if all features, or an outlying sample, lie far from the centre. Constant
-    features contribute zero.
+    Rounding errors of the largest variance exceed a small one if all features, or an outlying sample, are far from the
+    centre. Constant features contribute zero.
     """
     is_lost = rotated.spectrum <= LEAST_ALIKE * rotated.spectrum.max()
     if not is_lost.any():
@@ -215,9 +215,9 @@ def _are_alike(variances) -> bool:
 def coordinates_of_fits(design: Design, power: float, is_centered: bool) -> Coordinates:
     """Principal coordinates of each fit, divided by their variance in that fit to a power; zero where it has none.
 
-    The variances of a fold must not use its held-out samples. If features outnumber samples, dividing by a variance to
-    which a held-out sample contributed would set that sample apart from all others, which the fold cannot know.
-    All fits are rotated back to the axes of the final fit, so that the coordinates of different fits are comparable.
+    The variances of a fold must not use its held-out samples. If features outnumber samples, dividing by variances to
+    which a held-out sample contributed would move that sample away from all others, so that the fold could not
+    predict it. All fits are rotated back to the axes of the final fit, so that their coordinates are comparable.
     """
     moments = np.stack([(fit.rows.T * fit.weight) @ fit.rows for fit in rows_of_fits(design, is_centered)])
     _, frame = design.eigh(moments[0].copy())

@@ -1,4 +1,4 @@
-"""Storage of X in a SciPy CSR matrix or array. Centring stays a rank-one term beside it: nothing is densified."""
+"""Storage of X in a SciPy CSR matrix or array. Centring is kept as a rank-one term, so that X stays sparse."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class CsrDesign(Design):
 def _near_zero(values, center):
     """The same centred rows, with features that have no zero entry centred explicitly.
 
-    If such a feature lies far from zero, centring its squares afterwards would cancel all their digits.
+    If such a feature is far from zero, centring its squares afterwards would lose all their digits to cancellation.
     """
     n_rows, n_columns = values.shape
     is_moved = (np.bincount(values.indices, minlength=n_columns) == n_rows) & (center != 0)

@@ -20,7 +20,7 @@ from annealed.design.threads import map_in_order
 FARTHEST_CENTER = 100.0  # in mean absolute deviations, up to which uncentred products lose two digits only
 FEW_VALUES = 500_000  # entries of X up to which a centred copy is kept: a few megabytes
 PART_BYTES = 1 << 20  # bytes of a group of columns of a wide X: it stays in cache
-GROUP_WORK = 4_000_000  # multiplications per fit from which samples that other fits leave out get blocks of their own
+GROUP_WORK = 4_000_000  # multiplications per fit from which samples that the same fits leave out form separate blocks
 MOST_GROUPED = 60  # fits whose subsets can be encoded in the bits of an integer
 SPREAD_ROWS = 1000  # samples from which the mean absolute deviation is estimated
 
@@ -132,7 +132,7 @@ class DenseDesign(Design):
     def covariances(self):
         """The Gram matrix of samples that the same fits leave out is computed once if fit weights are proportional."""
         shares = _shares_of_final(self.weight)
-        order, starts, has_weight = _together(self.weight, smallest=0)
+        order, starts, has_weight = _grouped(self.weight, smallest=0)
         if shares is None or len(has_weight) > 2 * self.n_fits:
             return super().covariances()
         moments = np.zeros((self.n_fits, self.n_features, self.n_features))
@@ -189,18 +189,18 @@ def _centered(rows, center):
 class SinglePrecisionRows(DenseDesign):
     """A float32 copy of a design's centred samples in `coordinates`: half the bytes, twice the speed.
 
-    For fits that need no more precision. Coefficients are those of the coordinates. Entries are rounded after the
+    It serves fits that need no more precision. Coefficients are those of the coordinates. Entries are rounded after the
     rotation, so a coordinate of small spread keeps its significant digits; rounding X itself would lose them to
     cancellation. Sums over blocks are in float64.
 
     Samples left out by the same fits are stored together, so that a held-out part is scored in one piece. A large group
-    gets blocks of its own, which are skipped for the fits that leave it out. Callers keep the sample indices of the
+    forms separate blocks, which are skipped for the fits that leave it out. Callers use the sample indices of the
     design.
     """
 
     def __init__(self, design: Design, coordinates: Coordinates):
         of_row = design.n_classes * (coordinates.rank + SCORE_WORK)
-        self.order, self._starts, self._has_weight = _together(design.weight, GROUP_WORK // of_row)
+        self.order, self._starts, self._has_weight = _grouped(design.weight, GROUP_WORK // of_row)
         self._place = np.empty_like(self.order)
         self._place[self.order] = np.arange(len(self.order))
         rows = np.empty((design.n_rows, coordinates.rank), dtype=np.float32)
@@ -216,7 +216,7 @@ class SinglePrecisionRows(DenseDesign):
 
     @property
     def n_groups(self) -> int:
-        """Number of groups with blocks of their own."""
+        """Number of groups that form separate blocks."""
         return len(self._has_weight)
 
     def _block(self, rows, labels, weight):
@@ -261,7 +261,7 @@ def _shares_of_final(weight):
     return shares if np.allclose(kept, shares * weight, rtol=1e-12, atol=0) else None
 
 
-def _together(weight, smallest):
+def _grouped(weight, smallest):
     """Group the samples by the fits that leave them out.
 
     Returns the order of the samples, the start of every group followed by the end, and whether each fit gives the group

@@ -1,6 +1,6 @@
 """Matrix products of many rows with few vectors, computed in pieces.
 
-Before multiplying, BLAS copies both factors into an order of its own (packing), which takes longer than the
+Before multiplying, BLAS copies both factors into a blocked layout (packing), which takes longer than the
 multiplications if the vectors are few. On x86, BLAS multiplies small matrices without packing; there, rows are cut into
 pieces of that size and multiplied in one batched call. On other processors the plain product is faster by 10 to 25 %.
 """
@@ -17,7 +17,9 @@ MOST_SCORES = 1200  # largest number of scores in a piece
 FEWEST_ROWS, MOST_ROWS = 32, 256  # rows of a piece, for pieces to be faster
 FEWEST_COLUMNS = 32  # columns, for pieces to be faster
 MOST_BYTES = 128  # bytes of one column of the vectors, for pieces to be faster
-MANY_COLUMNS = 256  # from which float32 is faster with rows as the left factor, including a copy of the scores
+MANY_COLUMNS = (
+    256  # from which float32 products are faster with rows as the left factor, although scores are then copied
+)
 
 
 def scores_of(vectors, rows):

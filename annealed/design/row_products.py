@@ -18,7 +18,7 @@ from annealed.design.narrow import scores_of, sums_of
 from annealed.design.threads import map_in_order
 
 MOST_FORMED_ROWS = 2000  # dense samples, fewer than features, for which K is formed
-SMALLEST_EIGENVALUE = 1e-7  # of K, relative: a smaller one is rounding, of either sign
+SMALLEST_EIGENVALUE = 1e-7  # of K, relative to the largest: smaller ones are rounding errors, of either sign
 
 
 class RowProducts:

@@ -148,20 +148,20 @@ def _turned_from(frame: Coordinates, estimate: _Estimate):
     """Turn and return from one Cholesky factor of the covariance in the frame; None if it is ill-conditioned."""
     if not estimate.is_shrunk:
         return None
-    factor = _factor_seen_in(frame.basis, estimate)
+    factor = _factor_in(frame.basis, estimate)
     if factor is None:
         return None
     inverse, _ = lapack.dtrtri(factor, lower=1)
     return inverse.T, factor
 
 
-def _turned_to(frame: Coordinates, own: Coordinates):
+def _turned_to(frame: Coordinates, target: Coordinates):
     """Turn and return from the frame to coordinates that were computed independently of it."""
     basis, inverse = (part if part.ndim == 2 else np.diag(part) for part in (frame.basis, frame.inverse))
-    return inverse.T @ own.basis, basis.T @ own.inverse
+    return inverse.T @ target.basis, basis.T @ target.inverse
 
 
-def _factor_seen_in(basis, estimate: _Estimate):
+def _factor_in(basis, estimate: _Estimate):
     """The lower Cholesky factor of basis' covariance basis, or None. Triangular products cost half as much."""
     covariance = estimate.covariance
     if basis.ndim == 1:

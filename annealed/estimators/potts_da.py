@@ -36,7 +36,7 @@ from annealed.objectives.array_potts import ArrayLabelledRows
 from annealed.objectives.potts import LabelledRows
 from annealed.prototype_search import FIT_ROWS, STRENGTHS, Fitted, Plan, few_along_axes, fit_prototypes, search
 from annealed.prototypes import (
-    NOBODY,
+    NO_WATCH,
     RELAXATIONS,
     SHRINKAGES,
     Columns,
@@ -308,7 +308,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
             choice = search(rows, plan, watch)
             watch.fitted_so_far = lambda make: self._copy_with(make(), X)
             last = replace(plan, n_init=1) if watch.is_stopped else plan
-            fitted = fit_prototypes(rows, last, choice, NOBODY if watch.is_stopped else watch)
+            fitted = fit_prototypes(rows, last, choice, NO_WATCH if watch.is_stopped else watch)
         with one_thread():
             self._set_fitted(fitted, X)
         watch.context.call_on_fit_task_end(estimator=self, **watch.data, reconstruction_attributes=dict)

@@ -1,7 +1,7 @@
 """Fitting prototypes by Potts annealing: initialization, cooling, growth and discriminative refinement."""
 
 from annealed.prototypes.base import (
-    NOBODY,
+    NO_WATCH,
     RELAXATIONS,
     SHRINKAGES,
     Cooled,
@@ -24,7 +24,7 @@ __all__ = [
     "Columns",
     "Cooled",
     "Cooling",
-    "NOBODY",
+    "NO_WATCH",
     "PrototypePath",
     "RELAXATIONS",
     "SHRINKAGES",

@@ -1,4 +1,4 @@
-"""Mean-field annealing of a given set of prototypes: sweeps at falling temperatures until the spins are nearly hard.
+"""Mean-field annealing of given prototypes: sweeps at falling temperatures until the spins are nearly hard.
 
 The scatter behind the metric is shrunk towards a sphere: oracle approximating shrinkage (OAS), Ledoit-Wolf shrinkage,
 or a given share s, with W <- (1 - s) W + s mean(diag W) I.
@@ -40,7 +40,7 @@ class Cooling:
     max_sweeps : most sweeps at one temperature
     perturbation : standard deviation of the noise added to the prototypes at every temperature, in units of the
         features' standard deviations
-    seed : of this noise
+    seed : seed of this noise
     """
 
     temperatures: tuple[float, ...]
@@ -87,7 +87,7 @@ class Watch(Protocol):
     def end(self, nodes=None): ...
 
 
-class NobodyWatches:
+class NoWatch:
     is_stopped = False
 
     def begin(self, temperature=None):
@@ -97,10 +97,10 @@ class NobodyWatches:
         pass
 
 
-NOBODY = NobodyWatches()
+NO_WATCH = NoWatch()
 
 
-def cool(rows: LabelledRows, state: PottsState, cooling: Cooling, watch: Watch = NOBODY) -> Cooled:
+def cool(rows: LabelledRows, state: PottsState, cooling: Cooling, watch: Watch = NO_WATCH) -> Cooled:
     """Run through the temperatures from a given state, each with a warm start from the one before."""
     sweeper = RELAXATIONS[cooling.relaxation](rows, cooling.coupling)
     steps: list[Step] = []

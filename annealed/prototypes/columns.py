@@ -61,7 +61,7 @@ class Columns:
         return cls(center, kept, spread[kept], None)
 
     def rows(self, X):
-        """X in these coordinates, with its dtype; clipped at the square root of the largest number against overflow."""
+        """X in these coordinates, in its dtype; values are clipped so that their squares do not overflow."""
         if is_foreign(X):
             place = Place.of(X)
             kept = X if len(self.kept) == X.shape[1] else place.xp.take(X, place.whole(self.kept), axis=1)

@@ -34,5 +34,5 @@ def grown(rows: LabelledRows, state: PottsState) -> PottsState | None:
     )
 
 
-def _mean(rows, own):
-    return rows.weight[own] @ rows.X[own] / rows.weight[own].sum()
+def _mean(rows, members):
+    return rows.weight[members] @ rows.X[members] / rows.weight[members].sum()

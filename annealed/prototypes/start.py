@@ -1,4 +1,4 @@
-"""Where prototypes start: k-means++ in every class, or the slides' place, all near the mean of the rows."""
+"""Initial prototypes: by k-means++ in every class, or as in the slides, all near the mean of the rows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from annealed.objectives.potts import LabelledRows, PottsState, metric_of, symme
 from annealed.prototypes.base import oas, spherical_prior, start_state
 from annealed.prototypes.whitening import whitening
 
-MOST_ROWS = 10_000  # of a class, looked at by k-means++
-NEAR = 0.01  # how far about the mean the slides' start scatters, in spreads of the rows
+MOST_ROWS = 10_000  # of a class, from which k-means++ chooses; more are sampled at random
+NEAR = 0.01  # standard deviation of the slides' initial prototypes about the mean, in units of that of the rows
 
 
 def within_class_scatter(rows: LabelledRows):
@@ -26,23 +26,26 @@ def within_class_scatter(rows: LabelledRows):
 
 
 def plus_plus_starts(rows: LabelledRows, n_per_class, shrinkage, generator) -> Iterator[PottsState]:
-    """Prototypes by k-means++ in each class, in the metric of the scatter within classes; labels hard. Without end."""
+    """Yield initial states without end: k-means++ in each class, in the metric of the scatter within classes.
+
+    The label of a prototype is its class.
+    """
     scatter = within_class_scatter(rows)
     white = _white(rows, scatter)
     classes = np.split(np.arange(rows.n_rows), np.cumsum(np.bincount(rows.labels, minlength=rows.n_classes))[:-1])
     while True:
         places = [
-            plus_plus(white, own, rows.weight, wanted, generator)
-            for own, wanted in zip(classes, n_per_class, strict=True)
+            plus_plus(white, members, rows.weight, wanted, generator)
+            for members, wanted in zip(classes, n_per_class, strict=True)
         ]
         owners = np.repeat(np.arange(rows.n_classes), [len(place) for place in places])
         prototypes = rows.X[np.concatenate(places)].astype(np.float64)
-        prototypes = _single_ones_to_means(rows, prototypes, owners)
+        prototypes = _with_single_prototypes_at_means(rows, prototypes, owners)
         yield start_state(rows, prototypes, np.eye(rows.n_classes)[owners], scatter, shrinkage)
 
 
 def _white(rows: LabelledRows, scatter):
-    """Rows in the metric of a scatter, which is shrunk where columns are many."""
+    """Rows in coordinates in which the scatter is the identity; with many columns, the scatter is shrunk."""
     if isinstance(scatter, DiagonalPlus):
         prior = spherical_prior(scatter, oas(scatter, rows.total))
         return whitening(metric_of(scatter, prior, rows.smallest_variance)[0]).white(rows.X)
@@ -50,19 +53,20 @@ def _white(rows: LabelledRows, scatter):
     return rows.X @ (vectors / np.sqrt(np.maximum(values, rows.smallest_variance))).astype(rows.X.dtype)
 
 
-def plus_plus(white, own, weight, wanted, generator):
-    """Numbers of at most `wanted` different rows of `own`, each drawn by its weight times squared distance to the last.
+def plus_plus(white, members, weight, wanted, generator):
+    """Indices of at most `wanted` different rows among `members`.
 
-    Rows are drawn in the order of their distances, so that the draw does not depend on the order they come in, nor on
-    a linear map of the columns.
+    The probability of a row is proportional to its weight times its squared distance to the nearest row drawn before,
+    at first to the mean. The cumulated probabilities are in the order of distances, so that the result does not depend
+    on the order of the rows, nor on a linear map of the columns.
     """
-    if len(own) > MOST_ROWS:
-        own = own[generator.choice(len(own), MOST_ROWS, replace=False)]
-    points, mass = white[own], weight[own]
+    if len(members) > MOST_ROWS:
+        members = members[generator.choice(len(members), MOST_ROWS, replace=False)]
+    points, mass = white[members], weight[members]
     centre = mass @ points / max(mass.sum(), 1e-300)
     distance = _squares(points, centre)
     chosen: list[int] = []
-    for _ in range(min(wanted, len(own))):
+    for _ in range(min(wanted, len(members))):
         order = np.argsort(distance, kind="stable")
         reach = np.cumsum(mass[order] * distance[order])
         if not reach[-1] > 0:
@@ -71,23 +75,23 @@ def plus_plus(white, own, weight, wanted, generator):
         chosen.append(int(drawn))
         nearer = _squares(points, points[drawn])
         distance = nearer if len(chosen) == 1 else np.minimum(distance, nearer)
-    return own[chosen or [0]] if wanted and len(own) else own[:0]
+    return members[chosen or [0]] if wanted and len(members) else members[:0]
 
 
 def _squares(points, place):
     return np.sum((points - place) ** 2, axis=1, dtype=np.float64)
 
 
-def _single_ones_to_means(rows, prototypes, owners):
-    """The only prototype of a class starts at the class's mean."""
+def _with_single_prototypes_at_means(rows, prototypes, owners):
+    """Move the prototype of every class that has only one to the mean of the class."""
     for label in np.flatnonzero(np.bincount(owners, minlength=rows.n_classes) == 1):
-        own = rows.labels == label
-        prototypes[owners == label] = rows.weight[own] @ rows.X[own] / rows.weight[own].sum()
+        is_member = rows.labels == label
+        prototypes[owners == label] = rows.weight[is_member] @ rows.X[is_member] / rows.weight[is_member].sum()
     return prototypes
 
 
 def mean_start(rows: LabelledRows, n_prototypes, shrinkage, generator) -> PottsState:
-    """The slides' start: prototypes near the mean of all rows, labels near equal, the metric of all rows."""
+    """The initial state of the slides: prototypes near the mean, nearly uniform labels, the metric of all rows."""
     mean = rows.weight @ rows.X / rows.total
     scatter = within_scatter(rows, mean[None], np.array([rows.total]), mean[None] * rows.total)
     noise = generator.normal(size=(n_prototypes, len(mean)))

@@ -11,8 +11,9 @@ in the compact representation of Byrd, Nocedal and Schnabel,
 which needs inner products of vectors only. They are computed on the device together with the value and the certificate,
 and all numbers are transferred to the host at once: one transfer per pass.
 
-With rounded matrix products, the chosen temperature is polished by iterative refinement. If full-precision and fine
-products differ by `loss_0` and `gradient_0` at the start x_0, the function
+With rounded matrix products, the chosen temperature is polished by iterative refinement. Fine products split the
+coefficients into two rounded parts, so that only the rows are rounded. If full-precision and fine products differ by
+`loss_0` and `gradient_0` at the start x_0, the function
 
     fine loss(x) + loss_0 + <gradient_0, x - x_0> + penalty(x)
 
@@ -31,7 +32,7 @@ from annealed.solvers.base import FOLD_SUBOPTIMALITY_SHARE, SUBOPTIMALITY_SHARE,
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-6
 VALUE_ROUNDING = {None: 2.0, "tf32": 30.0, "bf16": 1000.0}  # error of a mean loss, in roundings of an entry of X
-DECREMENT_ROUNDING = 0.01  # predicted relative decrease, in the same unit, below which there is no progress
+DECREMENT_ROUNDING = 0.01  # predicted relative decrease, in roundings of an entry of X, below which progress ends
 PROMISED_SHARE = 0.1  # of `tol`: predicted relative decrease at which the final fit stops, until it is polished
 SMALLEST_PAIR = {None: 0.0, "tf32": 1e-6, "bf16": 4e-5}  # predicted relative decrease below which no pair is stored
 REFINED_SHARE = 0.8  # of `tol`: tolerance of the refinement, before full precision verifies it
@@ -79,15 +80,15 @@ class ArrayLBFGS(Solver):
     def evaluate(self, problem, starts, temperatures, tol):
         fits, xp = [0] * len(temperatures), problem.xp
         evaluation = problem.objective(starts, temperatures, fits, quick=problem.has_quick_rows)
-        promised = xp.sum(
+        predicted = xp.sum(
             evaluation.gradient * problem.precondition(evaluation.gradient, temperatures, fits), axis=(1, 2)
         )
         largest = xp.max(xp.abs(evaluation.gradient), axis=(1, 2))
         bound = problem.certificate(evaluation.gradient, temperatures, fits)
-        parts = (evaluation.value, largest, bound, promised, evaluation.loss, evaluation.slope)
-        value, largest, bound, promised, loss, slope = problem.place.host(*parts)
+        parts = (evaluation.value, largest, bound, predicted, evaluation.loss, evaluation.slope)
+        value, largest, bound, predicted, loss, slope = problem.place.host(*parts)
         precision = problem.matmul_precision if problem.has_quick_rows else None
-        solved = _is_solved(problem, tol, precision, False, fits, value, largest, bound, 0.5 * promised)
+        solved = _is_solved(problem, tol, precision, False, fits, value, largest, bound, 0.5 * predicted)
         solutions: list = [None] * len(fits)
         for number in np.flatnonzero(solved):
             at = slice(number, number + 1)
@@ -201,7 +202,7 @@ class _Descent:
         self.problem, self.xp, self.place = search.problem, search.xp, search.place
         self.x = self.problem.of_fits(search.x, _named(fits))
         self.length = np.ones(len(fits))
-        evaluation = self._look(self.x, learn=fits[0] == 0)
+        evaluation = self._evaluate(self.x, learn=fits[0] == 0)
         self.gradient, self.loss_gradient = evaluation.gradient, evaluation.loss_gradient
         self.direction = self.gradient * 0.0
         self.slope = np.zeros(len(fits))
@@ -209,7 +210,7 @@ class _Descent:
             search.pairs.follow_path(fits, self.x, self.loss_gradient, search.matmul_precision)
         self._arrive(np.ones(len(fits), dtype=bool), self._numbers(evaluation))
 
-    def _look(self, points, learn=False):
+    def _evaluate(self, points, learn=False):
         return self.search.evaluate(points, _named(self.active), learn)
 
     def _numbers(self, found) -> Numbers:
@@ -243,7 +244,7 @@ class _Descent:
         """One pass: evaluate the trial point of every fit, accept it or shorten the step, compute new directions."""
         length = self.place.wide(self.length)[:, None, None]
         trial = self.x + length * self.direction
-        evaluation = self._look(trial)
+        evaluation = self._evaluate(trial)
         self.search.n_iter[self.active] += 1
         tried = self.search.pairs.try_pair(
             self.active, trial - self.x, evaluation.loss_gradient - self.loss_gradient, self._is_worth_a_pair()
@@ -339,8 +340,8 @@ class _Descent:
     def _store(self, fits):
         for number, fit in enumerate(fits):
             self.search.x[fit, ...] = self.x[number, ...]
-            here = self.x[number, ...], self.loss_gradient[number, ...], self.search.matmul_precision
-            self.search.pairs.here[fit] = here
+            state = self.x[number, ...], self.loss_gradient[number, ...], self.search.matmul_precision
+            self.search.pairs.latest[fit] = state
 
     def finish(self):
         self._store(self.active)

@@ -21,7 +21,7 @@ class Numbers:
     largest: np.ndarray
     certificate: np.ndarray
     new_slope: np.ndarray
-    own: np.ndarray  # g D g
+    gradient_square: np.ndarray  # g D g
     steps_gradient: np.ndarray  # S g
     changes_gradient: np.ndarray  # Y D g
     steps_changes: np.ndarray  # S Y'
@@ -67,7 +67,7 @@ class Pairs:
     def clear(self):
         self.count = np.zeros(self.problem.n_fits, dtype=int)
         self.age = np.full((self.problem.n_fits, self.size), -1)
-        self.here: dict[int, tuple] = {}  # per fit, its point, its loss gradient there, and the precision of that
+        self.latest: dict[int, tuple] = {}  # per fit: its point, the loss gradient there, and its precision
 
     def slot(self, fit):
         return int(self.count[fit] % self.size)
@@ -79,7 +79,7 @@ class Pairs:
 
     def follow_path(self, fits, x, loss_gradient, precision):
         """Add the pair from the last temperature's minimum to the next one's predicted start, without a pass."""
-        states = [self.here.get(fit, (None, None, None)) for fit in fits]
+        states = [self.latest.get(fit, (None, None, None)) for fit in fits]
         if any(state[0] is None or state[2] != precision for state in states):
             return
         points, gradients = (self.xp.stack([state[part] for state in states]) for part in range(2))
@@ -134,12 +134,14 @@ class Pairs:
         inner = ratio[:, None, None] * squares @ u + curvature[..., None] * u
         a = np.linalg.solve(np.swapaxes(upper, 1, 2), inner - changes_gradient[..., None])[..., 0]
         u = u[..., 0]
-        slope = -(ratio * numbers.own - np.sum(u * changes_gradient, axis=1) + np.sum(a * steps_gradient, axis=1))
+        slope = -(
+            ratio * numbers.gradient_square - np.sum(u * changes_gradient, axis=1) + np.sum(a * steps_gradient, axis=1)
+        )
         is_down = (slope < 0) & is_known.any(axis=1)
         along, across = np.zeros((len(fits), n_places)), np.zeros((len(fits), n_places))
         along[fit, slot] = np.where(is_down[:, None], a, 0.0)
         across[fit, slot] = np.where(is_down[:, None], u, 0.0)
-        return along, across, np.where(is_down, ratio, 1.0), np.where(is_down, slope, -numbers.own)
+        return along, across, np.where(is_down, ratio, 1.0), np.where(is_down, slope, -numbers.gradient_square)
 
 
 def _median_ratio(curvature, squares, is_known):

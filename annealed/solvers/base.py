@@ -45,10 +45,10 @@ class Solution:
         """One fit of the stack."""
         return self.part(slice(fit, fit + 1))
 
-    def part(self, few: slice) -> Solution:
+    def part(self, fits: slice) -> Solution:
         """Some fits of the stack, as views: writing to them writes to this solution."""
         whole = [getattr(self, name) for name in FIELDS]
-        parts: list[Any] = [None if array is None else array[few, ...] for array in whole]
+        parts: list[Any] = [None if array is None else array[fits, ...] for array in whole]
         return Solution(*parts)
 
     def put(self, places, other: Solution, chosen=slice(None)):
@@ -156,7 +156,7 @@ def largest_entry(gradient):
     return np.abs(gradient).max(axis=1)
 
 
-def look_at_final(problem: SmoothProblem, starts, temperatures, tol, quick=False) -> tuple[Solution, np.ndarray]:
+def evaluate_final(problem: SmoothProblem, starts, temperatures, tol, quick=False) -> tuple[Solution, np.ndarray]:
     """Evaluate the final fit at several temperatures: a solution, converged where it is solved, and the gradients."""
     fits = np.zeros(len(starts), dtype=int)
     value, gradient, _ = problem.objective(starts, temperatures, fits, quick)

@@ -23,17 +23,17 @@ from annealed.solvers.base import (
     SINGLE_PRECISION_TOL,
     Solution,
     Solver,
+    evaluate_final,
     is_far,
     is_solved,
-    look_at_final,
     unsolved,
 )
 
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-10
 SMALLEST_QUICK_PAIR = 1e-8  # predicted relative decrease of a float32 step below which no pair is stored
-QUICK_DECREMENT = 1e-7  # predicted relative decrease below which float32 may be at its rounding, unless it is
-CLEAR_FALL = 0.9  # no more than this share of the smallest decrease predicted before
+QUICK_DECREMENT = 1e-7  # predicted relative decrease below which it may be rounding error of float32
+CLEAR_FALL = 0.9  # share of the smallest decrease predicted so far, below which a new one counts as smaller
 QUICK_ROUNDING = 1e-7  # like `ROUNDING`, for float32
 CONFIRMED_TOGETHER = 4  # temperatures confirmed in one evaluation: more need memory and save no time
 STEPS_TOGETHER = 3  # joint steps of the final fit at several temperatures, before each continues alone
@@ -91,7 +91,9 @@ class LBFGS(Solver):
 
     def confirm(self, problem, starts, temperatures, *, tol, max_iter, memory):
         groups = (slice(first, first + CONFIRMED_TOGETHER) for first in range(0, len(starts), CONFIRMED_TOGETHER))
-        confirmed = Solution.joined([look_at_final(problem, starts[few], temperatures[few], tol)[0] for few in groups])
+        confirmed = Solution.joined(
+            [evaluate_final(problem, starts[part], temperatures[part], tol)[0] for part in groups]
+        )
         for position in np.flatnonzero(~confirmed.converged):
             solution, temperature = unsolved(starts[[position]]), float(temperatures[position])
             recalled = self._recalled(problem, memory, temperature)
@@ -151,7 +153,7 @@ def _stepped_together(problem, starts, temperatures, tol, memories):
     """
     quick, final = problem.has_float32_rows, np.zeros(1, dtype=int)
     slack = 1 + (QUICK_ROUNDING if quick else ROUNDING)
-    solution, gradient = look_at_final(problem, starts, temperatures, tol)
+    solution, gradient = evaluate_final(problem, starts, temperatures, tol)
     rest = np.flatnonzero(~solution.converged)
     for _ in range(STEPS_TOGETHER):
         if not len(rest):
@@ -161,7 +163,7 @@ def _stepped_together(problem, starts, temperatures, tol, memories):
             for position in rest
         ]
         trial, old = solution.parameters[rest] + np.concatenate(aims), solution.value[rest]
-        trial_solution, new_gradient = look_at_final(problem, trial, temperatures[rest], tol, quick)
+        trial_solution, new_gradient = evaluate_final(problem, trial, temperatures[rest], tol, quick)
         trial_solution.n_iter[:] += 1
         is_level = (trial_solution.value <= slack * old) & (trial_solution.gradient_norm < solution.gradient_norm[rest])
         decreases = (trial_solution.value < old) | is_level
@@ -183,7 +185,7 @@ class _Search:
         self.gradient, self.loss_gradient = np.zeros_like(self.x), np.zeros_like(self.x)
         self.direction = np.zeros_like(self.x)
         self.slope, self.length = np.zeros(problem.n_fits), np.ones(problem.n_fits)
-        self.least_promised = np.full(problem.n_fits, np.inf)  # smallest predicted decrease so far
+        self.least_predicted = np.full(problem.n_fits, np.inf)  # smallest predicted decrease so far
         self.is_done = np.zeros(problem.n_fits, dtype=bool)
         self.fits = self.active = np.asarray(fits)
         self.value[fits], self.gradient[fits], self.loss_gradient[fits] = self._objective(self.x[fits], self.fits)
@@ -244,8 +246,8 @@ class _Search:
 
     def _is_rounding(self, fits, decrement):
         """Whether the predicted decrease is so small in float32 that it no longer shrinks."""
-        least = self.least_promised[fits]
-        self.least_promised[fits] = np.minimum(decrement, least)
+        least = self.least_predicted[fits]
+        self.least_predicted[fits] = np.minimum(decrement, least)
         return (decrement <= QUICK_DECREMENT * np.abs(self.value[fits])) & (decrement >= CLEAR_FALL * least)
 
     def step(self):
@@ -393,10 +395,10 @@ class _Pairs:
         back = _along(changes, vector) * is_known
         return vector + _combined(_combined(curvature * weight - back, inverse), steps)
 
-    def _changes_with(self, strength, own, n_fits):
+    def _changes_with(self, strength, fits, n_fits):
         """Gradient changes including the penalty, in a reused array: allocating it takes longer than filling it."""
-        changes = np.multiply(self.steps[own], np.atleast_2d(strength)[:, None], out=self._penalized[:n_fits])
-        changes += self.changes[own]
+        changes = np.multiply(self.steps[fits], np.atleast_2d(strength)[:, None], out=self._penalized[:n_fits])
+        changes += self.changes[fits]
         return changes
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from annealed.arrays import as_slice
-from annealed.solvers.base import ROUNDING, Solution, Solver, is_far, is_solved, largest_entry, look_at_final, unsolved
+from annealed.solvers.base import ROUNDING, Solution, Solver, evaluate_final, is_far, is_solved, largest_entry, unsolved
 
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-20
@@ -28,11 +28,11 @@ EXACT_STEP_SHARE = 0.1  # of `tol`: predicted relative decrease below which a po
 FURTHEST_MOVE = 5.0  # largest change of a sample's score by a step without evaluation: more may harm outlying samples
 CLEAR_FALL = 0.01  # ratio of successive predicted decreases, up to which an old factor gives an accurate tangent
 POOR_FALL = 0.25  # the same ratio, from which the old factor is replaced before the next step
-NODE_SHARE = 0.1  # of `tol`, at nodes, which other temperatures are interpolated from
+NODE_SHARE = 0.1  # of `tol`: tolerance at nodes, because other temperatures are interpolated from them
 CHEAP_WORK = 1.4e7  # `hessian_work` up to which Newton's method is the fastest
-BEARABLE_WORK = 4e7  # `hessian_work` up to which it is the fastest when others take many steps
-GROUP_SIZE = 6  # nodes of a path that are solved together, if neither the logits of all fits at a node
-GROUPED_LOGITS, GROUPED_WORK = 5000, 500_000  # nor `hessian_work` exceed these
+BEARABLE_WORK = 4e7  # `hessian_work` up to which it is the fastest if other solvers take many steps
+GROUP_SIZE = 6  # nodes of a path that are solved together if they are small enough:
+GROUPED_LOGITS, GROUPED_WORK = 5000, 500_000  # limits of the logits of all fits at a node, and of `hessian_work`
 STACKED_ENTRIES = 700_000  # entries of the Hessians computed at a time
 
 
@@ -89,7 +89,7 @@ class Newton(Solver):
 
     def settle(self, problem, starts, temperatures, *, tol, max_iter, memory=None):
         """One evaluation of all starts, and steps for those that are not solved yet."""
-        solution, _ = look_at_final(problem, starts, temperatures, NODE_SHARE * tol)
+        solution, _ = evaluate_final(problem, starts, temperatures, NODE_SHARE * tol)
         rest = np.flatnonzero(~solution.converged)
         if len(rest):
             solution.put(rest, self.fill(problem, starts[rest], temperatures[rest], tol=tol, max_iter=max_iter))
@@ -118,63 +118,63 @@ class _Search:
         for iteration in range(max_iter + 1):
             active = as_slice(self.active)
             is_whole_step = self.is_fresh[active] & (self.length[active] == 1)
-            (self._look_again if is_whole_step.all() else self._look)(active)
+            (self._evaluate_values if is_whole_step.all() else self._evaluate_hessians)(active)
             if not len(self.active) or iteration == max_iter:
                 break
             self.solution.n_iter[self.active] += 1
         return self.tangent
 
-    def _look(self, own):
-        """Evaluate the trial points of `own`, the active points, with Hessians."""
-        trial = self.x[own] + self.length[own, None] * self.direction[own]
-        terms = self.problem.objective_and_hessian(trial, self.temperatures[own], self.fits[own], for_step=True)
-        good, (gradient, hessian), fate = self._accepted(own, trial, *terms)
+    def _evaluate_hessians(self, active):
+        """Evaluate the trial points of the active fits and temperatures, with Hessians."""
+        trial = self.x[active] + self.length[active, None] * self.direction[active]
+        terms = self.problem.objective_and_hessian(trial, self.temperatures[active], self.fits[active], for_step=True)
+        good, (gradient, hessian), outcome = self._accepted(active, trial, *terms)
         self._factor(good, hessian)
         self.is_fresh[good] = True
         self.direction[good], self.tangent[good] = self._aim(good, gradient, self.strength[good] * self.x[good])
-        self._retire(good, gradient, fate, self._promise(good, gradient))
+        self._retire(good, gradient, outcome, self._predicted_decrease(good, gradient))
 
-    def _look_again(self, own):
+    def _evaluate_values(self, active):
         """Evaluate full steps from the points where the factors were computed, without Hessians."""
-        trial = self.x[own] + self.direction[own]
-        terms = self.problem.objective_along(trial, self.tangent[own], self.temperatures[own], self.fits[own])
-        good, (gradient, product), fate = self._accepted(own, trial, *terms)
+        trial = self.x[active] + self.direction[active]
+        terms = self.problem.objective_along(trial, self.tangent[active], self.temperatures[active], self.fits[active])
+        good, (gradient, product), outcome = self._accepted(active, trial, *terms)
         self.is_fresh[good] = False
         self.direction[good], turn = self._aim(good, gradient, product + self.strength[good] * self.x[good])
         self.tangent[good] += turn
         before = -0.5 * self.slope[good]
-        promised = self._promise(good, gradient)
-        self.length[good] = promised < POOR_FALL * before  # otherwise a new factor is computed at this point
-        self._retire(good, gradient, fate, np.where(promised > CLEAR_FALL * before, np.inf, promised))
+        predicted = self._predicted_decrease(good, gradient)
+        self.length[good] = predicted < POOR_FALL * before  # otherwise a new factor is computed at this point
+        self._retire(good, gradient, outcome, np.where(predicted > CLEAR_FALL * before, np.inf, predicted))
 
-    def _accepted(self, own, trial, value, *seen):
+    def _accepted(self, active, trial, value, *terms):
         """Accepted points, the terms evaluated there, and for all points (accepted, stalled)."""
-        old, length = self.value[own], self.length[own]
+        old, length = self.value[active], self.length[active]
         slack = ROUNDING * np.abs(old)
-        is_good = (value <= old + ARMIJO * length * self.slope[own] + slack) | np.isnan(old)
+        is_good = (value <= old + ARMIJO * length * self.slope[active] + slack) | np.isnan(old)
         is_level = (np.abs(value - old) <= slack) & (length > 0)
         if is_level.any():
-            is_level &= largest_entry(seen[0]) > 0.5 * self.solution.gradient_norm[own]
-        fate = is_good, is_level
+            is_level &= largest_entry(terms[0]) > 0.5 * self.solution.gradient_norm[active]
+        outcome = is_good, is_level
         if is_good.all():
-            self.x[own], self.value[own] = trial, value
-            return own, seen, fate
+            self.x[active], self.value[active] = trial, value
+            return active, terms, outcome
         good, shorter = self.active[is_good], self.active[~is_good]
-        self.length[shorter] *= 0.5 * self.is_fresh[shorter]  # with an old factor no step: a new factor comes first
+        self.length[shorter] *= 0.5 * self.is_fresh[shorter]  # no step with an old factor: a new one is computed first
         self.x[good], self.value[good] = trial[is_good], value[is_good]
-        return good, [part[is_good] for part in seen], fate
+        return good, [part[is_good] for part in terms], outcome
 
-    def _promise(self, good, gradient):
+    def _predicted_decrease(self, good, gradient):
         """The decrease of the value that the next step of these points predicts."""
         slope = self.slope[good] = np.einsum("sp,sp->s", gradient, self.direction[good])
         self.length[good] = 1.0
         self.solution.gradient_norm[good] = largest_entry(gradient)
         return -0.5 * slope
 
-    def _retire(self, good, gradient, fate, promised):
+    def _retire(self, good, gradient, outcome, predicted):
         """Drop solved points, after a last step if that is short, and stalled points."""
-        accepted, stalled = fate
-        is_short = solved = promised <= EXACT_STEP_SHARE * self.tol * np.abs(self.value[good])
+        accepted, stalled = outcome
+        is_short = solved = predicted <= EXACT_STEP_SHARE * self.tol * np.abs(self.value[good])
         is_final = self.fits[good] == 0
         asks_finals = not self.is_rough and is_final.any()
         if asks_finals or solved.any():
@@ -183,7 +183,7 @@ class _Search:
         if asks_finals:
             at = self.value[good], gradient, self.temperatures[good], self.fits[good]
             bound = self.problem.certificate(gradient, self.value[good], *at[2:])
-            solved = np.where(is_final, is_solved(self.problem, *at, self.tol, promised, bound=bound), solved)
+            solved = np.where(is_final, is_solved(self.problem, *at, self.tol, predicted, bound=bound), solved)
             self.solution.certificate[good] = np.where(is_final, bound, np.nan)  # a last step only lowers the value
             if not self.solution.n_iter[good].any():
                 self.solution.was_far[good] = is_far(bound, self.tol)

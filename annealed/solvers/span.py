@@ -126,10 +126,10 @@ class Span:
         return gradient + self.contrasts.pull(total * p - missing), hessian + total[..., None] * curvature
 
 
-def _falls(value, new_value, promised):
+def _falls(value, new_value, predicted):
     """Sufficient decrease. A convex function cannot decrease by more than predicted: that would be rounding error."""
     decrease = value - new_value
-    return (decrease >= ARMIJO * promised) & (decrease <= 2 * promised + ROUNDING * value)
+    return (decrease >= ARMIJO * predicted) & (decrease <= 2 * predicted + ROUNDING * value)
 
 
 def _balanced_solve(hessian, gradient, ridge):

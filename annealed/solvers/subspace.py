@@ -37,12 +37,12 @@ FOLD_SUBOPTIMALITY = 1e-4
 N_EARLIER = 4  # earlier solutions whose span predicts the next one
 N_STEPS = 3  # latest steps kept in the subspace
 MANY_STEPS = 30  # iterations at one temperature, after which the preconditioner takes in more eigenvectors of K
-PRECONDITIONER_LIFE = 12  # iterations after which it is computed anew at the current posterior
-LONGEST_STEP = 2.0  # step length, relative to the preconditioner's full step, beyond which it is out of date
+PRECONDITIONER_LIFE = 12  # iterations after which the preconditioner is computed anew at the current posterior
+LONGEST_STEP = 2.0  # step length, in full steps of the preconditioner, beyond which the preconditioner is out of date
 PRECISION = 1e-10  # relative decrease that justifies an inner Newton step
 FINER, FINEST = 0.25, 1e-16  # factor on PRECISION whenever the certificate fails, and its lower bound
 NEAR_STEPS = 2  # most iterations at an intermediate temperature whose start was not far from its minimum
-NODE_SHARE = 0.5  # of `tol`, at nodes, which other temperatures are interpolated from
+NODE_SHARE = 0.5  # of `tol`: tolerance at nodes, because other temperatures are interpolated from them
 WHOLE_VALUES = 20_000  # scores of all fits up to which they are solved as one stack
 STACKED_VALUES = 120_000  # scores of all fits up to which they are solved as two stacks, each in a thread
 FEW_SCORES = 4000  # scores of a fit up to which intermediate temperatures are filled in at the end, as one stack
@@ -136,7 +136,7 @@ def _run(problem, searches, solution, final_tol, max_iter):
             return
         most = min(most + MANY_STEPS, max_iter) if problem.add_eigenvectors() else max_iter
         for search in searches:
-            search.renew_aim()
+            search.renew_preconditioner()
 
 
 def _advanced(search, solution, tol, most, is_last):
@@ -166,16 +166,16 @@ class _Earlier:
         """The current point, which is the newest solution, and its differences from the earlier ones, with images."""
         if not self.points:
             return None
-        here = start[fits]
-        ways = [here, *(point[fits] - here for point in self.points[:-1])]
-        parts = [problem.split(way) for way in ways]
+        newest = start[fits]
+        directions = [newest, *(point[fits] - newest for point in self.points[:-1])]
+        parts = [problem.split(direction) for direction in directions]
         return np.stack([alpha for alpha, _, _ in parts], axis=1), np.stack([image for _, image, _ in parts], axis=1)
 
 
 class _Search:
     """Some fits at one temperature, or the final one at several; `places` are their positions in the solution."""
 
-    def __init__(self, problem, fits, places, start, temperature, ways=None):
+    def __init__(self, problem, fits, places, start, temperature, directions=None):
         self.problem, self.fits, self.places = problem, fits, places
         self.kappa = np.broadcast_to(problem.l2_strength * temperature, len(fits))
         self.weight = problem.design.weight[:, fits].T
@@ -193,9 +193,9 @@ class _Search:
         self.posterior: Any = None
         self._known: tuple | None = None
         self._is_stuck = False
-        self._age = PRECONDITIONER_LIFE  # iterations since the preconditioner was computed; none yet
-        nothing = np.zeros((len(fits), 0, *self.alpha.shape[1:]))
-        alphas, images = (nothing, nothing) if ways is None else ways
+        self._age = PRECONDITIONER_LIFE  # iterations since the preconditioner was computed: the first step computes it
+        empty = np.zeros((len(fits), 0, *self.alpha.shape[1:]))
+        alphas, images = (empty, empty) if directions is None else directions
         self.minimize_over(alphas, images, thoroughly=True)
         self.steps = []
 
@@ -209,17 +209,17 @@ class _Search:
     def has_folds(self) -> bool:
         return bool(self.fits[-1] > 0)
 
-    def renew_aim(self):
+    def renew_preconditioner(self):
         """Compute a new preconditioner before the next step."""
         self._age = PRECONDITIONER_LIFE
 
-    def part(self, few):
+    def part(self, chosen):
         """A search over some of the fits, which continues separately."""
         search = copy(self)
         for name in OF_EACH:
-            setattr(search, name, getattr(self, name)[few])
-        search.steps = [(step[few], image[few]) for step, image in self.steps]
-        search.preconditioner = None if self.preconditioner is None else self.preconditioner.part(few)
+            setattr(search, name, getattr(self, name)[chosen])
+        search.steps = [(step[chosen], image[chosen]) for step, image in self.steps]
+        search.preconditioner = None if self.preconditioner is None else self.preconditioner.part(chosen)
         search._known = None
         return search
 
@@ -262,22 +262,22 @@ class _Search:
         solved.write(solution)
         return self.part(~done)
 
-    def has_certificate(self, asked, tol):
-        """Whether the certificate holds, computed for the fits in the mask `asked` only."""
+    def has_certificate(self, is_due, tol):
+        """Whether the certificate holds, computed for the fits in the mask `is_due` only."""
         holds = np.zeros(len(self.fits), dtype=bool)
-        if not asked.any():
+        if not is_due.any():
             return holds
-        residual = self._residual()[asked]
+        residual = self._residual()[is_due]
         gradient = self.problem.combine(residual)
-        by_intercept = self._intercept_gradient()[asked]
+        by_intercept = self._intercept_gradient()[is_due]
         largest = np.abs(gradient).max(axis=(0, 2)) / self.problem.gradient_unit
-        self.gradient_norm[asked] = largest = np.maximum(largest, np.abs(by_intercept).max(axis=1))
+        self.gradient_norm[is_due] = largest = np.maximum(largest, np.abs(by_intercept).max(axis=1))
         # At the best intercept, the gradient differs by at most `row_length` times the intercept's gradient.
         length = np.sqrt(np.einsum("pfs,pfs->f", gradient, gradient))
         length += self.problem.row_length * np.linalg.norm(by_intercept, axis=1)
-        certificate = length**2 / (2 * self.kappa[asked]) / np.maximum(self.value[asked], np.finfo(float).tiny)
-        holds[asked] = (largest <= tol) & (certificate <= SUBOPTIMALITY_SHARE * tol)
-        self.certificate[asked] = certificate
+        certificate = length**2 / (2 * self.kappa[is_due]) / np.maximum(self.value[is_due], np.finfo(float).tiny)
+        holds[is_due] = (largest <= tol) & (certificate <= SUBOPTIMALITY_SHARE * tol)
+        self.certificate[is_due] = certificate
         return holds
 
     def row_residual(self, posterior):
@@ -318,7 +318,7 @@ class _Search:
         )
         self._is_stuck = bool(((self.value >= before) & (self.decrement > enough * self.value)).any())
         if scalars[:, 0].max() > LONGEST_STEP:
-            self.renew_aim()
+            self.renew_preconditioner()
         return self.decrement
 
     def minimize_over(self, alphas, images, thoroughly):

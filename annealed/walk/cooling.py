@@ -1,10 +1,10 @@
 """The path: `anneal` cools a stack of fits from temperature to temperature (table 1, steps 2 to 6).
 
 If the minima of a family lie on one smooth curve, the folds are solved at nodes only, as far apart in log temperature
-as REACH allows. Intermediate temperatures start from the polynomial through the nodes. The final fit is solved there
-too, although most starts are certified without a step; the folds are validated as interpolated. The middle of every gap
-comes first, because the final fit's polynomial includes it from then on. Next to a start that was far off, gaps are
-halved again.
+as REACH allows. At an intermediate temperature, the start is the polynomial through the nodes. The final fit is solved
+from it, although most starts are certified without a step; the folds are validated as interpolated. The middle of every
+gap comes first, because the final fit's polynomial includes it from then on. The gaps next to a start that was far from
+its minimum are halved again.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ def anneal(
     """
     problem.watch(validator.held_out)
     fills_gaps = schedule.fills_gaps and problem.interpolates
-    walk = _Walk(problem, solver, validator, fills_gaps, {"tol": tol, "max_iter": max_iter, "memory": memory})
+    annealing = _Annealing(problem, solver, validator, fills_gaps, {"tol": tol, "max_iter": max_iter, "memory": memory})
     ladder = falling(schedule.temperatures(problem.hot_temperature))
     is_sparse = problem.interpolates and not problem.visits_all
-    for temperatures in walk.groups(_with_nodes(ladder, REACH if is_sparse else 0.0)):
+    for temperatures in annealing.groups(_with_nodes(ladder, REACH if is_sparse else 0.0)):
         if watch is not None:
             watch.begin(temperatures[0])
-        walk.visit(temperatures)
-        if walk.is_over(schedule, watch, len(temperatures)):
+        annealing.visit(temperatures)
+        if annealing.is_over(schedule, watch, len(temperatures)):
             break
-    if walk.settles_last:
-        walk.settle()
-    walk.fill(walk.nodes[-1].temperature)
-    return walk.steps()
+    if annealing.settles_last:
+        annealing.settle()
+    annealing.fill(annealing.nodes[-1].temperature)
+    return annealing.steps()
 
 
 def concluded(problem: Problem, steps: list[Step], solver: Solver, options: dict) -> list[Step]:
@@ -118,7 +118,7 @@ def _with_nodes(ladder, reach):
         yield waiting, False
 
 
-class _Walk:
+class _Annealing:
     """The steps of one annealing: nodes, where all fits are solved, and fillings, where only the final fit is."""
 
     def __init__(self, problem: Problem, solver: Solver, validator: Validator, fills_gaps: bool, options: dict):

@@ -14,7 +14,7 @@ WORSE = 1e-3  # share of the hot end's score by which a score must be lower to c
 LONG_WORSE = 50.0  # ratio of temperatures over which scores stay worse before a path ends, if the test is unavailable
 
 
-def has_ended(problem: Problem, schedule, seen: list[Step]) -> bool:
+def has_ended(problem: Problem, schedule, nodes: list[Step]) -> bool:
     """Whether the path ends at the last node.
 
     The schedule decides. If it has `learns_late`, a score test may overrule it. The path continues if the test clearly
@@ -22,14 +22,14 @@ def has_ended(problem: Problem, schedule, seen: list[Step]) -> bool:
     been learned yet. While the schedule is waiting for validation to improve, the path ends if the test finds nothing.
 
     """
-    has_passed, is_waiting = _should_stop(schedule, seen), schedule.is_waiting(*_record_of(seen))
+    has_passed, is_waiting = _should_stop(schedule, nodes), schedule.is_waiting(*_record_of(nodes))
     if not schedule.learns_late or not (has_passed or is_waiting):
         return has_passed
-    last = seen[-1]
+    last = nodes[-1]
     held_back = problem.evidence_held_back(last.parameters[0, ...], last.temperature)
     if not has_passed:
-        return held_back.errors < NO_EVIDENCE or (np.isnan(held_back.errors) and _has_long_been_worse(seen))
-    has_learned = last.value < (1 - LEAST_LEARNED) * seen[0].value
+        return held_back.errors < NO_EVIDENCE or (np.isnan(held_back.errors) and _has_long_been_worse(nodes))
+    has_learned = last.value < (1 - LEAST_LEARNED) * nodes[0].value
     is_much = held_back.nats > MUCH_HELD_BACK * last.value or not has_learned
     return not (is_much and held_back.errors > CLEAR_EVIDENCE)
 
