@@ -1,4 +1,4 @@
-"""The annealing path: what it records, how it prints, and what it says between its temperatures."""
+"""The annealing path: its record, how it is printed, and interpolation between its temperatures."""
 
 import copy
 import pickle
@@ -38,7 +38,7 @@ def remade(path, **changes):
     return replace(path, **changes)
 
 
-# --- what it records --------------------------------------------------------------------------------
+# --- record ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", [gaussian, two_classes, wide], ids=lambda make: make.__name__)
@@ -67,7 +67,7 @@ def test_absent_arrays_are_none_and_unknown_names_are_errors(path):
         _ = path.lambda_
 
 
-def test_a_family_of_ones_own_has_parameters_only():
+def test_a_user_defined_family_has_parameters_only():
     table = gaussian()
     path = AnnealedClassifier(Radial(), schedule=[2.0, 1.0], selection="last").fit(table.X, table.y).path_
     assert path.parameters.shape == (2, 3, 4)
@@ -171,7 +171,7 @@ def test_validation_score_is_the_calibrated_log_loss_of_fits_that_did_not_see_th
 
 
 def test_posterior_scale_is_the_best_one_under_its_prior():
-    """At every temperature `loss(exp(s) * logits) + 2 s^2 / n_rows` has its minimum there, with a tenth of an error."""
+    """It minimizes `loss(exp(s) * logits) + 2 s^2 / n_rows` plus a tenth of the loss of one more, misclassified sample."""
     table = gaussian()
     folds = np.arange(len(table.y)) % 3
     splits = [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in range(3)]
@@ -198,7 +198,7 @@ def test_posterior_scale_is_the_best_one_under_its_prior():
 
 
 @pytest.mark.parametrize("margin", [300.0, 352.0, 690.0, 699.0, 1e4])
-def test_moments_of_a_row_that_is_far_on_the_wrong_side(margin):
+def test_moments_of_a_sample_that_is_far_on_the_wrong_side(margin):
     loss, mean, variance = scaled_moments(np.ones(1), np.array([[[0.0, margin, 3.0]]]))
     np.testing.assert_allclose([loss, mean], margin, rtol=1e-12)
     np.testing.assert_allclose(variance, 0, atol=1e-6)
@@ -218,10 +218,10 @@ def test_chosen_temperature_has_the_best_penalized_validation_score(model, path)
     assert model.posterior_scale_ == pytest.approx(path.posterior_scale[path.best_index])
 
 
-# --- walking ----------------------------------------------------------------------------------------
+# --- solving ----------------------------------------------------------------------------------------
 
 
-class NoJudge:
+class NoValidator:
     held_out = NOTHING_HELD_OUT
     sees_final = False
 
@@ -237,7 +237,7 @@ def test_every_step_of_the_walk_is_the_minimum_a_cold_start_finds(family):
     problem = family.prepare(stack_of(gaussian()), 0)
     solver = LBFGS()
     options = {"tol": 1e-9, "max_iter": 2000, "memory": solver.new_memory(problem)}
-    steps = anneal(problem, FixedSchedule(LADDER), solver, NoJudge(), **options)
+    steps = anneal(problem, FixedSchedule(LADDER), solver, NoValidator(), **options)
     assert [step.temperature for step in steps] == LADDER.tolist()
     for step in steps:
         cold = solve(problem, step.temperature, tol=1e-9)
@@ -247,7 +247,7 @@ def test_every_step_of_the_walk_is_the_minimum_a_cold_start_finds(family):
             np.testing.assert_allclose(reached[name][0], array[0], atol=1e-6 * np.abs(array).max())
 
 
-# --- between its temperatures -----------------------------------------------------------------------
+# --- interpolation ---------------------------------------------------------------------------------
 
 
 def test_at_a_visited_temperature_is_what_was_recorded(path):
@@ -310,12 +310,12 @@ def test_at_outside_the_ends_is_an_error_that_names_them(path, temperature):
 
 
 @pytest.mark.parametrize("temperature", [0, -1.0, np.nan])
-def test_at_refuses_what_is_no_temperature(path, temperature):
+def test_at_refuses_values_that_are_not_temperatures(path, temperature):
     with pytest.raises(ValueError, match="temperature must"):
         path.at(temperature)
 
 
-def test_a_temperature_without_numbers_does_not_touch_the_others():
+def test_a_temperature_that_gives_nan_does_not_change_the_others():
     table = gaussian()
     with np.errstate(all="ignore"), pytest.warns(ConvergenceWarning, match="first at 1e-300"):
         model = AnnealedLDA(schedule=[1.0, 1e-300], cv=3).fit(table.X, table.y)
@@ -324,7 +324,7 @@ def test_a_temperature_without_numbers_does_not_touch_the_others():
     np.testing.assert_array_equal(model.predict_proba(table.X), alone.predict_proba(table.X))
 
 
-# --- as a record ------------------------------------------------------------------------------------
+# --- print, frame, equality -------------------------------------------------------------------------
 
 
 def test_repr_is_a_table_with_the_chosen_row_marked(path):
@@ -392,7 +392,7 @@ def printed(path):
     return [row.removeprefix("->").split()[0] for row in rows if row[:2] in ("  ", "->")]
 
 
-def test_print_says_why_another_temperature_has_a_better_validation_score():
+def test_print_explains_why_another_temperature_has_a_better_validation_score():
     path = AnnealedLogisticRegression().fit(*load_wine(return_X_y=True)).path_
     best = path.validation_score.mean(axis=1).argmax()
     assert best != path.best_index
@@ -403,7 +403,7 @@ def test_print_says_why_another_temperature_has_a_better_validation_score():
     assert max(map(len, text.splitlines())) <= 120
 
 
-def test_print_says_nothing_where_the_chosen_temperature_has_the_best_validation_score(path):
+def test_print_has_no_explanation_if_the_chosen_temperature_has_the_best_validation_score(path):
     best = int(path.validation_score.mean(axis=1).argmax())
     assert "chosen by" not in repr(remade(path, best_index=best))
     assert "chosen" not in repr(long_path(3, 1))
@@ -470,7 +470,7 @@ def test_to_frame_without_validation_leaves_its_columns_out():
     assert not {"validation_score", "validation_spread", "compared_score", "posterior_scale", "C"} & columns
 
 
-def test_equality_looks_at_everything_but_the_clock(path):
+def test_equality_compares_everything_but_times(path):
     assert path == remade(path, seconds=path.seconds + 1)
     assert path != remade(path, best_index=path.best_index + 1)
     assert path != remade(path, free_energy=path.free_energy + 1e-9)
@@ -481,8 +481,8 @@ def test_equality_looks_at_everything_but_the_clock(path):
 
 
 @pytest.mark.parametrize("name", ["validation_score", "train_score"])
-def test_paths_without_a_number_at_the_same_place_are_equal(path, name):
-    """A scorer may have none at some temperature."""
+def test_paths_with_nan_at_the_same_place_are_equal(path, name):
+    """A scorer may return NaN."""
     scores = getattr(path, name).copy()
     scores[0] = np.nan
     assert remade(path, **{name: scores}) == remade(path, **{name: scores.copy()})
@@ -490,7 +490,7 @@ def test_paths_without_a_number_at_the_same_place_are_equal(path, name):
     assert remade(path, **{name: scores}) != remade(path, **{name: scores[::-1]})
 
 
-def test_a_path_is_not_hashable_and_not_changeable(path):
+def test_a_path_is_not_hashable_and_immutable(path):
     with pytest.raises(TypeError, match="unhashable"):
         hash(path)
     with pytest.raises(AttributeError):

@@ -1,4 +1,4 @@
-"""AnnealedLDA: LDA at the start, the paper's literal form, and data on which LDA breaks."""
+"""AnnealedLDA: its limit LDA, the form of the paper, and data on which LDA fails."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def test_strong_anchor_at_temperature_two_is_lda():
     np.testing.assert_allclose(model.means_, [X[:120][labels == k].mean(axis=0) for k in range(3)], atol=1e-6)
 
 
-def test_default_predicts_much_like_lda_and_speaks_no_worse():
+def test_default_predicts_like_lda_with_a_similar_log_loss():
     for load in (load_iris, load_wine):
         features, labels = load(return_X_y=True)
         model = AnnealedLDA().fit(features, labels)
@@ -43,8 +43,8 @@ def test_default_predicts_much_like_lda_and_speaks_no_worse():
 
 
 @pytest.mark.parametrize("solver", ["lbfgs", "scg"])
-def test_literal_starts_merge_when_cooled_slowly(solver):
-    """Figure 1(a): whatever the start, the accuracies merge at low temperature."""
+def test_without_an_anchor_all_starts_merge_if_cooled_slowly(solver):
+    """Figure 1(a) of the paper: at low temperature the accuracies are the same for every start."""
     schedule = ExponentialSchedule(50.0, cooling_rate=0.9, stop=0.05)
     scores = [
         AnnealedLDA(anchor=0, init=init, solver=solver, schedule=schedule, selection="last", random_state=0)
@@ -56,7 +56,7 @@ def test_literal_starts_merge_when_cooled_slowly(solver):
     assert max(scores) - min(scores) <= 0.03
 
 
-def test_inner_iterations_bound_the_work_of_every_temperature():
+def test_inner_iterations_limit_the_iterations_at_every_temperature():
     model = AnnealedLDA(anchor=0, inner_iterations=3, schedule=[10.0, 5.0, 2.0]).fit(X, y)
     assert model.path_.n_iter.max() <= 3
     default = AnnealedLDA(anchor=0, schedule=[10.0, 5.0, 2.0], tol=1e-12).fit(X, y)
@@ -129,8 +129,8 @@ def test_singular_data():
 @pytest.mark.parametrize("shrinkage", ["oas", "ledoit_wolf", 0.0])
 @pytest.mark.parametrize("covariance", ["pooled", "total", "diagonal", "identity"])
 @pytest.mark.parametrize("n_columns", [1, 2, 30])
-def test_rows_that_are_all_their_class_mean(n_columns, covariance, shrinkage):
-    """Nothing varies within classes: the columns' own unit stands in."""
+def test_samples_equal_to_their_class_average(n_columns, covariance, shrinkage):
+    """Without variance within classes, distances are in units of the features' standard deviations."""
     labels = np.repeat([0, 1], 10)
     points = np.random.RandomState(0).standard_normal((2, n_columns))
     model = AnnealedLDA(covariance=covariance, shrinkage=shrinkage).fit(points[labels], labels)
@@ -138,13 +138,13 @@ def test_rows_that_are_all_their_class_mean(n_columns, covariance, shrinkage):
     assert np.isfinite(model.predict_proba(points[labels])).all()
 
 
-def test_columns_that_are_all_constant_leave_the_priors():
+def test_constant_features_give_the_priors():
     labels = np.repeat([0, 1, 2], [10, 20, 30])
     model = AnnealedLDA().fit(np.full((60, 2), 3.7), labels)
     np.testing.assert_allclose(model.predict_proba(np.full((1, 2), 3.7)), [[1 / 6, 1 / 3, 1 / 2]], atol=1e-2)
 
 
-def test_more_columns_than_rows_equals_the_plain_computation():
+def test_more_features_than_samples_equals_the_direct_computation():
     generator = np.random.RandomState(0)
     labels = np.repeat([0, 1, 2], 8)
     rows = generator.standard_normal((24, 40)) + 1.5 * np.eye(3)[labels] @ generator.standard_normal((3, 40))
@@ -158,8 +158,8 @@ def test_more_columns_than_rows_equals_the_plain_computation():
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1e10])
-def test_units_of_columns_that_are_constant_in_a_fold_change_nothing(unit):
-    """Such a column has no spread in the fold, and is measured by that of all rows."""
+def test_units_of_features_that_are_constant_in_a_fold_do_not_matter(unit):
+    """Such a feature has no variance in the fold, and takes that of all samples."""
     features, labels = load_digits(return_X_y=True)
     features, labels = features[:400], labels[:400]
     rare = np.sum(features != 0, axis=0)
@@ -174,8 +174,8 @@ def test_units_of_columns_that_are_constant_in_a_fold_change_nothing(unit):
 
 @pytest.mark.parametrize("n_columns", [4, 40])
 @pytest.mark.parametrize("covariance", ["pooled", "diagonal"])
-def test_folds_with_one_row_of_each_class_are_measured_as_all_rows_are(covariance, n_columns):
-    """Two rows a class: folds see no spread within classes, and were certain of everything."""
+def test_folds_with_one_sample_of_each_class_use_the_covariance_of_all_samples(covariance, n_columns):
+    """With two samples per class, folds have no variance within classes; their posteriors must not be certain."""
     generator = np.random.default_rng(0)
     means = 6 / np.sqrt(n_columns) * generator.standard_normal((8, n_columns))
     labels, unseen = np.repeat(np.arange(8), 2), np.repeat(np.arange(8), 40)
@@ -187,7 +187,7 @@ def test_folds_with_one_row_of_each_class_are_measured_as_all_rows_are(covarianc
     assert log_loss(unseen, posterior) < 0.8
 
 
-def test_rows_that_are_all_at_their_class_means_are_measured_by_the_columns():
+def test_samples_equal_to_their_class_average_in_very_different_units():
     corners, labels = np.array([[0.0, 0.0], [1e6, 0.0], [0.0, 1e-6]]), np.repeat([0, 1, 2], 20)
     model = AnnealedLDA().fit(corners[labels], labels)
     assert model.temperature_ < 100

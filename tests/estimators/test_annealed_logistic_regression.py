@@ -1,4 +1,4 @@
-"""AnnealedLogisticRegression as a user meets it: raw data, any storage, weights, and the oracle LogisticRegression."""
+"""AnnealedLogisticRegression for its users: raw features, dense and sparse, C, and the oracle LogisticRegression."""
 
 import tracemalloc
 import warnings
@@ -27,7 +27,7 @@ def shuffled_exponents(n_columns):
 
 
 @pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer, load_digits])
-def test_raw_data_fits_without_warning(load):
+def test_raw_features_are_fitted_without_warning(load):
     X, y = load(return_X_y=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -38,7 +38,7 @@ def test_raw_data_fits_without_warning(load):
 
 
 @pytest.mark.parametrize("data", [WINE, CANCER], ids=["wine", "cancer"])
-def test_column_units_do_not_matter(data):
+def test_units_of_features_do_not_matter(data):
     X, y = data
     units = shuffled_exponents(X.shape[1])
     plain, scaled = AnnealedLogisticRegression().fit(X, y), AnnealedLogisticRegression().fit(X * units, y)
@@ -47,30 +47,30 @@ def test_column_units_do_not_matter(data):
 
 
 @pytest.mark.parametrize("penalty_scaling", ["none", "standardize", "half-whiten", "whiten"])
-def test_every_metric_converges_on_badly_scaled_columns(penalty_scaling):
+def test_every_penalty_scaling_converges_on_badly_scaled_features(penalty_scaling):
     X, y = WINE
     model = AnnealedLogisticRegression(penalty_scaling=penalty_scaling).fit(X * shuffled_exponents(X.shape[1]), y)
     assert model.path_.converged.all()
     assert np.isfinite(model.coef_).all()
 
 
-def test_automatic_metric_of_columns_in_many_units_is_diagonal():
-    """Sparse ones are tried as they are first; `test_leaning` has those that stay so."""
+def test_auto_standardizes_features_in_different_units():
+    """For sparse X this is the alternative, which validation chooses here; dense X starts with it."""
     X, y = WINE
     fit = lambda X, penalty_scaling: AnnealedLogisticRegression(penalty_scaling=penalty_scaling).fit(X, y).coef_  # noqa: E731
     np.testing.assert_array_equal(fit(X, "auto"), fit(X, "standardize"))
-    columns = sparse.csr_array(X)
-    np.testing.assert_array_equal(fit(columns, "auto"), fit(columns, "standardize"))
+    sparse_X = sparse.csr_array(X)
+    np.testing.assert_array_equal(fit(sparse_X, "auto"), fit(sparse_X, "standardize"))
 
 
 def fold_scores(model, n_rows):
-    """What metrics are compared by: validated losses at the best temperature, and the prior of the posterior scale."""
+    """Scores by which scalings are compared: those at the best temperature, less the penalty of the posterior scale."""
     scores = model.path_.validation_score - 2 * np.log(model.path_.posterior_scale[:, None]) ** 2 / n_rows
     return scores[np.argmax(scores.mean(axis=1))]
 
 
 def expected_scaling(alone, n_rows):
-    """The best of the first and those that beat it, fold by fold, by more than a standard error."""
+    """The best of the first scaling and those whose folds are better by more than a standard error."""
     scores = {penalty_scaling: fold_scores(model, n_rows) for penalty_scaling, model in alone.items()}
     first, *others = scores
     gains = {penalty_scaling: scores[penalty_scaling] - scores[first] for penalty_scaling in others}
@@ -83,7 +83,7 @@ def expected_scaling(alone, n_rows):
 
 
 def correlated_noise():
-    """Classes apart along the least of the noise's directions: what a penalty in the covariance's units finds."""
+    """Classes that differ along the directions of least noise, which a penalty on whitened features finds."""
     generator = np.random.default_rng(0)
     y = np.repeat([0, 1], 60)
     noise = generator.normal(size=(120, 30)) * np.geomspace(30, 0.1, 30)
@@ -91,8 +91,8 @@ def correlated_noise():
     return noise @ np.linalg.qr(generator.normal(size=(30, 30)))[0], y
 
 
-def test_what_varies_least_is_found_though_validation_does_not_improve_for_long():
-    """The penalty lets it in decades below the temperatures at which nothing was learned yet."""
+def test_directions_of_small_variance_are_found_although_scores_do_not_improve_for_long():
+    """The penalty suppresses them down to temperatures decades below those at which nothing is learned."""
     X, y = correlated_noise()
     path = AnnealedLogisticRegression(penalty_scaling="standardize").fit(X, y).path_
     scores = path.validation_score.mean(axis=1)
@@ -103,15 +103,15 @@ def test_what_varies_least_is_found_though_validation_does_not_improve_for_long(
 
 
 def hidden_signal(n_rows, n_columns, spread):
-    """Three classes apart along one direction, which varies by `spread` where the others vary by one."""
+    """Three classes that differ along one direction, of standard deviation `spread`; that of the others is one."""
     generator = np.random.default_rng(0)
     y = generator.integers(3, size=n_rows)
-    own = generator.normal(size=(n_rows, n_columns))
-    own[:, -1] = spread * (own[:, -1] + 2.5 * (y - 1))
-    return own @ np.linalg.qr(generator.normal(size=(n_columns, n_columns)))[0], y
+    X = generator.normal(size=(n_rows, n_columns))
+    X[:, -1] = spread * (X[:, -1] + 2.5 * (y - 1))
+    return X @ np.linalg.qr(generator.normal(size=(n_columns, n_columns)))[0], y
 
 
-def test_what_rows_clearly_tell_is_waited_for_where_validation_stands_still():
+def test_the_path_continues_while_a_score_test_finds_signal():
     X, y = hidden_signal(1000, 30, 1e-4)
     path = AnnealedLogisticRegression(penalty_scaling="standardize").fit(X, y).path_
     scores = path.validation_score.mean(axis=1)
@@ -120,8 +120,8 @@ def test_what_rows_clearly_tell_is_waited_for_where_validation_stands_still():
 
 
 @pytest.mark.parametrize("n_columns", [5, 200], ids=["few", "many"])
-def test_a_path_ends_soon_where_rows_tell_nothing(n_columns):
-    """Labels by chance, and directions that would come in decades below."""
+def test_the_path_ends_soon_without_signal(n_columns):
+    """Random labels, and directions that the penalty suppresses down to temperatures decades below."""
     X, y = hidden_signal(600, n_columns, 1e-4)
     path = (
         AnnealedLogisticRegression(penalty_scaling="standardize").fit(X, np.random.default_rng(1).permutation(y)).path_
@@ -130,7 +130,7 @@ def test_a_path_ends_soon_where_rows_tell_nothing(n_columns):
     assert path.best_index < 6
 
 
-def test_covariance_is_chosen_where_classes_are_apart_along_little_noise():
+def test_whitening_is_chosen_if_classes_differ_along_directions_of_little_noise():
     assert AnnealedLogisticRegression(penalty_scaling="cv").fit(*correlated_noise()).penalty_scaling_ == "whiten"
 
 
@@ -144,10 +144,10 @@ def test_covariance_is_chosen_where_classes_are_apart_along_little_noise():
         (correlated_noise, ("standardize", "half-whiten", "whiten")),
         (lambda: (text().X, text().y), ("none", "standardize")),
     ],
-    ids=["iris", "wine", "few rows", "more columns than rows", "correlated noise", "sparse"],
+    ids=["iris", "wine", "few samples", "more features than samples", "correlated noise", "sparse"],
 )
 def test_validated_scaling_is_the_best_of_those_tried(make, penalty_scalings):
-    """And its path is that scaling's own, certificate and all."""
+    """And its path is the same as with that scaling alone."""
     X, y = make()
     alone = {
         penalty_scaling: AnnealedLogisticRegression(penalty_scaling=penalty_scaling).fit(X, y)
@@ -171,15 +171,15 @@ def test_validated_scaling_without_validation_is_the_automatic_one(chosen_by):
 
 
 @pytest.mark.parametrize("settings", [{"selection": "holdout"}, {"selection": "loo"}, {"scoring": "accuracy"}])
-def test_every_validation_can_choose_the_metric(settings):
+def test_every_selection_can_choose_the_scaling(settings):
     X, y = IRIS
     model = AnnealedLogisticRegression(penalty_scaling="cv", **settings).fit(X, y)
     assert model.penalty_scaling_ in ("standardize", "half-whiten", "whiten")
-    diagonal = AnnealedLogisticRegression(**settings).fit(X, y)
-    assert model.path_.validation_score.mean(axis=1).max() >= diagonal.path_.validation_score.mean(axis=1).max() - 1e-3
+    automatic = AnnealedLogisticRegression(**settings).fit(X, y)
+    assert model.path_.validation_score.mean(axis=1).max() >= automatic.path_.validation_score.mean(axis=1).max() - 1e-3
 
 
-def test_validated_metric_is_found_again_by_weights():
+def test_weights_choose_the_same_scaling_as_repeated_samples():
     X, y = WINE
     weight = 1.0 + (np.arange(len(y)) % 2)
     fold_of = np.arange(len(y)) % 3
@@ -260,7 +260,7 @@ def test_C_is_scikit_learns_on_the_scaled_features(data, l2_strength):
 
 
 def test_C_of_sparse_samples_of_which_many_have_no_weight():
-    """These are left out before the fit; the sum of the weights is that of the others."""
+    """Samples without weight are left out before the fit; the others have the same sum of weights."""
     X, y = sparse.csr_array(WINE[0] / WINE[0].std(axis=0)), WINE[1]
     weight = (np.arange(len(y)) % 3 == 0) * 0.2
     model = AnnealedLogisticRegression(schedule=CGrid([0.1, 1.0]), penalty_scaling="none", calibrate=False, tol=1e-9)
@@ -323,7 +323,7 @@ def test_softmax_of_the_decision_function_is_the_posterior(data, calibrate):
     np.testing.assert_allclose(linear.squeeze(), model.decision_function(X), atol=1e-8)
 
 
-def test_paper_form_has_no_scale_and_path_coefficients_leave_it_out():
+def test_without_calibration_there_is_no_scale_and_path_coefficients_never_have_it():
     X, y = WINE
     paper = AnnealedLogisticRegression(calibrate=False).fit(X, y)
     assert paper.posterior_scale_ == 1.0
@@ -341,7 +341,7 @@ def test_sparse_equals_dense(kind):
     np.testing.assert_allclose(model.predict_proba(kind(X)), dense.predict_proba(X), atol=1e-9)
 
 
-def test_wide_sparse_equals_dense_of_the_same_rows():
+def test_wide_sparse_equals_dense():
     generator = np.random.RandomState(0)
     X = sparse_rows(120, 1500, density=0.02)
     X.data[:] = 1 + generator.rand(X.nnz)
@@ -356,7 +356,7 @@ def test_wide_sparse_equals_dense_of_the_same_rows():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_precision_is_kept(dtype):
+def test_dtype_is_kept(dtype):
     X, y = IRIS
     model = AnnealedLogisticRegression().fit(X.astype(dtype), y)
     for array in (model.coef_, model.intercept_, model.path_.coef, model.predict_proba(X.astype(dtype))):
@@ -368,7 +368,7 @@ def test_precision_is_kept(dtype):
 @pytest.mark.parametrize(
     "names", [["setosa", "versicolor", "virginica"], [True, False, False], [7, -1, 3], [1.0, 2.0, 3.0]]
 )
-def test_any_label_type(names):
+def test_labels_of_any_type(names):
     X, y = IRIS
     labels = np.array(names)[y]
     model = AnnealedLogisticRegression().fit(X, labels)
@@ -376,14 +376,14 @@ def test_any_label_type(names):
     assert np.mean(model.predict(X) == labels) > 0.95
 
 
-def test_fit_without_intercept_passes_through_the_origin():
+def test_without_intercept_the_posterior_at_the_origin_is_uniform():
     X, y = WINE
     model = AnnealedLogisticRegression(fit_intercept=False).fit(X, y)
     assert np.all(model.intercept_ == 0)
     np.testing.assert_allclose(model.predict_proba(np.zeros((1, X.shape[1]))), 1 / 3)
 
 
-def test_more_columns_than_rows():
+def test_more_features_than_samples():
     generator = np.random.RandomState(0)
     y = np.repeat([0, 1, 2], 10)
     X = generator.standard_normal((30, 400)) + 2 * np.eye(3)[y] @ generator.standard_normal((3, 400))
@@ -392,7 +392,7 @@ def test_more_columns_than_rows():
     assert model.score(X, y) == 1.0
 
 
-def test_degenerate_columns_and_separable_rows_give_a_finite_answer():
+def test_degenerate_features_and_separable_classes_give_finite_coefficients():
     X, y = IRIS
     X = np.column_stack([X, X, np.ones(len(X)), np.zeros(len(X))])[y != 1]
     model = AnnealedLogisticRegression().fit(X, y[y != 1])
@@ -401,13 +401,13 @@ def test_degenerate_columns_and_separable_rows_give_a_finite_answer():
     np.testing.assert_allclose(model.coef_[:, :4], model.coef_[:, 4:8], rtol=1e-6)
 
 
-def test_logits_work_under_temperature_scaling_and_in_pipelines():
+def test_works_in_pipelines_and_with_calibrated_classifier_cv():
     X, y = WINE
     model = make_pipeline(StandardScaler(), AnnealedLogisticRegression())
     assert CalibratedClassifierCV(model, method="sigmoid", cv=3).fit(X, y).score(X, y) > 0.97
 
 
-def test_mapped_rows_are_not_copied_into_memory(tmp_path):
+def test_memory_mapped_samples_are_not_copied_into_memory(tmp_path):
     generator = np.random.default_rng(0)
     X = np.lib.format.open_memmap(tmp_path / "rows.npy", mode="w+", dtype=np.float64, shape=(100_000, 60))
     X[:] = generator.standard_normal(X.shape)
@@ -423,15 +423,15 @@ def test_mapped_rows_are_not_copied_into_memory(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "value"), [(np.asarray, 0.0), (np.asarray, 1.0), (np.asarray, 1e6 + 0.1), (sparse.csr_array, 0.0)]
 )
-def test_nothing_but_constant_columns_leaves_the_prior(kind, value, n_columns):
-    """Many rows of many columns are solved in combinations of rows, of which these have none."""
+def test_constant_features_give_the_prior(kind, value, n_columns):
+    """Many samples with many features are solved in combinations of samples, of which there are none here."""
     X, y = kind(np.full((300, n_columns), value)), np.arange(300) % 3 // 2
     model = AnnealedLogisticRegression().fit(X, y)
     np.testing.assert_allclose(model.predict_proba(X[:2]), [[2 / 3, 1 / 3]] * 2, atol=0.01)
 
 
 @pytest.mark.parametrize("penalty_scaling", ["standardize", "half-whiten", "whiten", "cv"])
-def test_nothing_but_zeros_leaves_the_prior_in_any_metric(penalty_scaling):
+def test_zeros_give_the_prior_with_any_penalty_scaling(penalty_scaling):
     X, y = np.zeros((60, 3)), np.arange(60) % 3 // 2
     model = AnnealedLogisticRegression(penalty_scaling=penalty_scaling).fit(X, y)
     np.testing.assert_allclose(model.predict_proba(X[:1]), [[2 / 3, 1 / 3]], atol=0.02)
