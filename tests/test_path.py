@@ -171,7 +171,7 @@ def test_validation_score_is_the_calibrated_log_loss_of_fits_that_did_not_see_th
 
 
 def test_posterior_scale_is_the_best_one_under_its_prior():
-    """It minimizes `loss(exp(s) * logits) + 2 s^2 / n_rows` plus a tenth of the loss of one more, misclassified sample."""
+    """It minimizes `loss(exp(s) * logits) + 2 s^2 / n_rows` and a tenth of the loss of one misclassified sample."""
     table = gaussian()
     folds = np.arange(len(table.y)) % 3
     splits = [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in range(3)]

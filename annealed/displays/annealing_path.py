@@ -18,8 +18,8 @@ TWIN_LABELS = {"entropy": "mean entropy", "free_energy": "free energy"}
 class AnnealingPathDisplay:
     """Training and validation scores along an annealing path, from hot on the left to cold on the right.
 
-    A vertical line marks the chosen temperature. If temperatures were compared by other numbers than the validation
-    score, these have a line too, and the chosen temperature is at its best.
+    A vertical line marks the chosen temperature. Temperatures are compared by `compared_score`, which has a line if it
+    differs from the mean validation score: with ``rule="best"`` the chosen temperature is at the best of this line.
 
     Use `from_estimator` or `from_path`; the constructor takes the arrays.
 
