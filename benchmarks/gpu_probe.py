@@ -15,7 +15,7 @@ from benchmarks.gpu_machine import Ladder, bandwidth, counted, gemm_rate, table
 from benchmarks.gpu_rows import make_embeddings
 
 TOL = 1e-4
-MADE_IN = {"tf32": "half"}  # "tf32" products are made in half precision, the rate of which is the stricter floor
+MADE_IN = {"tf32": "half"}  # "tf32" products are computed in half precision, so that its rate gives the lower bound
 
 
 def fitted(rows, precision, device, n_temperatures=50, coldest=1e-4):

@@ -28,7 +28,7 @@ from benchmarks.contract import Anchor, Table
 from benchmarks.measure import quietly
 
 REFERENCE_TOL = 1e-6  # `tol` of the reference; its certified relative suboptimality is about a hundredth of this
-LOOSE_REFERENCE = 1e-6  # relative; a reference certified no better than this is noted beside the number
+LOOSE_REFERENCE = 1e-6  # certified relative suboptimality from which a reference is noted as loose
 MOST_INTERCEPT_STEPS = 100
 POWERS = {"half-whiten": 0.25, "whiten": 0.5}  # power of the variance of a principal direction
 SMALLEST_SIZE = 3e-7  # relative to the largest singular value; smaller ones are rounding errors

@@ -48,7 +48,7 @@ def append(row: dict, folder: Path = RESULTS) -> None:
         raise ValueError(f"rows.COLUMNS does not name {sorted(unknown)}.")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{row['problem']}.csv"
-    _drop_torn_row(path)
+    _drop_incomplete_row(path)
     is_new = not path.exists()
     if not is_new and _header(path) != list(COLUMNS):
         raise ValueError(f"{path.name} has other columns than rows.COLUMNS: move it away and run again.")
@@ -59,7 +59,7 @@ def append(row: dict, folder: Path = RESULTS) -> None:
         writer.writerow(row)
 
 
-def _drop_torn_row(path: Path) -> None:
+def _drop_incomplete_row(path: Path) -> None:
     """Drop an incomplete last row, left by a kill or a full disk; the next row would be joined to it."""
     written = path.read_bytes() if path.exists() else b""
     if written.endswith(b"\n"):

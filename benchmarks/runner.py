@@ -75,7 +75,7 @@ def plan(table: Table, session: Session, yardstick: Yardstick, options) -> list[
         first = ours.default(table, yardstick)
         anchor = Anchor.of(session.rehearse(first))
         if not anchor.is_of_columns:
-            # Peers cannot use this scaling. They get C and range of the path with "standardize", another objective.
+            # Peers cannot use this scaling. They use C and the range of the path with "standardize", another objective.
             anchor = Anchor.of(ours.standardized(table))
         peers = (method for peer in PEERS for method in peer.methods(table, anchor, yardstick, options))
         methods = [first, ours.fifty(table, anchor, yardstick), *session.without_skipped(peers)]
@@ -173,7 +173,7 @@ def line(runs: list[dict]) -> str:
     parts = [f"{wall:9.3f} s  CPU {cpu:9.3f} s"]
     if "peak_extra_bytes" in row:
         parts.append(f"{row['peak_extra_bytes'] / 1e6:7.1f} MB")
-    parts.append(quality_words(row))
+    parts.append(quality_text(row))
     if "n_temperatures" in row:
         n_temperatures = row["n_temperatures"]
         gemm = median(row["gemm_fraction"] for row in runs)
@@ -186,7 +186,7 @@ def line(runs: list[dict]) -> str:
     return "  ".join(part for part in parts if part)
 
 
-def quality_words(row: dict) -> str:
+def quality_text(row: dict) -> str:
     excess, bound = row.get("reference_suboptimality", nan), row.get("suboptimality", nan)
     between = row.get("suboptimality_between", nan)
     words = [] if isnan(excess) else [f"{excess:.1e} above the optimum"]

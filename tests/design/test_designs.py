@@ -325,7 +325,7 @@ def test_single_precision_rows_do_not_change_the_design():
 
 @pytest.fixture(params=[1, 10**9], ids=["large", "small"])
 def groups(request, monkeypatch):
-    """Whether the held-out part of a fold is large enough for blocks of its own."""
+    """Whether the held-out part of a fold is large enough to form separate blocks."""
     monkeypatch.setattr("annealed.design.dense.GROUP_WORK", request.param)
     return request.param == 1
 
