@@ -40,7 +40,6 @@ class StopOnInterrupt:
     A second Ctrl-C interrupts as usual. Outside the main thread, where signals cannot be caught, the callback does
     nothing.
 
-
     Attributes
     ----------
     is_interrupted : bool

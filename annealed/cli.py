@@ -30,6 +30,10 @@ from annealed.export import (
 from annealed.progress import CoolingBar
 from annealed.tables import MOST_CATEGORIES, InputError, default_table, label_table, read_table, why_texts
 
+MODELS = (
+    "The classifier: logistic (multinomial logistic regression), lda (discriminant analysis with fitted class means), "
+    "melda (maximum-entropy discriminant analysis) or potts (prototypes)."
+)
 INTERRUPTED = 130  # exit code after Ctrl-C, by convention 128 plus the number of the signal
 
 app = typer.Typer(
@@ -161,7 +165,7 @@ def fit(
     output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write.")] = Path("model.skops"),
     model: Annotated[
         str,
-        typer.Option("--model", "-m", help=f"The classifier: {', '.join(OURS)}.", autocompletion=lambda: list(OURS)),
+        typer.Option("--model", "-m", help=MODELS, autocompletion=lambda: list(OURS)),
     ] = "logistic",
     as_json: AsJson = False,
     separator: Separator = None,

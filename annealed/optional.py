@@ -24,7 +24,6 @@ def require(module: str, *, extra: str) -> ModuleType:
     ImportError
         If the module cannot be imported; the message contains the pip command that installs it.
 
-
     Examples
     --------
     >>> from annealed.optional import require
