@@ -397,9 +397,9 @@ def test_at_most_three_passes_are_in_full_precision(precision, move_torch, monke
 
 def test_matmul_precision_is_refused_where_it_does_not_apply(move_torch):
     X, y = table()
-    with pytest.raises(ValueError, match="is for rows on a device"):
+    with pytest.raises(ValueError, match="matmul_precision must be None for samples on the host"):
         AnnealedLogisticRegression(matmul_precision="tf32").fit(X.astype(np.float32), y)
-    with pytest.raises(ValueError, match="rounds products of float32"):
+    with pytest.raises(ValueError, match="must be None unless X is a float32 torch array"):
         AnnealedLogisticRegression(matmul_precision="tf32").fit(move_torch(X), y)
     with pytest.raises(ValueError, match="precision must be one of"):
         AnnealedLogisticRegression(matmul_precision="half").fit(move_torch(X.astype(np.float32)), y)
@@ -433,11 +433,11 @@ def test_what_is_impossible_on_a_device_is_refused(move):
         AnnealedClassifier(InnerProduct(), solver="newton").fit(move(X), y)
     with pytest.raises(ValueError, match="needs rows of NumPy"):
         AnnealedLogisticRegression(selection="loo").fit(move(X), y)
-    with pytest.raises(ValueError, match="same number of rows"):
+    with pytest.raises(ValueError, match="same number of samples"):
         AnnealedLogisticRegression().fit(move(X), y[:-1])
     with pytest.raises(ValueError, match="must not be negative"):
         AnnealedLogisticRegression().fit(move(X), y, sample_weight=move(-np.ones(len(y))))
-    with pytest.raises(ValueError, match="one entry a row"):
+    with pytest.raises(ValueError, match="one entry for each sample"):
         AnnealedLogisticRegression().fit(move(X), y, sample_weight=move(np.ones(3)))
 
 

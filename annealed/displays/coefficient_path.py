@@ -1,4 +1,4 @@
-"""The coefficients of a linear path as a picture: which features come in as the temperature falls."""
+"""Picture of the coefficients along the path of a linear classifier: which features enter as the temperature falls."""
 
 from typing import Self
 
@@ -11,43 +11,47 @@ from annealed.arrays import is_foreign, to_host
 from annealed.displays.base import as_written
 from annealed.optional import require
 
-# Okabe and Ito's colours without the yellow, which a line on white does not carry, and the chosen point's; beyond them,
-# dashes.
+# The palette of Okabe and Ito without yellow, which is hard to see on white, and without the colour of the chosen
+# temperature. The dashes change when the colours repeat.
 LINE_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#000000")
 DASHES = ("-", "--", ":")
 CHOSEN_COLOUR = "#D55E00"
 QUIET_COLOUR = "#C4C4C4"
-LONGEST = 30  # characters of a name in the legend
+LONGEST = 30  # most characters of a name in the legend
 
 
 class CoefficientPathDisplay:
-    """Coefficients along an annealing path, hot on the left; the strongest features have colours and names.
+    """Coefficients of a linear classifier along its path, with high temperatures on the left.
 
-    Use `from_estimator`; the constructor takes the arrays as they are.
+    Each feature has a curve. At a high temperature the penalty is strong and all coefficients are near zero; as the
+    temperature falls, one feature after the other enters the model. The features with the largest coefficients at the
+    chosen temperature have colours and names; the others are grey.
+
+    Create it with :meth:`from_estimator`. The constructor takes the arrays that are drawn.
 
     Parameters
     ----------
     temperatures : array-like of shape (n_temperatures,)
         The temperatures of the path.
     coef : array-like of shape (n_temperatures, n_features)
-        One curve a feature.
+        The coefficients, one curve for each feature.
     best_index : int
-        Position of the chosen temperature.
+        Index of the chosen temperature.
     feature_names : sequence of str, default=None
         Names of the features; None numbers them.
     n_named : int, default=6
-        How many features, the strongest at the chosen temperature, have a colour and a name.
+        Number of features with a colour and a name.
     coef_name : str, default="coefficient"
-        Label of the axis.
+        Label of the vertical axis.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
     lines_ : dict of str to matplotlib Line2D
-        Those of the named features, strongest first.
+        Curves of the named features, in descending order of their coefficients at the chosen temperature.
     quiet_lines_ : list of matplotlib Line2D
-        The others.
+        Curves of the other features.
 
     Examples
     --------
@@ -71,22 +75,24 @@ class CoefficientPathDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, *, X=None, label=None, feature_names=None, n_named=6, ax=None) -> Self:
-        """Draw the coefficients of a fitted linear model.
+        """Draw the coefficients of a fitted linear classifier.
 
         Parameters
         ----------
         estimator : estimator with `path_`
             A fitted annealed classifier of a linear family, or a :class:`annealed.MELDA`.
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows whose standard deviations the coefficients are multiplied by, so that features of any units compare;
-            None draws them as they are, as those of a quadratic family must be.
+            Samples. The coefficients are multiplied by the standard deviations of their features, so that features of
+            different units can be compared. None draws the coefficients themselves; with a quadratic family it must
+            be None.
         label : object, default=None
-            The class whose logit is drawn, less the mean of all; of two classes less the other's, as in ``coef_``. None
-            is the second of two classes; of more, the length of each feature's coefficients over the classes.
+            The class whose coefficients are drawn. They are relative to the mean over the classes, or with two classes
+            to those of the other class, as in ``coef_``. None draws the second of two classes; with more classes it
+            draws the Euclidean norm of each feature's coefficients over the classes.
         feature_names : sequence of str, default=None
-            Names of the features; None takes those that the estimator saw. A quadratic family has their products too.
+            Names of the features; None takes those seen in `fit`. A quadratic family adds the names of products.
         n_named : int, default=6
-            How many features have a colour and a name.
+            Number of features with a colour and a name.
         ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
 
@@ -106,8 +112,11 @@ class CoefficientPathDisplay:
         coef = path.posterior_scale[:, None, None] * (coef - coef.mean(axis=1, keepdims=True))
         coef_name = "coefficient"
         if X is not None:
-            coef, coef_name = coef * _spreads(estimator, X, coef.shape[2]), "coefficient times standard deviation"
-        curves, whose = _of_class(coef, to_host(classifier.classes_), label)
+            coef, coef_name = (
+                coef * _standard_deviations(estimator, X, coef.shape[2]),
+                "coefficient times standard deviation",
+            )
+        curves, description = _of_class(coef, to_host(classifier.classes_), label)
         names = getattr(estimator, "feature_names_in_", None) if feature_names is None else feature_names
         display = cls(
             temperatures=path.temperatures,
@@ -115,7 +124,7 @@ class CoefficientPathDisplay:
             best_index=path.best_index,
             feature_names=_names(names, coef.shape[2]),
             n_named=n_named,
-            coef_name=f"{coef_name}, {whose}",
+            coef_name=f"{coef_name}, {description}",
         )
         return display.plot(ax=ax)
 
@@ -142,27 +151,27 @@ class CoefficientPathDisplay:
 
     def _draw_lines(self):
         coef = np.asarray(self.coef)
-        marker = "o" if len(self.temperatures) == 1 else None  # a single temperature has no line to draw
+        marker = "o" if len(self.temperatures) == 1 else None  # a single temperature makes no line
         grey = {"color": QUIET_COLOUR, "linewidth": 0.8, "marker": marker, "zorder": 1}
         order = np.argsort(-np.abs(coef[self.best_index]), kind="stable")
         named, quiet = order[: self.n_named], order[self.n_named :]
-        self.quiet_lines_ = [self.ax_.plot(self.temperatures, coef[:, own], **grey)[0] for own in quiet]
+        self.quiet_lines_ = [self.ax_.plot(self.temperatures, coef[:, feature], **grey)[0] for feature in quiet]
         self.lines_ = {}
-        for place, own in enumerate(named):
+        for position, feature in enumerate(named):
             (line,) = self.ax_.plot(
                 self.temperatures,
-                coef[:, own],
-                color=LINE_COLOURS[place % len(LINE_COLOURS)],
-                linestyle=DASHES[place // len(LINE_COLOURS) % len(DASHES)],
+                coef[:, feature],
+                color=LINE_COLOURS[position % len(LINE_COLOURS)],
+                linestyle=DASHES[position // len(LINE_COLOURS) % len(DASHES)],
                 marker=marker,
                 linewidth=2.0,
-                label=as_written(_short(self._name(own))),
+                label=as_written(_short(self._name(feature))),
                 zorder=2,
             )
-            self.lines_[self._name(own)] = line
+            self.lines_[self._name(feature)] = line
 
-    def _name(self, place):
-        return f"feature {place}" if self.feature_names is None else str(self.feature_names[place])
+    def _name(self, feature):
+        return f"feature {feature}" if self.feature_names is None else str(self.feature_names[feature])
 
     def _style_axes(self):
         ax, chosen = self.ax_, self.temperatures[self.best_index]
@@ -181,36 +190,36 @@ class CoefficientPathDisplay:
 
 
 def _of_class(coef, classes, label):
-    """Curves (n_temperatures, n_features), and whose they are."""
+    """Curves (n_temperatures, n_features), and a description of them."""
     if label is None and len(classes) > 2:
-        return np.linalg.norm(coef, axis=1), "length over classes"
-    if len(classes) == 2:  # only their difference says anything
+        return np.linalg.norm(coef, axis=1), "norm over classes"
+    if len(classes) == 2:  # only the difference of the two is identified
         coef, label = coef - coef[:, ::-1], classes[1] if label is None else label
     found = np.flatnonzero(classes == label)
     if not len(found):
         known = classes[:20].tolist()
         raise ValueError(f"label must be a class of the model. Got {label!r}, known: {known}.")
-    return coef[:, found[0]], f"for {as_written(label)}"
+    return coef[:, found[0]], f"class {as_written(label)}"
 
 
-def _spreads(estimator, X, n_coefficients):
-    """Standard deviation of each column, of a frame, an array or a sparse matrix."""
+def _standard_deviations(estimator, X, n_coefficients):
+    """Standard deviation of each feature, of a frame, an array or a sparse matrix."""
     X = to_host(X) if is_foreign(X) else X
     if np.shape(X)[1:] != (n_coefficients,):
         raise ValueError(
-            f"X must have {n_coefficients} columns, one for each coefficient of a class. "
-            f"Got rows of shape {np.shape(X)}. "
-            "Give rows as the model was fitted on, or None where its coefficients are not those of columns."
+            f"X must have {n_coefficients} features, one for each coefficient of a class. "
+            f"Got shape {np.shape(X)}. "
+            "Give X as it was given to fit, or None if the coefficients are not those of the features of X."
         )
     X = validate_data(estimator, X, accept_sparse="csr", dtype=np.float64, reset=False)
     return np.sqrt(mean_variance_axis(X, axis=0)[1]) if sparse.issparse(X) else X.std(axis=0)
 
 
 def _names(names, n_coefficients):
-    """One a coefficient: of the features, or of the features and their products."""
+    """A name for each coefficient: those of the features, or those of the features and of their products."""
     if names is None:
         return None
-    names = list(names)  # by position, also those of a series
+    names = list(names)  # a series is indexed by position, too
     if len(names) == n_coefficients:
         return names
     pairs = zip(*np.triu_indices(len(names)), strict=True)

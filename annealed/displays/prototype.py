@@ -1,4 +1,4 @@
-"""Prototypes as a picture: rows, prototypes with their labels, the metric's ellipses and the cells they own."""
+"""Picture of prototypes: samples, prototypes with their labels, ellipses of the metric, and the prototypes' cells."""
 
 from typing import Self
 
@@ -11,48 +11,55 @@ from annealed.optional import require
 
 CELL_OPACITY = 0.18
 BORDER_COLOUR = "#555555"
-ROUNDING = 1e-14  # of a metric's largest eigenvalue: less is none
-MARKER_AREAS = (25.0, 70.0)  # of prototypes, when many and when few
+ROUNDING = 1e-14  # relative to the largest eigenvalue of the metric; smaller eigenvalues are taken as zero
+MARKER_AREAS = (25.0, 70.0)  # of prototypes, if they are many and if they are few
 
 
 class PrototypeDisplay:
-    """Labelled prototypes in the plane: who owns which part of it, and how distance is measured.
+    """Labelled prototypes in the plane: their cells, and the metric in which distances are measured.
 
-    Two columns are drawn as they are. Of more, the plane is that of the two leading directions of the metric: those
-    along which prototypes lie farthest apart. Use `from_estimator`; the constructor takes the arrays as they are.
+    The cell of a prototype is the part of the plane that is nearer to it than to any other prototype; it has the
+    colour of the prototype's class. Two features are drawn as they are. With more features, the plane is spanned by
+    the two directions along which the prototypes are farthest apart in the metric.
+
+    Create it with :meth:`from_estimator`. The constructor takes the arrays that are drawn.
 
     Parameters
     ----------
     rows : array-like of shape (n_samples, 2)
+        The samples.
     y : array-like of shape (n_samples,)
-        Their classes.
+        The class of each sample.
     prototypes : array-like of shape (n_prototypes, 2)
+        Positions of the prototypes.
     prototype_labels : array-like of shape (n_prototypes, n_classes)
-        Soft labels; a prototype has the colour of its largest.
+        Soft labels; a prototype has the colour of its largest label.
     classes : array-like of shape (n_classes,)
-        All classes, in the order of their colours.
+        All classes; their order is that of the colours.
     ellipse : array-like of shape (n_points, 2)
-        Points at distance one of the origin in the metric; drawn about every prototype. Along a constant column, where
-        there is no distance, it has no width.
+        Points at distance one from the origin in the metric, drawn around every prototype. The ellipse has no width
+        along a constant feature, which does not enter the distances.
     grid : tuple of two ndarray
-        Places along each axis at which cells are known.
+        Positions along each axis at which `cells` are known.
     cells : ndarray of int of shape (len(grid[1]), len(grid[0]))
-        Number of the nearest prototype there.
+        Index of the nearest prototype at each point of the grid.
     axis_names : sequence of str, default=("column 0", "column 1")
+        Labels of the axes.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
     points_ : list of matplotlib PathCollection
-        One a class.
+        The samples, one collection for each class.
     prototypes_ : list of matplotlib PathCollection
-        One a class.
+        The prototypes, one collection for each class.
     ellipses_ : list of matplotlib Line2D
-        One a prototype.
+        One for each prototype.
     cells_ : matplotlib AxesImage
+        The cells.
     borders_ : list of matplotlib QuadContourSet
-        The outline of every cell; empty where there is a single one.
+        The outline of each cell; empty if there is only one.
 
     Examples
     --------
@@ -89,16 +96,18 @@ class PrototypeDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, X, y, *, grid_resolution=300, ax=None) -> Self:
-        """Draw a fitted :class:`annealed.PottsDA` and rows.
+        """Draw samples and a fitted :class:`annealed.PottsDA`.
 
         Parameters
         ----------
         estimator : PottsDA
-            Fitted.
+            A fitted estimator.
         X : array-like of shape (n_samples, n_features)
+            The samples to draw.
         y : array-like of shape (n_samples,)
+            Their classes.
         grid_resolution : int, default=300
-            Number of places along each axis at which the nearest prototype is found.
+            Number of positions along each axis at which the nearest prototype is found.
         ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
 
@@ -108,7 +117,7 @@ class PrototypeDisplay:
         """
         if not hasattr(estimator, "prototype_labels_"):
             raise TypeError(f"PrototypeDisplay needs a fitted PottsDA. Got {estimator!r}.")
-        X, y = (to_host(own) if is_foreign(own) else own for own in (X, y))
+        X, y = (to_host(array) if is_foreign(array) else array for array in (X, y))
         X = validate_data(estimator, X, dtype=np.float64, reset=False)
         classes = to_host(estimator.classes_)
         y = checked_labels(y, len(X), classes)
@@ -129,7 +138,7 @@ class PrototypeDisplay:
         return display.plot(ax=ax)
 
     def plot(self, ax=None):
-        """Draw.
+        """Draw the arrays.
 
         Parameters
         ----------
@@ -138,7 +147,8 @@ class PrototypeDisplay:
 
         Returns
         -------
-        self : PrototypeDisplay
+        display : PrototypeDisplay
+            The display itself, with what it drew in its attributes.
         """
         pyplot = require("matplotlib.pyplot", extra="plot")
         if ax is None:
@@ -154,16 +164,16 @@ class PrototypeDisplay:
         ax.spines[["top", "right"]].set_visible(False)
         return self
 
-    def _owners(self):
+    def _label_codes(self):
         return np.argmax(np.asarray(self.prototype_labels), axis=1)
 
     def _draw_cells(self):
         colours = [class_colour(position) for position in range(len(self.classes))]
         cells = np.asarray(self.cells)
-        self.cells_ = draw_regions(self.ax_, self.grid, self._owners()[cells], colours, CELL_OPACITY)
+        self.cells_ = draw_regions(self.ax_, self.grid, self._label_codes()[cells], colours, CELL_OPACITY)
         shown = np.unique(cells)
         style = {"levels": [0.5], "colors": BORDER_COLOUR, "linewidths": 0.6, "zorder": 1}
-        self.borders_ = [self.ax_.contour(*self.grid, cells == own, **style) for own in shown if len(shown) > 1]
+        self.borders_ = [self.ax_.contour(*self.grid, cells == cell, **style) for cell in shown if len(shown) > 1]
 
     def _draw_points(self):
         rows, y = np.asarray(self.rows), np.asarray(self.y)
@@ -173,15 +183,15 @@ class PrototypeDisplay:
         ]
 
     def _draw_prototypes(self):
-        prototypes, owners = np.asarray(self.prototypes), self._owners()
+        prototypes, label_codes = np.asarray(self.prototypes), self._label_codes()
         outline = np.asarray(self.ellipse)
         area = np.clip(1500 / len(prototypes), *MARKER_AREAS)
         self.ellipses_ = [
-            self.ax_.plot(*(place + outline).T, color="black", linewidth=0.8, zorder=3)[0] for place in prototypes
+            self.ax_.plot(*(point + outline).T, color="black", linewidth=0.8, zorder=3)[0] for point in prototypes
         ]
         self.prototypes_ = [
             self.ax_.scatter(
-                *prototypes[owners == position].T,
+                *prototypes[label_codes == position].T,
                 s=area,
                 color=class_colour(position),
                 marker="D",
@@ -195,7 +205,7 @@ class PrototypeDisplay:
 
 
 class _Plane:
-    """The plane of the picture: two columns, or two directions of the metric about the rows' mean."""
+    """The plane of the picture: two features, or two directions of the metric about the mean of the samples."""
 
     def __init__(self, center, directions, metric, names):
         self.center, self.directions, self.metric, self.names = center, directions, metric, names
@@ -208,7 +218,7 @@ class _Plane:
         root, prototypes = _root(estimator.metric_), to_host(estimator.prototypes_)
         spread = (prototypes - prototypes.mean(axis=0)) @ root
         leading = np.linalg.svd(spread)[2][:2]
-        directions = np.zeros((len(root), 2))  # a single column leaves the second direction empty
+        directions = np.zeros((len(root), 2))  # with a single feature the second direction is zero
         directions[:, : len(leading)] = root @ leading.T  # distances along them are distances in the metric
         return cls(X.mean(axis=0), directions, np.eye(2), ["metric direction 1", "metric direction 2"])
 
@@ -217,8 +227,8 @@ class _Plane:
 
 
 def _eigen(metric):
-    """(units, values, vectors): units of the columns in which the metric's diagonal is one, its eigenvalues and
-    eigenvectors there. Columns may come in any units.
+    """(units, values, vectors): units of the features in which the metric has a unit diagonal, and its eigenvalues and
+    eigenvectors in these units. They are accurate for features in any units.
     """
     units = np.sqrt(np.diag(metric))
     units = np.where(units > 0, units, 1.0)
@@ -227,12 +237,13 @@ def _eigen(metric):
 
 
 def _root(metric):
-    """R with `R R' = metric`."""
+    """A root R of the metric, `R R' = metric`."""
     units, values, vectors = _eigen(metric)
     return units[:, None] * vectors * np.sqrt(values)
 
 
 def _ellipse(metric):
+    """Points at distance one from the origin."""
     units, values, vectors = _eigen(metric)
     lengths = np.divide(1, np.sqrt(values), out=np.zeros_like(values), where=values > 0)
     angle = np.linspace(0, 2 * np.pi, 100)
@@ -240,7 +251,8 @@ def _ellipse(metric):
 
 
 def _nearest(points, prototypes, metric):
-    middle = prototypes.mean(axis=0)  # far from the origin squares would leave no digits to differences
-    prototypes = prototypes - middle
+    """Index of the prototype nearest to each point."""
+    center = prototypes.mean(axis=0)  # far from the origin, differences of squares would cancel
+    prototypes = prototypes - center
     directions = prototypes @ metric
-    return np.argmax((points - middle) @ directions.T - 0.5 * np.sum(directions * prototypes, axis=1), axis=-1)
+    return np.argmax((points - center) @ directions.T - 0.5 * np.sum(directions * prototypes, axis=1), axis=-1)

@@ -1,7 +1,8 @@
-"""Discriminant axes of scores: what MELDA makes of the weights of its log-linear model.
+"""Discriminant axes of the scores of a linear classifier, as MELDA uses them.
 
-Scores z = coef @ x of all rows have a mean, a covariance, and class means; from these K x K moments alone come the
-directions y = M (z - mean of z) whose covariance within classes is the identity, and between them diagonal, falling.
+The scores z = coef @ x of all samples have a mean, a covariance and class means. These K x K moments determine the
+directions y = M (z - mean of z) in which the covariance within classes is the identity and the covariance between
+classes is diagonal, in descending order.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from annealed.design import ArrayDesign
 from annealed.estimators.on_device import check_device_weight, check_labels, weighed_on_device
 from annealed.estimators.weights import check_weight, weighed_by_class
 
-SMALLEST_SPREAD = 1e-10  # relative variance of scores below which a direction is rounding noise
-SMALLEST_WITHIN = 1e-6  # share of a direction's variance that classes are always granted within them
+SMALLEST_SPREAD = 1e-10  # variance of the scores relative to the largest, below which a direction is rounding noise
+SMALLEST_WITHIN = 1e-6  # smallest share of a direction's variance that is attributed to the variance within classes
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Directions:
 
     of_scores : (rank, n_classes), y = of_scores @ (z - score_mean)
     loadings : (n_classes, rank), z = score_mean + loadings @ y
-    information : (rank,), falling
+    information : (rank,), descending
     """
 
     of_scores: np.ndarray
@@ -37,7 +38,13 @@ class Directions:
 
 
 class Moments(NamedTuple):
-    """Of the scores of all rows: mean, covariance, weights of the classes and their means about the whole one."""
+    """Moments of the scores.
+
+    mean : (n_classes,)
+    covariance : (n_classes, n_classes)
+    counts : (n_classes,), total weight of each class
+    class_means : (n_classes, n_classes), the mean of each class relative to the mean of all
+    """
 
     mean: np.ndarray
     covariance: np.ndarray
@@ -61,7 +68,7 @@ def class_weights_of(classifier):
 
 
 def score_moments(X, y, sample_weight, coef, classes, class_weight=None) -> Moments:
-    """Moments of the scores `X @ coef.T`, found where X is."""
+    """Moments of the scores `X @ coef.T`, computed on the device of X."""
     if is_foreign(X):
         return _moments_on_device(X, check_labels(y, X.shape[0]), sample_weight, coef, classes, class_weight)
     labels, scores = np.searchsorted(classes, y), np.asarray(X @ coef.T, dtype=np.float64)
@@ -77,7 +84,7 @@ def score_moments(X, y, sample_weight, coef, classes, class_weight=None) -> Mome
 
 
 def _moments_on_device(X, y, sample_weight, coef, classes, class_weight) -> Moments:
-    """The same in blocks of rows of a device; the scores of all rows are never held."""
+    """The moments of rows on a device, by blocks: the scores of all rows are never stored."""
     place, n_classes = Place.of(X), len(coef)
     labels, weight = place.whole(np.searchsorted(classes, y)), check_device_weight(sample_weight, len(y), place)
     weight, _ = weighed_on_device(weight, labels, classes, class_weight, place)
@@ -89,26 +96,26 @@ def _moments_on_device(X, y, sample_weight, coef, classes, class_weight) -> Mome
         return place.wide(block.raw) @ wide_coef.T - level
 
     def sums(block):
-        own = place.wide(block.weight[:, 0])
-        return place.xp.sum(own), own @ scores_of(block)
+        weight = place.wide(block.weight[:, 0])
+        return place.xp.sum(weight), weight @ scores_of(block)
 
     total, mean = design.sum_rows(sums)
     mean = mean / total
     level = place.wide(mean)
 
     def squares(block):
-        scores, own = scores_of(block), place.wide(block.weight[:, 0])
-        targets = place.wide(design.targets(block.labels)) * own[:, None]
-        return (scores * own[:, None]).T @ scores, targets.T @ scores, place.xp.sum(targets, axis=0)
+        scores, weight = scores_of(block), place.wide(block.weight[:, 0])
+        targets = place.wide(design.targets(block.labels)) * weight[:, None]
+        return (scores * weight[:, None]).T @ scores, targets.T @ scores, place.xp.sum(targets, axis=0)
 
     covariance, class_sums, counts = design.sum_rows(squares)
     return Moments(mean, covariance / total, counts, class_sums / np.where(counts > 0, counts, 1)[:, None])
 
 
 def directions_of(moments: Moments, most: int | None = None) -> Directions:
-    """Whiten the scores in total, turn to the axes of their within-class covariance, whiten that.
+    """Whiten the scores by their total covariance, rotate to the axes of the covariance within classes, whiten that.
 
-    most : how many directions the scores can have; of rows far from zero, more would be rounding
+    most : largest possible rank of the scores; with samples far from the origin, further directions are rounding noise
     """
     mean, class_means = moments.mean, moments.class_means
     counts = moments.counts / moments.counts.sum()
@@ -116,19 +123,19 @@ def directions_of(moments: Moments, most: int | None = None) -> Directions:
     spread, axes = linalg.eigh(moments.covariance)
     keep = spread > SMALLEST_SPREAD * max(spread[-1], np.finfo(float).tiny)
     keep[: n_classes - (most or n_classes)] = False
-    if not spread[-1] > 0:  # no score moves: one direction of nothing keeps the shapes
+    if not spread[-1] > 0:  # constant scores: a single zero direction keeps the shapes
         zeros = np.zeros((1, n_classes))
         return Directions(zeros, zeros.T, mean, np.zeros(1))
     spread, axes = np.sqrt(spread[keep]), axes[:, keep]
     whitened_means = class_means @ axes / spread
-    within, turn = linalg.eigh(np.eye(len(spread)) - (whitened_means.T * counts) @ whitened_means)
-    turn = _settled(turn, within < SMALLEST_WITHIN, spread)
+    within, rotation = linalg.eigh(np.eye(len(spread)) - (whitened_means.T * counts) @ whitened_means)
+    rotation = _with_settled_axes(rotation, within < SMALLEST_WITHIN, spread)
     within = np.sqrt(np.clip(within, SMALLEST_WITHIN, 1.0))
-    loadings = (axes * spread) @ turn * within
+    loadings = (axes * spread) @ rotation * within
     strongest = np.argmax(np.abs(loadings).round(12), axis=0)
-    sign = np.sign(loadings[strongest, np.arange(loadings.shape[1])])  # an axis has no sign of its own
+    sign = np.sign(loadings[strongest, np.arange(loadings.shape[1])])  # makes the sign of an axis unique
     return Directions(
-        of_scores=(sign * turn / within).T @ (axes / spread).T,
+        of_scores=(sign * rotation / within).T @ (axes / spread).T,
         loadings=sign * loadings,
         score_mean=mean,
         information=-np.log(within),
@@ -136,9 +143,10 @@ def directions_of(moments: Moments, most: int | None = None) -> Directions:
 
 
 def inverse_of(scalings):
-    """Pseudo-inverse of independent directions, (n_components, n_features), right also where units are very unlike.
+    """Pseudo-inverse of independent directions, (n_components, n_features), accurate for features in any units.
 
-    From the largest rows to the smallest, with pivots, rounding is relative to each row; a singular value is not.
+    QR with pivoting, of the rows in descending order, has rounding errors relative to each row. Those of a singular
+    value decomposition are relative to the largest row.
     """
     order = np.argsort(-np.abs(scalings).max(axis=1), kind="stable")
     basis, triangle, pivots = linalg.qr(scalings[order], mode="economic", pivoting=True)
@@ -147,11 +155,11 @@ def inverse_of(scalings):
     return inverse
 
 
-def _settled(turn, is_nothing, spread):
-    """Axes along which nothing varies within classes are rounding alone: by their spread, the largest first."""
-    if is_nothing.sum() < 2:
-        return turn
-    group = turn[:, is_nothing]
+def _with_settled_axes(rotation, is_constant, spread):
+    """Order the axes along which classes do not vary by their total variance: rounding alone would order them."""
+    if is_constant.sum() < 2:
+        return rotation
+    group = rotation[:, is_constant]
     _, inner = linalg.eigh((group.T * spread**2) @ group)
-    turn[:, is_nothing] = group @ inner[:, ::-1]
-    return turn
+    rotation[:, is_constant] = group @ inner[:, ::-1]
+    return rotation

@@ -1,8 +1,8 @@
-"""Fits on rows of a device: torch, CuPy or any array-API namespace under scikit-learn's `array_api_dispatch`, and NumPy
-rows that the user sends to a device.
+"""Fits on a device: of torch, CuPy or other array-API input under scikit-learn's `array_api_dispatch`, and of NumPy
+input that the user sends to a device.
 
-Everything follows X. X, the weights of rows, logits and held-out scores stay on its device; labels are brought to the
-host once, where folds are dealt as for NumPy.
+X, weights, logits and held-out scores stay on the device of X. Labels are copied to the host once, where folds are made
+in the same way as for NumPy input.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from annealed.walk import Validation
 
 @dataclass(frozen=True)
 class DeviceRows:
-    """Rows on a device: X there (or streamed to it), labels as codes on both sides, and weights there.
+    """Rows on a device: X (or X streamed to it), labels as codes, and weights.
 
-    total_weight : sum of the weights as they were given, times those of classes
-    speaks_numpy : whether the user brought NumPy, so that what is fitted goes back to it
+    total_weight : sum of the given sample weights times class weights
+    returns_numpy : whether the input is NumPy, so that fitted attributes must be NumPy, too
     """
 
     X: Any
@@ -48,31 +48,33 @@ def check_precision(precision, place: Place | None):
         raise ValueError(f"matmul_precision must be one of {PRECISIONS} or None. Got {precision!r}.")
     if place is None:
         raise ValueError(
-            f"matmul_precision={precision!r} is for rows on a device: bring a torch array with array_api_dispatch on, "
-            "or set device."
+            f"matmul_precision must be None for samples on the host. Got {precision!r}. Give X as a torch array with "
+            "array_api_dispatch=True, or set device."
         )
     if not place.is_torch or place.row_dtype != place.xp.float32:
         raise ValueError(
-            f"matmul_precision={precision!r} rounds products of float32 torch rows. Got {place.row_dtype}."
+            f"matmul_precision must be None unless X is a float32 torch array. Got {precision!r} and {place.row_dtype}."
         )
 
 
 def check_foreign(estimator, X, reset=True):
-    """X of a foreign namespace, checked by scikit-learn where it is; neither fit nor predictions have gradients."""
+    """Validate X of an array-API namespace on its device; neither fits nor predictions have gradients."""
     if "sparse" in str(getattr(X, "layout", "")):
-        raise TypeError(f"Rows of torch must be dense. Got layout {X.layout}: take X.to_dense(), or a SciPy matrix.")
+        raise TypeError(
+            f"X must be dense if it is a torch array. Got layout {X.layout}. Use X.to_dense(), or a SciPy matrix."
+        )
     if namespace_of(X).isdtype(X.dtype, "complex floating"):
         raise ValueError(f"Complex data not supported. Got X of {X.dtype}.")
     return validate_data(estimator, detached(X), dtype=Place.of(X).float_dtypes, reset=reset)
 
 
 def check_same_library(X, fitted, estimator, method):
-    """X must be of the library, and on the device, of an array that the model was fitted with."""
+    """Check that X has the library and the device of `fitted`, an array of the fitted model."""
     if not is_foreign(X) and not is_foreign(fitted):
         return
-    here, there = (Place.of(own) if is_foreign(own) else None for own in (X, fitted))
+    here, there = (Place.of(array) if is_foreign(array) else None for array in (X, fitted))
     if here is None or there is None or (here.xp, here.device) != (there.xp, there.device):
-        names = ["NumPy" if own is None else f"{own.xp.__name__} on {own.device}" for own in (there, here)]
+        names = ["NumPy" if place is None else f"{place.xp.__name__} on {place.device}" for place in (there, here)]
         raise ValueError(
             f"Inputs passed to {type(estimator).__name__}.{method}() must use the same namespace and the same device "
             f"as those passed to fit(). It was fitted with {names[0]} and got X of {names[1]}."
@@ -80,22 +82,24 @@ def check_same_library(X, fitted, estimator, method):
 
 
 def coded_labels(y, n_rows):
-    """Classes, and the labels as their numbers, in NumPy wherever they came from; sorted out where they are."""
+    """Classes and label codes as NumPy arrays; labels on a device are encoded there."""
     is_plain = is_foreign(y) and y.ndim == 1
     labels = y if is_plain else column_or_1d(to_host(y), warn=True)
     if labels.shape[0] != n_rows:
-        raise ValueError(f"X and y must have the same number of rows. Got {n_rows} and {labels.shape[0]}.")
+        raise ValueError(f"X and y must have the same number of samples. Got {n_rows} and {labels.shape[0]}.")
     if not is_plain:
         return coded(labels)
     values, codes = namespace_of(labels).unique_inverse(labels)
     values = to_host(values)
-    check_labels_classify(np.tile(values, min(2, n_rows // len(values))))  # scikit-learn minds if all differ
+    check_labels_classify(
+        np.tile(values, min(2, n_rows // len(values)))
+    )  # twice, as scikit-learn warns of labels that all differ
     classes, ranks = np.unique(values, return_inverse=True)
     return classes, ranks[to_host(codes)]
 
 
 def check_labels(y, n_rows):
-    """Labels as NumPy, wherever they came from."""
+    """Labels as a NumPy array."""
     classes, codes = coded_labels(y, n_rows)
     return classes[codes]
 
@@ -109,7 +113,7 @@ def classes_like(classes, y):
 
 
 def named_classes(classes, best):
-    """`classes[best]` with `best` on a device: there where classes are numbers, in NumPy where they are not."""
+    """`classes[best]`, on the device of `best` if the classes are numbers, otherwise in NumPy."""
     if not is_foreign(best):
         return classes[best]
     place = Place.of(best)
@@ -122,7 +126,7 @@ def named_classes(classes, best):
 
 
 def check_device_weight(weight, n_rows, place: Place, name="sample_weight"):
-    """Weights (n_rows,) on the device, or an error that shows the offending value."""
+    """Validate weights (n_rows,) and move them to the device; None gives ones."""
     xp = place.xp
     if weight is None:
         return xp.ones(n_rows, dtype=place.wide_dtype, device=place.device)
@@ -132,8 +136,10 @@ def check_device_weight(weight, n_rows, place: Place, name="sample_weight"):
     if weight.ndim == 0:
         weight = xp.broadcast_to(weight, (n_rows,))
     if weight.shape != (n_rows,):
-        raise ValueError(f"{name} must have one entry a row, shape ({n_rows},). Got shape {tuple(weight.shape)}.")
-    least, most = (float(own) for own in place.host(xp.min(weight), xp.max(weight)))
+        raise ValueError(
+            f"{name} must have one entry for each sample, shape ({n_rows},). Got shape {tuple(weight.shape)}."
+        )
+    least, most = (float(value) for value in place.host(xp.min(weight), xp.max(weight)))
     if not (np.isfinite(least) and np.isfinite(most)):
         raise ValueError(f"{name} must be finite. Got values from {least} to {most}.")
     if least < 0:
@@ -144,7 +150,7 @@ def check_device_weight(weight, n_rows, place: Place, name="sample_weight"):
 
 
 def device_rows(X, codes, sample_weight, classes, class_weight, device=None) -> DeviceRows:
-    """Rows as they are fitted, from X of a foreign namespace, or from NumPy rows and the name of a device."""
+    """Rows on a device, from array-API input, or from NumPy input and the name of a device."""
     returns_numpy = not is_foreign(X)
     X, place = on_named_device(X, device) if returns_numpy else (X, Place.of(X))
     labels = place.whole(codes)
@@ -160,7 +166,7 @@ def _counted_in_rows(weight, place):
 
 
 def weighed_on_device(weight, labels, classes, class_weight, place: Place):
-    """Weights of rows times those of their classes, on the device, and what each class weighs then, on the host."""
+    """Sample weights times class weights, on the device, and the total weight of each class, on the host."""
     design = ArrayDesign(labels[:, None], labels, weight[:, None], None, len(classes), place)
     counts = design.class_weight_sums()[0]
     if class_weight is None:
@@ -170,7 +176,7 @@ def weighed_on_device(weight, labels, classes, class_weight, place: Place):
 
 
 def device_design(rows: DeviceRows, splits, n_classes) -> ArrayDesign:
-    """The design of the final fit and its folds; weights of each add up to one."""
+    """The design of the final fit and its folds; the weights of each fit sum to one."""
     place, xp, n_rows = rows.place, rows.place.xp, rows.labels.shape[0]
     columns = [rows.weight]
     for train, _ in splits:
@@ -185,8 +191,10 @@ def device_design(rows: DeviceRows, splits, n_classes) -> ArrayDesign:
 
 @dataclass
 class DeviceValidator(HeldOutValidator):
-    """Rows that a fit did not see, judged where they are. `labels` and `weight` are on the device: those of every row,
-    or of the validation set `X`; `n_folds` is how many folds there are.
+    """Held-out log-loss on a device.
+
+    `labels` and `weight` are on the device. They are those of all samples, or of the validation set `X`; `n_folds` is
+    the number of folds.
     """
 
     n_folds: int = 1
@@ -218,20 +226,20 @@ class DeviceValidator(HeldOutValidator):
         for number, part in enumerate(parts()):
             losses = losses + scaled_losses(place, scale, part.deviation) @ self._share(place, number, part)
         sums = place.host(losses)[0]
-        owed = penalty(log_scale, sums.sum() / self.total, margin, self.total)
-        return Validation(-sums / self._fold_weights(place), scale, penalty=owed)
+        scale_penalty = penalty(log_scale, sums.sum() / self.total, margin, self.total)
+        return Validation(-sums / self._fold_weights(place), scale, penalty=scale_penalty)
 
     validate_all = HeldOutValidator._validate_each
 
     def _mean_margin(self, place, parts) -> float:
-        """That of the true class over the next one; not asked for where rows are so many that it would not count."""
+        """Mean margin of the true class over the next one; 0 if the samples are so many that it does not matter."""
         if not unseen_error_share(self.total):
             return 0.0
         (sums,) = place.host(sum(margins(place, part.deviation) @ part.weight for part in parts()))
         return float(sums) / self.total
 
     def _share(self, place, number, part):
-        """Weights of a part's rows in each fold, (n_rows, n_folds): the same at every temperature."""
+        """Weights of a part's samples in each fold, (n_rows, n_folds); they do not depend on the temperature."""
         if number == len(self._shares):
             folds = place.whole(np.arange(self.n_folds))
             self._shares.append(part.weight[:, None] * place.wide(part.fold[:, None] == folds[None, :]))
@@ -244,7 +252,7 @@ class DeviceValidator(HeldOutValidator):
         return self._weights
 
     def _kept(self, problem, make):
-        """Parts that are kept between looks where they are small, and else made again for each."""
+        """A function that returns the parts: from memory if they are small, otherwise computed at each call."""
         X: Any = self.X
         rows = X.shape[0] if X is not None else len(self.held_out.rows)
         if rows * problem.n_classes * problem.place.row_bytes > KEPT_BYTES:
@@ -270,7 +278,7 @@ class DeviceValidator(HeldOutValidator):
 
 
 def device_validator(rows: DeviceRows, held_out, n_folds, calibrate) -> DeviceValidator:
-    """Who judges folds: weights are those of every row."""
+    """The validator of folds."""
     picked = rows.place.xp.take(rows.weight, rows.place.whole(held_out.rows))
     (total,) = rows.place.host(rows.place.xp.sum(picked))
     return DeviceValidator(
@@ -279,7 +287,7 @@ def device_validator(rows: DeviceRows, held_out, n_folds, calibrate) -> DeviceVa
 
 
 def device_validator_of_set(X, labels, weight, place: Place, calibrate) -> DeviceValidator:
-    """Who judges by a validation set."""
+    """The validator of a validation set."""
     weight = _counted_in_rows(check_device_weight(weight, len(labels), place, "sample_weight_val"), place)
     (total,) = place.host(place.xp.sum(weight))
     return DeviceValidator(place.whole(labels), weight, np.empty(0), calibrate=calibrate, X=X, total=float(total))

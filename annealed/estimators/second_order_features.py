@@ -1,4 +1,4 @@
-"""Products of pairs of columns, `x_i x_j` with i >= j: the "squared" corpora of the paper."""
+"""Products of pairs of features, `x_i x_j` with i >= j, which make the "squared" corpora of the MELDA paper."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from annealed.estimators.validation import host_rows
 
 
 class SecondOrderFeatures(TransformerMixin, BaseEstimator):
-    """Products ``x_i x_j`` of all pairs of columns, i >= j, or of neighbouring pixels only.
+    """Products ``x_i x_j`` of all pairs of features, i >= j, or of the pairs of neighbouring pixels.
 
-    Sparse rows stay sparse. A linear model of these features has quadratic class boundaries.
+    A linear classifier of these features has quadratic class boundaries. Sparse input gives sparse output.
 
     Parameters
     ----------
     neighborhood : float, default=None
-        None multiplies every pair. A number takes the columns as pixels of an image, row by row, and multiplies those
-        at most this far apart, in pixels; 0 gives squares alone.
+        None multiplies all pairs. A number takes the features as pixels of an image, stored row by row, and multiplies
+        pairs of pixels that are at most this far apart. With 0 there are only squares.
     image_shape : (int, int), default=None
-        Height and width of the image; None is a square one.
+        Height and width of the image. None is a square image.
 
     Attributes
     ----------
     pairs_ : ndarray of shape (n_pairs, 2)
-        Columns (i, j) of each product.
+        Indices (i, j) of the features of each product.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
 
@@ -53,7 +53,18 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
         self.image_shape = image_shape
 
     def fit(self, X, y=None) -> Self:
-        """Find the pairs."""
+        """Find the pairs of features to multiply.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : object
+        """
         forget_last_fit(self)
         X = host_rows(self, X)
         self.pairs_ = _all_pairs(X.shape[1]) if self.neighborhood is None else self._near_pairs(X.shape[1])
@@ -65,19 +76,19 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
         return float(self.neighborhood)
 
     def _near_pairs(self, n_columns):
-        """Pairs of neighbouring pixels, by the steps that lead from one to another: of a large image all are many."""
+        """Pairs of neighbouring pixels, found step by step, as all pairs of a large image would be too many."""
         height, width = self._checked_shape(n_columns)
         if height * width != n_columns:
             raise ValueError(
-                f"image_shape must have as many pixels as X has columns, {n_columns}. Got {(height, width)}."
+                f"image_shape must have as many pixels as X has features, {n_columns}. Got {(height, width)}."
             )
-        places, radius = np.arange(n_columns).reshape(height, width), self._radius() * (1 + 1e-12)
-        of_steps = []
+        pixels, radius = np.arange(n_columns).reshape(height, width), self._radius() * (1 + 1e-12)
+        pairs_of_steps = []
         for down, across in np.argwhere(_lengths(height, width) <= radius).tolist():
             for right in {across, -across} if down else {across}:
-                later = places[down:, max(right, 0) : width + min(right, 0)].ravel()
-                of_steps.append(np.column_stack([later, later - down * width - right]))
-        pairs = np.concatenate(of_steps)
+                later = pixels[down:, max(right, 0) : width + min(right, 0)].ravel()
+                pairs_of_steps.append(np.column_stack([later, later - down * width - right]))
+        pairs = np.concatenate(pairs_of_steps)
         return pairs[np.lexsort(pairs.T[::-1])]
 
     def _checked_shape(self, n_columns):
@@ -94,34 +105,45 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
         return hasattr(self, "pairs_")
 
     def transform(self, X) -> FloatArray:
-        """Products of the pairs, (n_samples, n_pairs)."""
+        """Compute the products of the pairs.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        products : {ndarray, sparse matrix} of shape (n_samples, n_pairs)
+        """
         check_is_fitted(self)
         X = host_rows(self, X, reset=False)
         if sparse.issparse(X):
             return self._sparse_products(X)
         first, second = self.pairs_.T
-        return np.take(X, first, axis=1) * np.take(X, second, axis=1)  # row by row, as X[:, first] would not lie
+        return np.take(X, first, axis=1) * np.take(X, second, axis=1)  # C-contiguous, unlike X[:, first]
 
     def _sparse_products(self, X):
-        """Row by row, pairs of stored entries alone."""
-        codes = self.pairs_[:, 0] * X.shape[1] + self.pairs_[:, 1]  # in ascending order
+        """Products of the stored entries of each row."""
+        codes = self.pairs_[:, 0] * X.shape[1] + self.pairs_[:, 1]  # ascending
         X = X.copy()
         X.sum_duplicates()
         data, columns, lengths = [], [], []
         for start, stop in zip(X.indptr[:-1], X.indptr[1:], strict=True):
-            own, values = X.indices[start:stop].astype(np.int64), X.data[start:stop]
-            later, earlier = np.tril_indices(len(own))
-            wanted = own[later] * X.shape[1] + own[earlier]
-            place = np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)
-            known = codes[place] == wanted
-            columns.append(place[known])
-            data.append((values[later] * values[earlier])[known])
-            lengths.append(int(known.sum()))
+            stored, values = X.indices[start:stop].astype(np.int64), X.data[start:stop]
+            later, earlier = np.tril_indices(len(stored))
+            wanted = stored[later] * X.shape[1] + stored[earlier]
+            position = np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)
+            is_pair = codes[position] == wanted
+            columns.append(position[is_pair])
+            data.append((values[later] * values[earlier])[is_pair])
+            lengths.append(int(is_pair.sum()))
         indptr = np.concatenate([[0], np.cumsum(lengths)])
-        index = sparse.get_index_dtype(maxval=max(int(indptr[-1]), len(self.pairs_)))  # scikit-learn wants 32 bits
+        index = sparse.get_index_dtype(
+            maxval=max(int(indptr[-1]), len(self.pairs_))
+        )  # scikit-learn needs 32 bits where they suffice
         parts = (
             np.concatenate([np.empty(0, X.dtype), *data]),
-            np.concatenate([np.empty(0, index), *(own.astype(index) for own in columns)]),
+            np.concatenate([np.empty(0, index), *(part.astype(index) for part in columns)]),
             indptr.astype(index),
         )
         made = sparse.csr_array if isinstance(X, sparse.sparray) else sparse.csr_matrix
@@ -130,7 +152,17 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
         return products
 
     def get_feature_names_out(self, input_features=None):
-        """Names such as "a b" and "a^2"."""
+        """Get the names of the products, such as "a b" and "a^2".
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of the features; None takes those seen in `fit`, or x0, x1, ...
+
+        Returns
+        -------
+        names : ndarray of str
+        """
         check_is_fitted(self)
         names = _check_feature_names_in(self, input_features)
         return np.array(
@@ -144,10 +176,10 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
 
 
 def _all_pairs(n_columns):
-    """Columns (i, j), i >= j, in ascending order."""
+    """All pairs (i, j) with i >= j, in ascending order."""
     return np.column_stack(np.tril_indices(n_columns))
 
 
 def _lengths(height, width):
-    """Of the steps of so many pixels down, and so many to one side."""
+    """Lengths of all steps by so many pixels down and so many to one side, (height, width)."""
     return np.hypot(np.arange(height)[:, None], np.arange(width))

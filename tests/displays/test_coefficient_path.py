@@ -58,7 +58,7 @@ def test_two_classes_and_many():
     (name, line), *_ = display.lines_.items()
     place = list(two.data.columns).index(name)
     np.testing.assert_allclose(line.get_ydata()[binary.path_.best_index], binary.coef_[0, place])
-    assert "for 1" in display.ax_.get_ylabel()
+    assert "class 1" in display.ax_.get_ylabel()
 
 
 @pytest.mark.parametrize(("label", "sign"), [(None, 1), ("yes", 1), ("no", -1)])
@@ -68,12 +68,12 @@ def test_of_two_classes_each_is_drawn_against_the_other(label, sign):
     binary = AnnealedLogisticRegression().fit(*two)
     display = CoefficientPathDisplay.from_estimator(binary, label=label)
     np.testing.assert_allclose(display.coef[binary.path_.best_index], sign * binary.coef_[0])
-    assert f"for {label or 'yes'}" in display.ax_.get_ylabel()
+    assert f"class {label or 'yes'}" in display.ax_.get_ylabel()
 
 
 def test_many_classes_have_lengths(model):
     display = CoefficientPathDisplay.from_estimator(model)
-    assert "length over classes" in display.ax_.get_ylabel()
+    assert "norm over classes" in display.ax_.get_ylabel()
     assert min(line.get_ydata().min() for line in display.lines_.values()) >= 0
 
 
@@ -128,9 +128,7 @@ def test_mistakes_are_named(model):
 
 @pytest.mark.parametrize("rows", [X[:, :1], X[0], sparse.csr_array(X[:, :5])], ids=["one column", "a row", "sparse"])
 def test_rows_of_other_columns_are_refused(model, rows):
-    with pytest.raises(
-        ValueError, match="X must have 13 columns, one for each coefficient of a class. Got rows of shape"
-    ):
+    with pytest.raises(ValueError, match="X must have 13 features, one for each coefficient of a class. Got shape"):
         CoefficientPathDisplay.from_estimator(model, X=rows)
 
 

@@ -71,10 +71,10 @@ def test_a_single_class_of_positive_weight_is_refused(estimator, lost):
 @pytest.mark.parametrize(
     ("weight", "message"),
     [
-        (np.where(np.arange(150) == 4, -2.0, 1), "must not be negative. Got -2.0 at row 4"),
+        (np.where(np.arange(150) == 4, -2.0, 1), "must not be negative. Got -2.0 at sample 4"),
         (np.zeros(150), "must hold a positive weight"),
         (np.ones(149), r"shape \(150,\). Got shape \(149,\)"),
-        (np.where(np.arange(150) == 4, np.nan, 1), "must be finite. Got nan at row 4"),
+        (np.where(np.arange(150) == 4, np.nan, 1), "must be finite. Got nan at sample 4"),
     ],
 )
 def test_invalid_sample_weights_are_refused(estimator, weight, message):
@@ -100,7 +100,10 @@ def test_invalid_sample_weights_are_refused(estimator, weight, message):
         ({"rule": "worst"}, "Got 'worst'"),
         ({"tol": 0}, "tol must be a positive number. Got 0"),
         ({"max_iter": -1}, "max_iter must be a positive whole number. Got -1"),
-        ({"class_weight": {9: 1.0}}, "class_weight names classes that y does not hold: .*9"),
+        (
+            {"class_weight": {9: 1.0}},
+            "class_weight must name every class of y, or only classes of y. Got unknown classes .*9",
+        ),
         ({"class_weight": "heavy"}, "Got 'heavy'"),
         ({"class_weight": {0: -1.0}}, "class_weight of class 0 must be a finite number of at least 0. Got -1.0"),
         ({"class_weight": {1: np.nan}}, "class_weight of class 1 must be .* Got nan"),

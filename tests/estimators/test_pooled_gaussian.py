@@ -220,7 +220,7 @@ def test_a_refit_that_fails_is_no_fit():
 
 
 def test_bad_weights():
-    with pytest.raises(ValueError, match="must not be negative. Got -1.0 at row 0"):
+    with pytest.raises(ValueError, match="must not be negative. Got -1.0 at sample 0"):
         PooledGaussian().fit(TABLE.X, TABLE.y, -np.ones(len(TABLE.y)))
 
 

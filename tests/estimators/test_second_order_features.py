@@ -137,8 +137,8 @@ def test_neighbourhood_of_nothing_is_squares_and_of_everything_all_products():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"neighborhood": 1}, r"as many pixels as X has columns, 10. Got \(3, 3\)"),
-        ({"neighborhood": 1, "image_shape": (2, 4)}, r"as many pixels as X has columns, 10. Got \(2, 4\)"),
+        ({"neighborhood": 1}, r"as many pixels as X has features, 10. Got \(3, 3\)"),
+        ({"neighborhood": 1, "image_shape": (2, 4)}, r"as many pixels as X has features, 10. Got \(2, 4\)"),
         ({"neighborhood": 1, "image_shape": 10}, "image_shape must be None or two positive integers, .* Got 10"),
         ({"neighborhood": 1, "image_shape": (-2, -5)}, r"two positive integers, .* Got \(-2, -5\)"),
         ({"neighborhood": 1, "image_shape": (2.0, 5.0)}, r"two positive integers, .* Got \(2.0, 5.0\)"),

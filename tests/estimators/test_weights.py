@@ -146,7 +146,9 @@ def test_weights_of_classes_that_y_does_not_hold(estimator):
     two = y < 2
     more, named = (estimator(class_weight=own).fit(X[two], y[two]) for own in ({0: 1, 1: 3, 2: 5}, {0: 1, 1: 3}))
     np.testing.assert_array_equal(more.predict_proba(X), named.predict_proba(X))
-    with pytest.raises(ValueError, match=r"class_weight names .* not hold: \['2'\], and leaves out \[0\]. Name"):
+    with pytest.raises(
+        ValueError, match=r"class_weight must name every class .* Got unknown classes \['2'\], missing \[0\]."
+    ):
         estimator(class_weight={1: 3, 2: 5}).fit(X[two], y[two])
 
 
@@ -197,7 +199,7 @@ def test_one_weight_for_all_rows_reaches_scorers_too(weight):
 
 
 def test_weights_that_are_no_numbers_are_shown():
-    with pytest.raises(ValueError, match="sample_weight must hold one number a row. Got 'a'"):
+    with pytest.raises(ValueError, match="sample_weight must hold one number for each sample. Got 'a'"):
         AnnealedLogisticRegression().fit(X, y, sample_weight="a")
 
 
