@@ -105,7 +105,7 @@ def test_names_of_products():
     expected = SecondOrderFeatures().fit(frame).get_feature_names_out()
     assert display.feature_names == ["a", "b", "a^2", "a b", "b^2"]
     assert set(display.lines_) == {"a", "b", *expected}
-    with pytest.raises(ValueError, match=r"X must have 5 columns, .* Got rows of shape \(178, 2\)"):
+    with pytest.raises(ValueError, match=r"X must have 5 features, .* Got shape \(178, 2\)"):
         CoefficientPathDisplay.from_estimator(model, X=frame)
 
 
