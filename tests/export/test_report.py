@@ -246,7 +246,7 @@ def test_one_feature_and_a_class_of_one_row(tmp_path):
 def test_classes_of_one_row_each(tmp_path):
     """Cross-validation is impossible, and the model predicts all rows."""
     frame = flowers().iloc[[0, 60, 120]]
-    with pytest.warns(UserWarning, match="Every class has a single row"):
+    with pytest.warns(UserWarning, match="Every class has a single sample"):
         model = fit_table(label_table(frame, "species"), "logistic")
     with pytest.warns(UserWarning, match="3 of 3 rows equal rows that the model was fitted on, but they are too few"):
         write_report(model, frame, tmp_path / "report.html")
