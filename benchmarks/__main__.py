@@ -12,7 +12,12 @@ POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_M
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python dev.py bench", description="Time the library and its peers.")
-    parser.add_argument("problems", nargs="*", help="modules of benchmarks/problems, or all; default: the quick ones")
+    parser.add_argument(
+        "problems",
+        nargs="*",
+        help="modules of benchmarks/problems, or all; default: the quick ones. "
+        "`ablation` measures what each mechanism is worth: see `bench ablation --help`",
+    )
     parser.add_argument(
         "--repeats", type=int, default=3, help="number of interleaved timed rounds; medians are reported"
     )
@@ -56,6 +61,11 @@ def limit_threads(n_threads: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
+    if arguments[:1] == ["ablation"]:
+        limit_threads(1)
+        from benchmarks.ablation import main as ablate
+
+        return ablate(arguments[1:])
     options = parse(arguments)
     if options.threads:
         limit_threads(options.threads)

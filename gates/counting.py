@@ -134,7 +134,7 @@ def _owners(qualified_name, parameters):
     """(owner, attribute, function) of every place where the function is kept."""
     found = []
     class_name, _, name = qualified_name.rpartition(".")
-    for module in _modules():
+    for module in library_modules():
         owner = vars(module).get(class_name) if class_name else module
         function = None if owner is None else vars(owner).get(name)
         is_home = getattr(owner if class_name else function, "__module__", None) == module.__name__
@@ -148,7 +148,7 @@ def _owners(qualified_name, parameters):
     ((home, function),) = found
     if class_name:
         return [(home, name, function)]
-    places = [(module, key) for module in _modules() for key, value in vars(module).items() if value is function]
+    places = [(module, key) for module in library_modules() for key, value in vars(module).items() if value is function]
     return [(module, key, function) for module, key in places]
 
 
@@ -156,7 +156,7 @@ def _has(function, parameters) -> bool:
     return tuple(inspect.signature(function).parameters)[: len(parameters)] == tuple(parameters)
 
 
-def _modules():
+def library_modules():
     import_module(PACKAGE)
     return [module for name, module in list(sys.modules.items()) if name.split(".")[0] == PACKAGE and module]
 

@@ -1,0 +1,370 @@
+"""Every mechanism of the library that can be switched off, for `python dev.py bench ablation`.
+
+An entry names the mechanism, says what it trades, and switches it off inside a context: by another value of a constant,
+another value of a class attribute, or another function. The library is searched by name, wherever the file lies;
+a name that is gone is an error.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from math import inf, nan
+
+from gates.counting import library_modules, patched
+
+
+@contextmanager
+def constant(name: str, value, module: str = "") -> Iterator[None]:
+    """Set a module-level constant in its own module and wherever it was imported.
+
+    module : last part of the name of its module, if several have a constant of this name
+    """
+    homes = [own for own in library_modules() if hasattr(own, name) and own.__name__.endswith(module)]
+    if not homes:
+        raise LookupError(f"the library has no constant {name} in a module {module or 'at all'}. Adapt its entry.")
+    old = getattr(homes[0], name)
+    places = [own for own in library_modules() if getattr(own, name, None) is old]
+    with ExitStack() as stack:
+        for place in places:
+            stack.callback(setattr, place, name, old)
+            setattr(place, name, value)
+        yield
+
+
+@contextmanager
+def attribute(qualified_name: str, value) -> Iterator[None]:
+    """Set an attribute of a class: a flag, a property or a static method."""
+    class_name, _, name = qualified_name.rpartition(".")
+    owners = {getattr(module, class_name) for module in library_modules() if hasattr(module, class_name)}
+    owners = {owner for owner in owners if name in vars(owner)}
+    if len(owners) != 1:
+        raise LookupError(f"the library needs one class {class_name} with {name}. Got {len(owners)}. Adapt its entry.")
+    (owner,) = owners
+    old = vars(owner)[name]
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, old)
+
+
+def function(qualified_name: str, replacement: Callable, *parameters: str):
+    """Replace a function or method."""
+    return patched(qualified_name, lambda _: replacement, parameters)
+
+
+def all_of(*contexts: Callable):
+    """Several of these at once."""
+
+    @contextmanager
+    def together() -> Iterator[None]:
+        with ExitStack() as stack:
+            for context in contexts:
+                stack.enter_context(context())
+            yield
+
+    return together
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """
+    off : makes a context in which the mechanism is off
+    trades : what it costs, and what it gives
+    fits : estimators of the ablation that it serves
+    is_silent : whether it changes neither counts nor results, so that only the time tells
+    """
+
+    name: str
+    off: Callable
+    trades: str
+    fits: tuple[str, ...] = ("logistic",)
+    is_silent: bool = False
+
+
+def _set(text, trades, name, value, module="", **options) -> Mechanism:
+    return Mechanism(f"{text} [{name}]", lambda: constant(name, value, module), trades, **options)
+
+
+def _flag(text, trades, name, value, **options) -> Mechanism:
+    return Mechanism(f"{text} [{name}]", lambda: attribute(name, value), trades, **options)
+
+
+def _call(text, trades, name, replacement, *parameters, **options) -> Mechanism:
+    return Mechanism(f"{text} [{name}]", lambda: function(name, replacement, *parameters), trades, **options)
+
+
+def _evidence(*args, **options):
+    """A score test that knows nothing."""
+    return sys.modules["annealed.objectives"].base.Evidence(nan, nan)
+
+
+def _from_last_node(problem, nodes, temperature):
+    return nodes[-1].parameters if nodes else problem.start(temperature)
+
+
+def _with_new_factor(function):
+    """`_look` of the same class, which computes a Hessian and its factor."""
+    return sys.modules[function.__module__]._Search._look
+
+
+def _each_fit_diagonalized(frame, estimate):
+    return None
+
+
+BOTH = ("logistic", "lda")
+LDA = ("lda",)
+POTTS = ("potts",)
+
+MECHANISMS = [
+    # --- precision -------------------------------------------------------------------------------------
+    _call(
+        "float32 copy of the rows",
+        "a copy of X; half the bytes",
+        "LinearProblem._copy_pays",
+        lambda *_: False,
+        fits=BOTH,
+    ),
+    _set("float32 products with K", "a second pair of matrices; half the bytes", "MOST_ROUNDING", -1.0),
+    _call(
+        "float32 Hessians for steps",
+        "rounding; twice the speed",
+        "ExactHessian._is_rough_enough",
+        lambda *_: False,
+    ),
+    _set("float32 learned Hessians", "rounding; half the bytes", "DOUBLE_PARAMETERS", 10**9),
+    _flag("products with rows in place", "a correction; no centred copy", "DenseDesign._center_is_near", False),
+    # --- solvers ---------------------------------------------------------------------------------------
+    _set("Newton's method", "Hessians; few steps", "CHEAP_WORK", 0.0, "newton"),
+    _set("Newton's method after L-BFGS", "a second solver; few steps", "BEARABLE_WORK", 0.0, "newton"),
+    Mechanism(
+        "reused factors in Newton's method",
+        lambda: patched("_Search._look_again", _with_new_factor),
+        "slower convergence; half the Hessians",
+    ),
+    _flag("final fits settled together", "a second pass; one stack", "Newton.settles_last", False),
+    _set("nodes solved together", "worse starts; fewer calls", "GROUP_SIZE", 1, "newton"),
+    _flag("intermediate temperatures in one stack, Newton", "memory; fewer calls", "Newton.filled_together", 1),
+    _flag("intermediate temperatures in one stack, L-BFGS", "memory; fewer calls", "LBFGS.filled_together", 1),
+    _set("joint steps at intermediate temperatures", "a loop; fewer calls", "STEPS_TOGETHER", 0),
+    _set("confirmation of several temperatures at once", "memory; fewer calls", "CONFIRMED_TOGETHER", 1),
+    _call("pairs of L-BFGS", "memory; second-order steps", "_Pairs.add", lambda *_: None),
+    _call("final fit's pairs given to folds", "a copy; fewer fold steps", "_Pairs.share", lambda *_: None),
+    _call(
+        "Hessian of all classes as preconditioner",
+        "a Hessian; few steps",
+        "CurvatureLearning.learning_cost",
+        lambda *_: inf,
+    ),
+    _flag(
+        "blocks of single classes as preconditioner",
+        "a kind of Hessian; few steps",
+        "CurvatureLearning._learns_classes",
+        False,
+    ),
+    Mechanism(
+        "any second-order preconditioner",
+        all_of(
+            lambda: function("CurvatureLearning.learning_cost", lambda *_: inf),
+            lambda: function("CurvatureLearning.class_learning_cost", lambda *_: inf),
+        ),
+        "Hessians; few steps",
+    ),
+    _flag(
+        "sampled rows in Hessians",
+        "noise; a smaller Hessian product",
+        "HessianSample.rows_per_pair",
+        staticmethod(lambda n_rows, *_: n_rows),
+    ),
+    _set("growing levels of Hessians", "several Hessians; a cheap first one", "FEWEST_PARAMETERS", 3600),
+    _set("lazy factors of large Hessians", "an old factor; fewer of them", "LARGE_FACTOR", inf),
+    _set("no memory from much colder temperatures", "starts anew; no misleading Hessian", "MUCH_HOTTER", inf),
+    _call("row-space solver", "a solver; wide and sparse X", "_has_row_form", lambda problem: False),
+    _call(
+        "eigenvectors in the row preconditioner",
+        "eigsh; fewer products with K",
+        "RepresenterProblem._first_leading",
+        lambda self: 1,
+    ),
+    _call(
+        "more eigenvectors when steps are many",
+        "eigsh again; fewer products",
+        "RepresenterProblem.add_eigenvectors",
+        lambda self: False,
+    ),
+    _set("start in the span of earlier solutions", "a small problem; a better start", "N_EARLIER", 1),
+    _set("latest steps in the subspace", "inner products; fewer products with K", "N_STEPS", 1),
+    _set("stacks of fits in the row-space solver", "waiting for the slowest; fewer calls", "WHOLE_VALUES", 0),
+    _set("row-space intermediate temperatures at the end", "memory; one stack", "FEW_SCORES", 0, "subspace"),
+    _set("formed Gram matrix of samples", "memory; one product instead of two", "MOST_FORMED_ROWS", 0),
+    # --- coordinates -----------------------------------------------------------------------------------
+    _call(
+        "eigenbasis of the columns",
+        "an eigendecomposition; well-conditioned",
+        "has_affordable_rotation",
+        lambda design: False,
+    ),
+    Mechanism(
+        "basis of the span of the samples",
+        all_of(
+            lambda: function("PenalizedLinearProblem._is_in_span", lambda *_: False),
+            lambda: function("spans_fewer_than_columns", lambda design: False),
+        ),
+        "an eigendecomposition; small problems for wide X",
+        fits=BOTH,
+    ),
+    _call("points of classes", "a solve; as many columns as classes", "class_point_coordinates", lambda *_: None),
+    _call(
+        "variances lost to rounding, recomputed",
+        "a pass; accurate coordinates",
+        "_with_drowned",
+        lambda design, rotated, *_: rotated,
+    ),
+    _call(
+        "no empty sparse columns",
+        "an index; shorter vectors",
+        "CsrDesign.without_empty_columns",
+        lambda self: (self, None),
+    ),
+    _call(
+        "turns of folds from one factor",
+        "a rule; no eigendecomposition a fold",
+        "_turned_from",
+        _each_fit_diagonalized,
+        fits=LDA,
+    ),
+    Mechanism(
+        "Gram matrices shared by folds",
+        lambda: attribute("DenseDesign.covariances", lambda self: [self.covariance(fit) for fit in range(self.n_fits)]),
+        "groups of rows; one Gram matrix in all",
+        fits=LDA,
+    ),
+    # --- sums over rows --------------------------------------------------------------------------------
+    _set("kept products of columns for Hessians", "memory; one matrix product", "MOST_PRODUCTS", 0),
+    _set(
+        "kept centred copy of a small X",
+        "memory; no centring",
+        "FEW_VALUES",
+        0,
+        "dense",
+        is_silent=True,
+        fits=BOTH,
+    ),
+    _set(
+        "groups of rows that a fold leaves out",
+        "an order of rows; a sixth of the work",
+        "GROUP_WORK",
+        10**15,
+        fits=BOTH,
+    ),
+    _call("narrow products in pieces", "a rule; no packing", "_pieces", lambda *_: None, is_silent=True, fits=BOTH),
+    _set("large blocks read in place", "cache; fewer calls", "READ_BYTES", 1 << 22, is_silent=True),
+    _set("one call for few held-out logits", "wasted products; fewer calls", "FEW_LOGITS", 0, fits=BOTH),
+    _set("held-out logits from kept rows", "a rule; fewer calls", "FEW_MULTIPLICATIONS", 0, "hessian"),
+    _set("summaries of several temperatures", "memory; fewer calls", "SUMMARIZED_TOGETHER", 1, is_silent=True),
+    _set(
+        "validation of several temperatures at once",
+        "memory; fewer calls",
+        "VALIDATED_TOGETHER",
+        1,
+        is_silent=True,
+        fits=BOTH,
+    ),
+    # --- path ------------------------------------------------------------------------------------------
+    _call("predicted starts of nodes", "extrapolation; fewer steps", "predicted", _from_last_node, fits=BOTH),
+    _call("tangents", "a solve; better starts", "along_tangents", lambda nodes, temperature: nodes[-1].parameters),
+    _set("polynomials of high degree between nodes", "a rule; starts that need no step", "N_POINTS", 2),
+    _call("middles of gaps", "more temperatures; a finer choice", "_Walk._fill_middle", lambda *_: None),
+    _set("halving of gaps beside poor starts", "more temperatures; certified in between", "MOST_HALVINGS", 0),
+    _call("second try of misled starts", "a rule; no lost fits", "_Walk._was_misled", lambda *_: False),
+    _flag("folds move as the final fit does", "a rule; fewer fold steps", "SmoothProblem.fits_are_alike", False),
+    _flag("last step without evaluation", "a rule; a pass less", "PenalizedLinearProblem.takes_last_step", False),
+    _set("folds solved loosely, L-BFGS", "less exact folds; fewer steps", "LAST_STEP_SHARE", 3e-4, fits=BOTH),
+    _set("folds solved loosely, Newton", "less exact folds; fewer steps", "EXACT_STEP_SHARE", 1e-3),
+    _set("folds solved loosely, row space", "less exact folds; fewer products", "FOLD_SUBOPTIMALITY", 1e-6),
+    _flag(
+        "cooling on when nothing was learned",
+        "more temperatures; late signals",
+        "InnerProduct.learns_late",
+        False,
+    ),
+    _call("score test", "a pass; ends a hopeless path", "PenalizedLinearProblem.evidence_held_back", _evidence),
+    _call(
+        "end of the path foreseen",
+        "a parabola; fewer temperatures",
+        "_foreseen",
+        lambda scores, cooled, best: scores[best],
+        fits=BOTH,
+    ),
+    # --- choice and calibration ------------------------------------------------------------------------
+    _set("discount of certainty in calibration", "a term; no overconfidence", "UNSEEN_ERRORS", 0.0),
+    _call(
+        "start of the calibration",
+        "a parabola; a step less",
+        "HeldOutValidator._likely_log_scale",
+        lambda *_: 0.0,
+    ),
+    Mechanism(
+        "trial of another penalty scaling",
+        all_of(
+            lambda: function("AnnealingMixin._prefers_alternative", lambda *_: False),
+            lambda: function("ScalingChoices.always_tries_alternative", lambda *_: False),
+        ),
+        "a second path; the better penalty",
+    ),
+    _call(
+        "folds ask whether to try another scaling",
+        "a fold solve; sees what always helps not",
+        "AnnealingMixin._prefers_alternative",
+        lambda *_: False,
+    ),
+    _call(
+        "first scaling by least squares",
+        "an eigendecomposition; whitening of wide X",
+        "ScalingChoices.initial_scaling",
+        lambda self: self,
+    ),
+    # --- prototypes ------------------------------------------------------------------------------------
+    _call(
+        "principal axes",
+        "an eigendecomposition; no large factorizations",
+        "has_many_columns",
+        lambda rows: False,
+        fits=POTTS,
+    ),
+    _set("refinement", "a descent; a better posterior", "STRENGTHS", (), fits=POTTS),
+    _set("choice of the shrinkage", "three searches; the best of three", "SEARCHED_SHRINKAGES", ("oas",), fits=POTTS),
+    _call(
+        "growth",
+        "rounds; more prototypes where rows are wrong",
+        "grown",
+        lambda rows, state: None,
+        "rows",
+        "state",
+        fits=POTTS,
+    ),
+    _set("choice of the sharpness", "posteriors; a better start of the refinement", "SHARPER", (), fits=POTTS),
+    _call(
+        "float32 in the search",
+        "rounding; half the bytes",
+        "LabelledRows.in_single_precision",
+        lambda self: self,
+        fits=POTTS,
+    ),
+    _set("two starts in the search", "a start more; a better round", "SEARCH_STARTS", 1, fits=POTTS),
+    _set(
+        "long patience where little was learned", "rounds; spirals", "LONG_PATIENCE", 3, "prototype_search", fits=POTTS
+    ),
+    _set("end of a penalty path far behind", "a rule; fewer descents", "HOPELESS", inf, fits=POTTS),
+    _set(
+        "blocks that stay in cache",
+        "calls; fast exponentials",
+        "BLOCK_NUMBERS",
+        1 << 30,
+        fits=POTTS,
+        is_silent=True,
+    ),
+]
