@@ -34,7 +34,7 @@ def strips(X, y):
 
 
 def prototypes(X, y):
-    X = X.iloc[:, 1:]  # two columns, which name the axes
+    X = X.iloc[:, 1:]  # two features, which name the axes
     model = PottsDA(3, shrinkage="oas", refine=False).fit(X, y)
     return PrototypeDisplay.from_estimator(model, X, y, grid_resolution=40)
 
@@ -46,17 +46,17 @@ def coefficients(X, y):
 
 
 @pytest.mark.parametrize("draw", [projection, strips, prototypes, coefficients])
-def test_names_are_shown_as_they_are_written(rows, draw):
+def test_names_are_drawn_literally(rows, draw):
     display = draw(*rows)
-    display.figure_.canvas.draw()  # where matplotlib reads formulas
+    display.figure_.canvas.draw()  # where matplotlib parses formulas
     legend = display.ax_.get_legend()
     shown = legend.get_texts() if legend else display.ax_.get_yticklabels()
     assert {as_written(name) for name in NAMES} <= {text.get_text() for text in shown}
 
 
 @pytest.mark.parametrize("draw", [projection, strips, prototypes])
-def test_regions_are_an_image_whose_cells_lie_about_their_places(rows, draw):
-    """A mesh would cost a polygon for every place when matplotlib looks for the legend's."""
+def test_regions_are_an_image_whose_cells_are_centred_on_the_grid(rows, draw):
+    """A mesh would make a polygon for every point when matplotlib looks for the best position of the legend."""
     display = draw(*rows)
     (image,) = display.ax_.images
     left, right, _, _ = image.get_extent()

@@ -48,7 +48,7 @@ def test_curves_are_those_of_the_logits(model):
     chosen = model.path_.best_index
     expected = model.coef_[1] - model.coef_.mean(axis=0)
     drawn = {name: line.get_ydata()[chosen] for name, line in display.lines_.items()}
-    np.testing.assert_allclose([drawn[f"feature {own}"] for own in range(13)], expected)
+    np.testing.assert_allclose([drawn[f"feature {feature}"] for feature in range(13)], expected)
 
 
 def test_two_classes_and_many():
@@ -62,8 +62,8 @@ def test_two_classes_and_many():
 
 
 @pytest.mark.parametrize(("label", "sign"), [(None, 1), ("yes", 1), ("no", -1)])
-def test_of_two_classes_each_is_drawn_against_the_other(label, sign):
-    """As in coef_: what a logit is of two classes, whoever is named."""
+def test_each_of_two_classes_is_drawn_relative_to_the_other(label, sign):
+    """As in coef_, whichever class is given."""
     two = X[y < 2], np.array(["no", "yes"])[y[y < 2]]
     binary = AnnealedLogisticRegression().fit(*two)
     display = CoefficientPathDisplay.from_estimator(binary, label=label)
@@ -71,13 +71,13 @@ def test_of_two_classes_each_is_drawn_against_the_other(label, sign):
     assert f"class {label or 'yes'}" in display.ax_.get_ylabel()
 
 
-def test_many_classes_have_lengths(model):
+def test_many_classes_are_drawn_as_norms(model):
     display = CoefficientPathDisplay.from_estimator(model)
     assert "norm over classes" in display.ax_.get_ylabel()
     assert min(line.get_ydata().min() for line in display.lines_.values()) >= 0
 
 
-def test_units_do_not_matter_where_rows_are_given(model):
+def test_units_do_not_matter_if_samples_are_given(model):
     rescaled = X * np.logspace(-3, 3, X.shape[1])
     other = AnnealedLogisticRegression().fit(rescaled, y)
     dense = CoefficientPathDisplay.from_estimator(model, X=X, label=0)
@@ -87,7 +87,7 @@ def test_units_do_not_matter_where_rows_are_given(model):
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.float32])
-def test_small_types_of_sparse_rows_have_their_spreads(dtype):
+def test_standard_deviations_of_sparse_samples_of_small_dtypes(dtype):
     counts = np.random.RandomState(0).poisson(30, (60, 4)).astype(dtype)
     model = AnnealedLogisticRegression().fit(counts, np.arange(60) % 3)
     dense, stored = (
@@ -115,7 +115,7 @@ def test_melda_shows_the_path_of_its_classifier():
     assert AnnealingPathDisplay.from_estimator(melda).lines_
 
 
-def test_mistakes_are_named(model):
+def test_mistakes_are_explained(model):
     with pytest.raises(ValueError, match=r"label must be a class of the model. Got 'red', known: \[0, 1, 2\]"):
         CoefficientPathDisplay.from_estimator(model, label="red")
     with pytest.raises(ValueError, match="needs a fitted annealed classifier of a linear family"):
@@ -127,7 +127,7 @@ def test_mistakes_are_named(model):
 
 
 @pytest.mark.parametrize("rows", [X[:, :1], X[0], sparse.csr_array(X[:, :5])], ids=["one column", "a row", "sparse"])
-def test_rows_of_other_columns_are_refused(model, rows):
+def test_samples_with_other_features_are_refused(model, rows):
     with pytest.raises(ValueError, match="X must have 13 features, one for each coefficient of a class. Got shape"):
         CoefficientPathDisplay.from_estimator(model, X=rows)
 
@@ -135,7 +135,7 @@ def test_rows_of_other_columns_are_refused(model, rows):
 @pytest.mark.parametrize(
     "estimator", [AnnealedLogisticRegression(), MELDA(penalty_scaling="standardize")], ids=["classifier", "melda"]
 )
-def test_columns_in_another_order_are_refused(estimator):
+def test_features_in_another_order_are_refused(estimator):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X[:, :4], columns=list("abcd"))
     model = estimator.fit(frame, y)
@@ -149,7 +149,7 @@ def test_prototypes_have_no_coefficients():
         CoefficientPathDisplay.from_estimator(PottsDA(3, refine=False).fit(X, y))
 
 
-def test_names_of_a_series_go_by_position(model):
+def test_names_of_a_series_are_taken_by_position(model):
     pandas = pytest.importorskip("pandas")
     names = pandas.Series([f"f{number}" for number in range(13)], index=range(13, 0, -1))
     by_position = CoefficientPathDisplay.from_estimator(model, feature_names=names.tolist())

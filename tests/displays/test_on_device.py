@@ -1,4 +1,4 @@
-"""Pictures of models that were fitted where their rows are, on a device: what they draw is fetched."""
+"""Displays of models that were fitted on a device: what they draw is copied to the host."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("dispatch")
 
 
 @pytest.mark.parametrize("n_components", [1, 2])
-def test_reductions_are_those_of_numpy(move, n_components):
+def test_reductions_are_drawn_as_those_of_numpy(move, n_components):
     X, y = table()
     plain = ProjectionDisplay.from_estimator(MELDA(n_components, temperature=0.1).fit(X, y), X, y)
     model = MELDA(n_components, temperature=0.1).fit(move(X), move(y))
@@ -40,7 +40,7 @@ def test_linear_classifiers_are_drawn_as_those_of_numpy(move):
 
 
 def test_paths_and_their_coefficients(move):
-    X, y = (move(own) for own in table())
+    X, y = (move(array) for array in table())
     model = MELDA(temperature=0.1).fit(X, y)
     AnnealingPathDisplay.from_estimator(model)
     for rows, label in ((None, None), (X, 1)):
@@ -49,7 +49,7 @@ def test_paths_and_their_coefficients(move):
 
 
 def test_prototypes(move):
-    X, y = (move(own) for own in table())
+    X, y = (move(array) for array in table())
     model = PottsDA(4).fit(X, y)
     display = PrototypeDisplay.from_estimator(model, X, y)
     assert len(display.ellipses_) == model.prototypes_.shape[0]

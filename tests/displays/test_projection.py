@@ -40,7 +40,7 @@ def test_draws_the_arrays_it_was_given():
 
 
 def test_regions_are_what_the_estimator_predicts_there(fitted):
-    """At the grid's corners and at scattered points of it, for rows that project there."""
+    """At all points of the grid, for samples that project there."""
     model, X, y = fitted
     display = ProjectionDisplay.from_estimator(model, X, y, grid_resolution=23)
     points = np.stack(np.meshgrid(*display.grid), axis=-1).reshape(-1, 2)
@@ -51,7 +51,7 @@ def test_regions_are_what_the_estimator_predicts_there(fitted):
 
 
 @pytest.mark.parametrize("units", [np.logspace(-6, 6, 4), np.logspace(6, -6, 4)], ids=["rising", "falling"])
-def test_regions_are_right_in_very_unlike_units(fitted, units):
+def test_regions_are_right_with_features_in_very_different_units(fitted, units):
     _, X, y = fitted
     model = MELDA(coordinates="orthonormal", temperature=0.1).fit(X * units, y)
     display = ProjectionDisplay.from_estimator(model, X * units, y, grid_resolution=9)
@@ -60,7 +60,7 @@ def test_regions_are_right_in_very_unlike_units(fitted, units):
     np.testing.assert_array_equal(model.classes_[display.regions.ravel()], predicted)
 
 
-def test_regions_honour_the_kept_components():
+def test_regions_are_those_of_the_kept_components():
     made = make_gaussian_classes(120, 5, 5, separation=3.0, random_state=0)
     model = MELDA(2, temperature=0.01).fit(made.X, made.y)
     display = ProjectionDisplay.from_estimator(model, made.X, made.y, grid_resolution=9)
@@ -69,14 +69,14 @@ def test_regions_honour_the_kept_components():
     np.testing.assert_array_equal(model.classes_[display.regions.ravel()], predicted)
 
 
-def test_the_grid_covers_the_rows(fitted):
+def test_the_grid_covers_the_samples(fitted):
     model, X, y = fitted
     display = ProjectionDisplay.from_estimator(model, X, y)
     for column, axis in zip(display.projected.T, display.grid, strict=True):
         assert axis[0] < column.min() and axis[-1] > column.max()
 
 
-def test_axes_are_named_with_their_information(fitted):
+def test_axis_labels_show_the_information(fitted):
     display = ProjectionDisplay.from_estimator(*fitted)
     share = fitted[0].explained_information_ratio_[1]
     assert display.ax_.get_ylabel() == f"melda1 ({share:.0%} of the information)"
@@ -97,7 +97,7 @@ def test_two_classes_are_strips(fitted):
 
 
 @pytest.mark.parametrize("n_classes", [4, 30])
-def test_of_many_components_the_first_two_are_drawn_without_regions(n_classes):
+def test_the_first_two_of_many_components_are_drawn_without_regions(n_classes):
     y = np.arange(3 * n_classes) % n_classes
     X = np.eye(n_classes)[y] + 0.3 * np.random.RandomState(0).standard_normal((len(y), n_classes))
     model = MELDA(temperature=0.1).fit(X, y)
@@ -111,7 +111,7 @@ def test_of_many_components_the_first_two_are_drawn_without_regions(n_classes):
     display.figure_.canvas.draw()
 
 
-# --- linear classifiers that have no projection of their own -------------------------------------------------
+# --- linear classifiers without a transform ----------------------------------------------------------------------
 
 QUICK = {"temperature": 0.1}
 LINEAR = [
@@ -136,7 +136,9 @@ def samples_on_the_grid(display, X):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("estimator", LINEAR, ids=lambda own: f"{type(own).__name__}-{getattr(own, 'objective', '')}")
+@pytest.mark.parametrize(
+    "estimator", LINEAR, ids=lambda classifier: f"{type(classifier).__name__}-{getattr(classifier, 'objective', '')}"
+)
 def test_a_linear_classifier_is_drawn_along_the_directions_of_its_logits(estimator, n_classes):
     X, y = load_iris(return_X_y=True)
     X, y = X[y < n_classes], np.array(["setosa", "versicolor", "virginica"])[y[y < n_classes]]
@@ -196,13 +198,13 @@ def test_a_reduction_without_names_or_classes():
     assert display.ax_.get_xlabel() == "component 1"
 
 
-def test_rows_in_a_single_place(fitted):
+def test_samples_at_a_single_point(fitted):
     model, X, y = fitted
     display = ProjectionDisplay.from_estimator(model, X[:1], y[:1], grid_resolution=5)
     display.figure_.canvas.draw()
 
 
-def test_draws_where_asked(fitted):
+def test_draws_on_given_axes(fitted):
     _, ax = pyplot.subplots()
     display = ProjectionDisplay.from_estimator(*fitted, ax=ax)
     assert display.ax_ is ax and display.figure_ is ax.figure

@@ -30,7 +30,7 @@ def test_cells_are_those_of_the_estimator(fitted):
 
 
 @pytest.mark.parametrize("wrong", [1, 2.5, "fine"])
-def test_a_grid_has_two_places_at_least(fitted, wrong):
+def test_a_grid_needs_two_positions(fitted, wrong):
     with pytest.raises(ValueError, match=f"grid_resolution must be a whole number of at least 2. Got {wrong!r}"):
         PrototypeDisplay.from_estimator(*fitted, grid_resolution=wrong)
 
@@ -44,7 +44,7 @@ def test_cells_far_from_the_origin():
     np.testing.assert_array_equal(display.cells.ravel(), model.apply(points))
 
 
-def test_a_constant_column_has_no_width():
+def test_the_ellipse_has_no_width_along_a_constant_feature():
     X, y = make_xor_means(200, random_state=0)
     X[:, 1] = 3.0
     model = PottsDA(4, **QUICK).fit(X, y)
@@ -54,7 +54,7 @@ def test_a_constant_column_has_no_width():
     display.figure_.canvas.draw()
 
 
-def test_columns_may_be_in_any_units():
+def test_features_may_be_in_any_units():
     X, y = make_xor_means(200, random_state=0)
     X = np.column_stack([X, np.random.default_rng(0).normal(size=200)])
     plain, scaled = (
@@ -65,7 +65,7 @@ def test_columns_may_be_in_any_units():
     np.testing.assert_allclose(*apart, rtol=1e-6, atol=1e-6)
 
 
-def test_draws_rows_prototypes_and_ellipses(fitted):
+def test_draws_samples_prototypes_and_ellipses(fitted):
     model, X, y = fitted
     display = PrototypeDisplay.from_estimator(model, X, y, grid_resolution=11)
     np.testing.assert_allclose(display.points_[1].get_offsets(), X[y == 1])
@@ -79,7 +79,7 @@ def test_draws_rows_prototypes_and_ellipses(fitted):
     assert [text.get_text() for text in display.ax_.get_legend().get_texts()] == ["0", "1"]
 
 
-def test_more_columns_are_drawn_in_the_leading_metric_directions():
+def test_more_features_are_drawn_in_the_leading_metric_directions():
     X, y = load_iris(return_X_y=True)
     model = PottsDA(5, **QUICK).fit(X, y)
     display = PrototypeDisplay.from_estimator(model, X, y, grid_resolution=11)
@@ -91,7 +91,7 @@ def test_more_columns_are_drawn_in_the_leading_metric_directions():
     display.figure_.canvas.draw()
 
 
-def test_a_single_column_and_a_single_prototype():
+def test_a_single_feature_and_a_single_prototype():
     X, y = np.arange(10.0)[:, None], np.arange(10) % 2
     model = PottsDA(1, init="mean", **QUICK).fit(X, y)
     display = PrototypeDisplay.from_estimator(model, X, y, grid_resolution=5)
@@ -99,7 +99,7 @@ def test_a_single_column_and_a_single_prototype():
     display.figure_.canvas.draw()
 
 
-def test_draws_where_asked(fitted):
+def test_draws_on_given_axes(fitted):
     _, ax = pyplot.subplots()
     display = PrototypeDisplay.from_estimator(*fitted, grid_resolution=5, ax=ax)
     assert display.ax_ is ax and display.figure_ is ax.figure
@@ -118,7 +118,7 @@ def test_labels_that_would_not_be_drawn_are_refused(fitted):
         PrototypeDisplay.from_estimator(model, X, y[1:])
 
 
-def test_rows_are_those_that_the_estimator_knows():
+def test_samples_must_have_the_features_of_the_estimator():
     pandas = pytest.importorskip("pandas")
     X, y = load_iris(return_X_y=True)
     frame = pandas.DataFrame(X, columns=list("abcd"))
@@ -131,7 +131,7 @@ def test_rows_are_those_that_the_estimator_knows():
 
 
 @pytest.mark.parametrize("n_columns", [2, 4])
-def test_rows_of_another_library_are_drawn(n_columns, move):
+def test_samples_of_another_library_are_drawn(n_columns, move):
     X, y = load_iris(return_X_y=True)
     X = X[:, :n_columns]
     plain = PrototypeDisplay.from_estimator(PottsDA(3, **QUICK).fit(X, y), X, y, grid_resolution=5)

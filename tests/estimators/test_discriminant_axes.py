@@ -5,8 +5,8 @@ import numpy as np
 from annealed.estimators.discriminant_axes import directions_of, score_moments
 
 
-def test_axes_of_rows_that_are_their_class_mean_do_not_hang_on_rounding():
-    """Nothing varies within classes: all axes are alike there, and come by their spread."""
+def test_axes_of_samples_at_their_class_means_do_not_depend_on_rounding():
+    """Nothing varies within classes, so the axes are ordered by their total variance."""
     generator = np.random.default_rng(0)
     labels = np.repeat([0, 1, 2, 3], 5)
     scores = generator.normal(size=(4, 4))[labels] * [3.0, 2.0, 1.0, 0.5]

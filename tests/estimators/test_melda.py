@@ -39,7 +39,7 @@ def fit(table, weight=None, **settings):
 
 
 def between_covariance(rows, labels, weight):
-    """Covariance of the class means, each counted by its rows."""
+    """Covariance of the class means, each weighted by the weight of its class."""
     return oracles.moments(oracles.class_means(rows, labels, weight)[labels], weight)[1]
 
 
@@ -51,8 +51,8 @@ def gaussian_posterior(gaussian_model, rows):
     """Bayes' rule with scipy's densities, in logarithms."""
     log_prior, means, covariance = gaussian_model
     joint = [
-        own + multivariate_normal(mean, covariance).logpdf(rows).reshape(len(rows))
-        for own, mean in zip(log_prior, means, strict=True)
+        log_share + multivariate_normal(mean, covariance).logpdf(rows).reshape(len(rows))
+        for log_share, mean in zip(log_prior, means, strict=True)
     ]
     return np.exp(log_softmax(np.column_stack(joint), axis=1))
 
@@ -71,7 +71,7 @@ def test_one_dimension_fewer_than_classes(n_classes, coordinates):
 
 
 @ORDERED
-def test_more_classes_than_columns_give_as_many_dimensions_as_columns(coordinates):
+def test_more_classes_than_features_give_as_many_dimensions_as_features(coordinates):
     table = classes(5, n_features=2)
     model = fit(table, coordinates=coordinates)
     assert model.transform(table.X).shape == (len(table.y), 2)
@@ -80,7 +80,7 @@ def test_more_classes_than_columns_give_as_many_dimensions_as_columns(coordinate
 
 @ORDERED
 @pytest.mark.parametrize("n_components", [1, 2, 3, 4])
-def test_components_asked_for_are_the_leading_ones(n_components, coordinates):
+def test_fewer_components_are_the_leading_ones(n_components, coordinates):
     whole = fit(FIVE, coordinates=coordinates)
     model = fit(FIVE, n_components=n_components, coordinates=coordinates)
     np.testing.assert_allclose(model.transform(FIVE.X), whole.transform(FIVE.X)[:, :n_components], atol=1e-9)
@@ -94,7 +94,7 @@ def test_transform_is_the_affine_map_of_its_attributes():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_precision_is_kept(dtype):
+def test_dtype_is_preserved(dtype):
     X = FIVE.X.astype(dtype)
     model = MELDA(2, **QUICK).fit(X, FIVE.y)
     reference = fit(FIVE, n_components=2)
@@ -105,7 +105,7 @@ def test_precision_is_kept(dtype):
 
 @ORDERED
 @pytest.mark.parametrize("table", [two_classes(), gaussian(), FIVE], ids=repr)
-def test_signs_depend_on_neither_storage_nor_order_of_rows(table, coordinates):
+def test_signs_depend_neither_on_storage_nor_on_the_order_of_samples(table, coordinates):
     rows = fit(table, coordinates=coordinates).transform(table.X)
     by_columns = MELDA(coordinates=coordinates, **QUICK).fit(np.asfortranarray(table.X), table.y)
     backwards = MELDA(coordinates=coordinates, **QUICK).fit(table.X[::-1], table.y[::-1])
@@ -117,7 +117,7 @@ def test_signs_depend_on_neither_storage_nor_order_of_rows(table, coordinates):
 
 
 @pytest.mark.parametrize("weight", [None, uneven_weights(len(FIVE.y), 1).ravel()], ids=["plain", "weighted"])
-def test_whitened_rows_have_unit_spread_within_and_falling_spread_between_classes(weight):
+def test_whitened_samples_have_unit_covariance_within_and_descending_variance_between_classes(weight):
     rows = fit(FIVE, weight).transform(FIVE.X)
     weight = np.ones(len(rows)) if weight is None else weight
     between = between_covariance(rows, FIVE.y, weight)
@@ -127,7 +127,7 @@ def test_whitened_rows_have_unit_spread_within_and_falling_spread_between_classe
     assert np.all(np.diff(np.diag(between)) < 0)
 
 
-def test_information_falls_and_is_that_of_the_transformed_rows():
+def test_information_descends_and_is_that_of_the_transformed_samples():
     model = fit(FIVE)
     rows = model.transform(FIVE.X)
     between = np.diag(between_covariance(rows, FIVE.y, np.ones(len(rows))))
@@ -148,21 +148,21 @@ def test_information_of_leading_directions_adds_up_in_both_orders(n_leading, coo
 
 
 @pytest.mark.parametrize("reference", [None, "b", "e"])
-def test_paper_rows_are_differences_to_the_reference_class(reference):
+def test_paper_coordinates_are_differences_from_the_reference_class(reference):
     names = np.array(list("abcde"))
     model = MELDA(coordinates="paper", reference_class=reference, **QUICK).fit(FIVE.X, names[FIVE.y])
     weights = AnnealedLogisticRegression(temperature=QUICK["temperature"]).fit(FIVE.X, names[FIVE.y]).coef_
     place = 0 if reference is None else list(names).index(reference)
-    expected = np.array([own - weights[place] for k, own in enumerate(weights) if k != place])
+    expected = np.array([row - weights[place] for k, row in enumerate(weights) if k != place])
     np.testing.assert_allclose(model.scalings_.T, expected, atol=1e-9)
     np.testing.assert_allclose(model.transform(FIVE.X), FIVE.X @ expected.T, atol=1e-8)
 
 
-def test_paper_row_of_two_classes_is_the_difference_of_their_weights():
+def test_paper_coordinate_of_two_classes_is_the_difference_of_their_weights():
     table = two_classes()
-    own = AnnealedLogisticRegression(temperature=QUICK["temperature"]).fit(table.X, table.y).coef_
-    np.testing.assert_allclose(fit(table, coordinates="paper").scalings_.T, own, atol=1e-9)
-    np.testing.assert_allclose(fit(table, coordinates="paper", reference_class=1).scalings_.T, -own, atol=1e-9)
+    difference = AnnealedLogisticRegression(temperature=QUICK["temperature"]).fit(table.X, table.y).coef_
+    np.testing.assert_allclose(fit(table, coordinates="paper").scalings_.T, difference, atol=1e-9)
+    np.testing.assert_allclose(fit(table, coordinates="paper", reference_class=1).scalings_.T, -difference, atol=1e-9)
 
 
 @pytest.mark.parametrize("n_components", [2, 4])
@@ -181,7 +181,7 @@ def test_paper_coordinates_span_the_same_subspace():
 
 
 @COORDINATES
-def test_inverse_transform_is_the_shortest_row_of_that_projection(coordinates):
+def test_inverse_transform_is_the_sample_of_smallest_norm_with_that_projection(coordinates):
     model = fit(FIVE, coordinates=coordinates)
     wanted = np.random.default_rng(0).normal(size=(7, 4))
     rows = model.inverse_transform(wanted)
@@ -192,7 +192,7 @@ def test_inverse_transform_is_the_shortest_row_of_that_projection(coordinates):
 
 @ORDERED
 @pytest.mark.parametrize("step", [1e8, 1e25])
-def test_inverse_transform_in_very_unlike_units(coordinates, step):
+def test_inverse_transform_with_features_in_very_different_units(coordinates, step):
     X = FIVE.X * step ** np.arange(-3.0, 3)
     model = fit(Table("unlike", X, FIVE.y), coordinates=coordinates)
     reduced = model.transform(X)
@@ -235,7 +235,7 @@ def test_gaussian_model_has_the_same_posterior(table, coordinates):
 
 @COORDINATES
 @pytest.mark.parametrize("weight", [None, uneven_weights(len(FIVE.y), 1).ravel()], ids=["plain", "weighted"])
-def test_priors_of_the_gaussian_model_are_the_shares_of_classes_where_that_is_possible(coordinates, weight):
+def test_priors_of_the_gaussian_model_are_the_class_frequencies_if_that_is_possible(coordinates, weight):
     counts = np.bincount(FIVE.y, weight)
     found = fit(FIVE, weight, coordinates=coordinates).gaussian_model()
     np.testing.assert_allclose(found.prior, counts / counts.sum(), rtol=1e-6)
@@ -243,19 +243,19 @@ def test_priors_of_the_gaussian_model_are_the_shares_of_classes_where_that_is_po
 
 @ORDERED
 def test_gaussian_model_does_not_underflow_where_means_are_far_apart(coordinates):
-    """Forty narrow classes on a line: no shift can bring the priors of all of them to their shares."""
+    """Forty narrow classes on a line: no shift makes all priors equal to the class frequencies."""
     X = 10.0 * np.repeat(np.arange(40.0), 4)[:, None] + np.tile(np.linspace(-1, 1, 4), 40)[:, None]
     y = np.repeat(np.arange(40), 4)
     model = MELDA(coordinates=coordinates, temperature=1e-9).fit(X, y)
     found = model.gaussian_model()
-    assert found.log_prior.min() < -750  # exp gives zero
+    assert found.log_prior.min() < -750  # exp underflows
     assert np.isfinite(found.log_prior).all() and np.isfinite(found.means).all()
     posterior = gaussian_posterior(found, model.transform(X))
     np.testing.assert_allclose(posterior, model.predict_proba(X), atol=1e-6)
 
 
-@pytest.mark.parametrize("coordinates", ["whitened", "paper"])  # of orthonormal ones the means are 1e8 apart
-def test_gaussian_model_has_the_same_posterior_in_unlike_units(coordinates):
+@pytest.mark.parametrize("coordinates", ["whitened", "paper"])  # in orthonormal ones the means are 1e8 apart
+def test_gaussian_model_has_the_same_posterior_in_different_units(coordinates):
     table = badly_scaled()
     model = fit(table, coordinates=coordinates)
     posterior = gaussian_posterior(model.gaussian_model(), model.transform(table.X))
@@ -271,7 +271,7 @@ def test_gaussian_model_of_few_directions_has_their_posterior(coordinates):
 
 @ORDERED
 @pytest.mark.parametrize("n_components", [1, 2, None])
-def test_prediction_sees_the_kept_directions_only(n_components, coordinates):
+def test_prediction_depends_on_the_kept_directions_only(n_components, coordinates):
     model = fit(FIVE, n_components=n_components, coordinates=coordinates)
     unseen = linalg.null_space(model.scalings_.T)
     assert unseen.shape == (6, 6 - model.scalings_.shape[1])
@@ -300,14 +300,14 @@ def test_coefficients_are_those_of_the_decision_function(table, n_components, co
     np.testing.assert_allclose(expected.reshape(found.shape), found, atol=atol)
 
 
-def test_prediction_from_few_directions_is_another_one():
+def test_prediction_from_few_directions_differs():
     whole, one = fit(FIVE), fit(FIVE, n_components=1)
     assert np.abs(whole.predict_proba(FIVE.X) - one.predict_proba(FIVE.X)).max() > 0.1
     assert 1 / 5 < one.score(FIVE.X, FIVE.y) < whole.score(FIVE.X, FIVE.y)
 
 
 @pytest.mark.parametrize("table", [gaussian(), two_classes()], ids=repr)
-def test_literal_method_reaches_generalized_iterative_scaling(table):
+def test_published_model_is_that_of_generalized_iterative_scaling(table):
     scaled = oracles.generalized_iterative_scaling(table.X, table.y, 20_000)
     optimum = oracles.multinomial_optimum(table.X, table.y, 0.0)
     np.testing.assert_allclose(scaled.value, optimum.value, atol=1e-6)
@@ -324,7 +324,7 @@ def test_penalty_is_strength_times_temperature():
     np.testing.assert_allclose(other.transform(FIVE.X), once.transform(FIVE.X), atol=1e-4)
 
 
-def test_nearest_neighbour_of_the_reduced_rows_beats_chance_on_new_rows():
+def test_nearest_neighbour_in_the_reduction_beats_chance_on_new_samples():
     table = classes(3, n_features=20)
     model = make_pipeline(MELDA(), KNeighborsClassifier(1)).fit(table.X[::2], table.y[::2])
     assert model.score(table.X[1::2], table.y[1::2]) > 0.5
@@ -332,7 +332,7 @@ def test_nearest_neighbour_of_the_reduced_rows_beats_chance_on_new_rows():
 
 @ORDERED
 @pytest.mark.parametrize("table", [FIVE, classes(5, n_features=2)], ids=["as columns", "fewer columns"])
-def test_rows_far_from_zero_gain_no_direction_by_rounding(coordinates, table):
+def test_samples_far_from_the_origin_gain_no_direction_by_rounding(coordinates, table):
     far_rows = table.X + 1e11
     plain = fit(table, coordinates=coordinates)
     far = fit(Table("far", far_rows, table.y), coordinates=coordinates)
@@ -358,7 +358,7 @@ def test_sparse_equals_dense(kind, n_components):
 
 @ORDERED
 @pytest.mark.parametrize("n_components", [None, 2])
-def test_weight_two_is_the_row_twice(n_components, coordinates):
+def test_weight_two_is_the_sample_twice(n_components, coordinates):
     settings = dict(n_components=n_components, coordinates=coordinates, tol=1e-8)
     weight = 1.0 + (np.arange(len(FIVE.y)) % 3 == 0)
     weighted = fit(FIVE, weight, **settings)
@@ -372,7 +372,7 @@ def test_weight_two_is_the_row_twice(n_components, coordinates):
 
 
 @pytest.mark.parametrize("n_components", [1, None])
-def test_weights_of_classes_are_those_of_their_rows(n_components):
+def test_class_weights_multiply_the_weights_of_their_samples(n_components):
     factors = np.array([1.0, 20.0, 0.05, 3.0, 0.5])
     by_class = fit(FIVE, n_components=n_components, class_weight=dict(enumerate(factors)))
     by_row = fit(FIVE, factors[FIVE.y], n_components=n_components)
@@ -426,7 +426,7 @@ def test_bad_parameters(parameters, message):
         fit(FIVE, **parameters)
 
 
-def test_more_directions_than_columns_cannot_be_asked_for():
+def test_more_components_than_features_are_refused():
     with pytest.raises(ValueError, match=r"min\(n_classes - 1, n_features\) = 2. Got 3"):
         fit(classes(5, n_features=2), n_components=3)
 

@@ -1,4 +1,4 @@
-"""MELDA where LDA breaks: more columns than rows, nothing that varies, classes of one row or apart altogether."""
+"""MELDA where LDA fails: more features than samples, constant features, classes of one sample, separable classes."""
 
 import tracemalloc
 
@@ -21,7 +21,7 @@ def assert_finite(model, X):
 
 
 @COORDINATES
-def test_more_columns_than_rows(coordinates):
+def test_more_features_than_samples(coordinates):
     table = wide()
     model = MELDA(coordinates=coordinates).fit(table.X, table.y)
     assert model.transform(table.X).shape == (24, 2)
@@ -29,15 +29,15 @@ def test_more_columns_than_rows(coordinates):
     assert model.score(table.X, table.y) > 0.9
 
 
-def test_products_of_sparse_columns_far_outnumbering_the_rows():
+def test_products_of_sparse_features_that_far_outnumber_the_samples():
     table = text(n_samples=40, n_words=60)
     model = make_pipeline(SecondOrderFeatures(), MELDA()).fit(table.X, table.y)
     assert model[-1].scalings_.shape == (60 * 61 // 2, 2)
     assert model.score(table.X, table.y) > 0.9
 
 
-def test_no_square_of_the_columns_is_ever_held():
-    """The shape of DNA's products: thousands of sparse columns, of which a square would take gigabytes."""
+def test_no_matrix_of_features_by_features_is_stored():
+    """The shape of the products of DNA: thousands of sparse features, whose Gram matrix would take gigabytes."""
     table = text(n_samples=120, n_words=170)
     X = SecondOrderFeatures().fit_transform(table.X)
     tracemalloc.start()
@@ -49,19 +49,19 @@ def test_no_square_of_the_columns_is_ever_held():
 
 
 @COORDINATES
-def test_constant_and_duplicated_columns(coordinates):
+def test_constant_and_duplicated_features(coordinates):
     table = gaussian()
     X = np.column_stack([table.X, np.full(len(table.y), 3.0), table.X[:, 0], np.zeros(len(table.y))])
     model = MELDA(coordinates=coordinates).fit(X, table.y)
     assert model.transform(X).shape == (len(table.y), 2)
     assert_finite(model, X)
-    if coordinates != "orthonormal":  # a turn of raw columns mixes everything, by rounding
+    if coordinates != "orthonormal":  # a rotation of raw features mixes them, by rounding
         np.testing.assert_allclose(model.scalings_[[4, 6]], 0, atol=1e-10)
         np.testing.assert_allclose(model.scalings_[5], model.scalings_[0], rtol=1e-6, atol=1e-12)
 
 
 @COORDINATES
-def test_nothing_but_constant_columns_leaves_the_prior(coordinates):
+def test_constant_features_alone_give_the_prior(coordinates):
     X, y = np.ones((10, 3)), np.repeat([0, 1, 2], [5, 3, 2])
     model = MELDA(coordinates=coordinates, temperature=0.05).fit(X, y)
     assert_finite(model, X)
@@ -69,7 +69,7 @@ def test_nothing_but_constant_columns_leaves_the_prior(coordinates):
 
 
 @COORDINATES
-def test_class_of_one_row(coordinates):
+def test_class_of_one_sample(coordinates):
     table = rare_class()
     keep = np.concatenate([np.flatnonzero(table.y < 2), np.flatnonzero(table.y == 2)[:1]])
     model = MELDA(coordinates=coordinates).fit(table.X[keep], table.y[keep])

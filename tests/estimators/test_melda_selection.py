@@ -1,4 +1,4 @@
-"""How MELDA's temperature is chosen: as its log-linear model's, by groups and by a validation set too."""
+"""MELDA chooses its temperature as AnnealedLogisticRegression does, also by groups and by a validation set."""
 
 from functools import partial
 
@@ -25,9 +25,9 @@ def test_folds_of_groups(n_components):
 
 
 @pytest.mark.parametrize("n_components", [None, 1])
-def test_splits_that_may_be_had_but_once(n_components):
+def test_splits_may_be_an_iterator(n_components):
     splits = [(np.flatnonzero(HALF), np.flatnonzero(~HALF)), (np.flatnonzero(~HALF), np.flatnonzero(HALF))]
-    once, listed = (MELDA(n_components, cv=own).fit(X, y) for own in (iter(splits), splits))
+    once, listed = (MELDA(n_components, cv=given).fit(X, y) for given in (iter(splits), splits))
     np.testing.assert_array_equal(once.predict_proba(X), listed.predict_proba(X))
 
 
@@ -50,7 +50,7 @@ def test_a_validation_set(n_components):
     assert model.transform(frame).shape == (len(y), n_components or 2)
 
 
-def test_unknown_arguments():
+def test_unknown_arguments_are_refused():
     with pytest.raises(TypeError, match=r"unexpected arguments \['colour'\]"):
         MELDA().fit(X, y, colour=1)
 

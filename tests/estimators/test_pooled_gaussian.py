@@ -1,4 +1,4 @@
-"""PooledGaussian against Bayes' rule with one normal density a column, and against its invariances."""
+"""PooledGaussian against Bayes' rule with one normal density for each feature, and against its invariances."""
 
 import numpy as np
 import oracles
@@ -15,14 +15,14 @@ TABLES = pytest.mark.parametrize("table", [TABLE, two_classes()], ids=repr)
 
 
 def bayes(X, y, X_new, prior, weight=None):
-    """Posterior by a loop over rows, classes and columns."""
+    """Posterior by a loop over samples, classes and features."""
     means = oracles.class_means(X, y, weight)
     spread = np.sqrt(np.diag(oracles.pooled_covariance(X, y, weight)))
     posterior = []
     for row in X_new:
         joint = []
         for own_prior, own_mean in zip(prior, means, strict=True):
-            densities = [norm(mean, own).pdf(x) for x, mean, own in zip(row, own_mean, spread, strict=True)]
+            densities = [norm(mean, scale).pdf(x) for x, mean, scale in zip(row, own_mean, spread, strict=True)]
             joint.append(own_prior * np.prod(densities))
         posterior.append(np.array(joint) / sum(joint))
     return np.array(posterior)
@@ -68,7 +68,7 @@ def test_predictions_agree_with_each_other(table):
         np.testing.assert_allclose(oracles.posterior(scores, 1.0), posterior, atol=1e-12)
 
 
-def test_columns_that_are_apart_within_classes_make_it_linear_discriminant_analysis():
+def test_it_is_linear_discriminant_analysis_if_features_are_uncorrelated_within_classes():
     y = np.repeat([0, 1, 2], [8, 4, 12])
     corners = np.array([[1.0, 2.0], [1.0, -2.0], [-1.0, 2.0], [-1.0, -2.0]])
     X = np.tile(corners, (6, 1)) + np.array([[0.0, 0.0], [1.0, 1.0], [2.0, -3.0]])[y]
@@ -98,7 +98,7 @@ def test_coefficients_are_those_of_the_decision_function(table, store):
     np.testing.assert_allclose(expected.reshape(found.shape), found, atol=1e-10)
 
 
-def test_weight_two_is_the_row_twice_and_weight_zero_no_row():
+def test_weight_two_is_the_sample_twice_and_weight_zero_no_sample():
     weight = np.arange(len(TABLE.y)) % 3
     weighted = PooledGaussian().fit(TABLE.X, TABLE.y, weight)
     repeated = np.repeat(np.arange(len(TABLE.y)), weight)
@@ -115,15 +115,15 @@ def test_sparse_equals_dense(kind):
     np.testing.assert_allclose(model.predict_proba(table.X), dense.predict_proba(words), atol=1e-10)
 
 
-def test_sparse_rows_in_single_precision_far_from_zero():
+def test_sparse_float32_samples_far_from_the_origin():
     X = (1e4 + TABLE.X).astype(np.float32)
     model, dense = PooledGaussian().fit(sparse.csr_array(X), TABLE.y), PooledGaussian().fit(X, TABLE.y)
     np.testing.assert_allclose(model.variance_, dense.variance_, rtol=1e-5)
 
 
 @pytest.mark.parametrize("weight", [None, uneven_weights(len(TABLE.y), 1).ravel()], ids=["plain", "weighted"])
-def test_sparse_rows_far_from_zero(weight):
-    X = np.column_stack([TABLE.X + 1e8, np.maximum(TABLE.X, 0)])  # columns without a zero, and with many
+def test_sparse_samples_far_from_the_origin(weight):
+    X = np.column_stack([TABLE.X + 1e8, np.maximum(TABLE.X, 0)])  # features without zeros, and with many
     dense = PooledGaussian().fit(X, TABLE.y, weight).predict_proba(X)
     stored = sparse.csr_array(X)
     np.testing.assert_allclose(PooledGaussian().fit(stored, TABLE.y, weight).predict_proba(stored), dense, atol=1e-5)
@@ -140,7 +140,7 @@ def test_sparse_entries_stored_twice_are_added_first():
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 1000.0])
-def test_constant_column_changes_nothing(value):
+def test_a_constant_feature_changes_nothing(value):
     X = np.column_stack([TABLE.X, np.full(len(TABLE.y), value)])
     posterior = PooledGaussian().fit(X, TABLE.y).predict_proba(X)
     np.testing.assert_allclose(posterior, PooledGaussian().fit(TABLE.X, TABLE.y).predict_proba(TABLE.X), atol=1e-6)
@@ -152,12 +152,12 @@ def test_shift_changes_nothing(shift):
     np.testing.assert_allclose(posterior, PooledGaussian().fit(TABLE.X, TABLE.y).predict_proba(TABLE.X), atol=1e-6)
 
 
-def test_nothing_but_constant_columns_leaves_the_prior():
+def test_constant_features_alone_give_the_prior():
     X, y = np.ones((10, 2)), np.repeat([0, 1], [7, 3])
     np.testing.assert_allclose(PooledGaussian().fit(X, y).predict_proba(X), np.tile([0.7, 0.3], (10, 1)))
 
 
-def test_one_row_a_class():
+def test_one_sample_for_each_class():
     X, y = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), np.arange(3)
     model = PooledGaussian().fit(X, y)
     assert np.isfinite(model.predict_proba(X)).all()
@@ -181,7 +181,7 @@ def test_bad_priors(priors, message):
         PooledGaussian(priors=priors).fit(TABLE.X, TABLE.y)
 
 
-def test_priors_as_large_as_floats_go():
+def test_priors_may_be_the_largest_floats():
     model = PooledGaussian(priors=[1e308, 1e308, 1e308]).fit(TABLE.X, TABLE.y)
     np.testing.assert_allclose(model.class_prior_, [1 / 3, 1 / 3, 1 / 3])
 
@@ -193,7 +193,7 @@ def test_bad_smoothing(smoothing):
 
 
 @pytest.mark.parametrize("priors", ["equal", "empirical", [2, 0, 2]])
-def test_a_class_without_weight_wins_no_row(priors):
+def test_a_class_without_weight_is_not_predicted(priors):
     weight = (TABLE.y != 1).astype(float)
     model = PooledGaussian(priors=priors).fit(TABLE.X, TABLE.y, weight)
     assert model.class_prior_[1] == 0 and set(model.predict(TABLE.X)) == {0, 2}
@@ -203,7 +203,7 @@ def test_a_class_without_weight_wins_no_row(priors):
 
 
 @pytest.mark.parametrize("dtype", [str, object])
-def test_a_class_without_weight_has_no_prior(dtype):
+def test_a_class_without_weight_must_have_prior_zero(dtype):
     names = np.array(["rose", "lily", "iris"], dtype=dtype)[TABLE.y]
     with pytest.raises(
         ValueError, match="must be 0 for a class whose samples all have weight 0. Got 2.0 for class 'lily'"
@@ -211,7 +211,7 @@ def test_a_class_without_weight_has_no_prior(dtype):
         PooledGaussian(priors=[1, 2, 1]).fit(TABLE.X, names, names != "lily")
 
 
-def test_a_refit_that_fails_is_no_fit():
+def test_a_failed_refit_leaves_the_estimator_unfitted():
     model = PooledGaussian(priors=[1, 1, 1]).fit(TABLE.X, TABLE.y)
     with pytest.raises(ValueError, match="for each of 2 classes"):
         model.fit(TABLE.X + 1, TABLE.y > 0)
@@ -225,14 +225,14 @@ def test_bad_weights():
 
 
 @pytest.mark.parametrize("size", [1e308, 1e-300, 5e-324])
-def test_weights_as_large_and_as_small_as_floats_go(size):
-    model, plain = (PooledGaussian().fit(TABLE.X, TABLE.y, own) for own in (np.full(len(TABLE.y), size), None))
+def test_weights_may_be_the_largest_and_the_smallest_floats(size):
+    model, plain = (PooledGaussian().fit(TABLE.X, TABLE.y, weight) for weight in (np.full(len(TABLE.y), size), None))
     np.testing.assert_allclose(model.predict_proba(TABLE.X), plain.predict_proba(TABLE.X), atol=1e-10)
 
 
 @pytest.mark.parametrize("store", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize(("size", "what"), [(1e160, "large .* infinite"), (1e-300, "small .* zero")])
-def test_columns_whose_squares_are_no_numbers(size, what, store):
+def test_features_whose_squares_overflow_or_underflow_are_refused(size, what, store):
     with pytest.raises(ValueError, match=f"Column 0 of X holds numbers so {what}. Divide it"):
         PooledGaussian().fit(store(TABLE.X * size), TABLE.y)
 

@@ -1,4 +1,4 @@
-"""PottsDA: the examples it was made for, the properties it must have, and data that break classifiers."""
+"""PottsDA: the slides' examples, invariances, a given temperature, and data on which classifiers fail."""
 
 import pickle
 import warnings
@@ -33,7 +33,7 @@ def test_four_prototypes_solve_the_strips(make):
     assert max(errors) <= 0.002
 
 
-def test_four_prototypes_grow_by_themselves():
+def test_growth_finds_four_prototypes():
     X, y = make_xor_means(random_state=0)
     model = PottsDA(random_state=0).fit(X, y)
     assert error(model, make_xor_means, 0) <= 0.002
@@ -41,7 +41,7 @@ def test_four_prototypes_grow_by_themselves():
 
 
 @pytest.mark.slow
-def test_spirals_are_unwound():
+def test_spirals_are_classified():
     errors = [
         error(PottsDA(random_state=seed).fit(*make_spirals(random_state=seed)), make_spirals, seed) for seed in (0, 1)
     ]
@@ -49,8 +49,8 @@ def test_spirals_are_unwound():
 
 
 @pytest.mark.slow
-def test_growth_does_not_give_up_before_anything_is_learnt():
-    """On these spirals three rounds after the second gain nothing; then prototypes are enough."""
+def test_growth_continues_while_nothing_is_learnt():
+    """On these spirals the three rounds after the second do not improve; then there are enough prototypes."""
     X, y = make_spirals(random_state=15)
     model = PottsDA(random_state=15).fit(X, y)
     assert model.path_.validation_loss[:5].min() > 0.6 and model.path_.validation_loss.min() < 0.1
@@ -70,7 +70,7 @@ def test_the_start_of_the_slides_runs():
     assert np.isfinite(model.predict_proba(X)).all()
 
 
-# --- what a fitted model says ---------------------------------------------------------------------------
+# --- the fitted model -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_fitted_attributes(iris):
     assert X.min() <= model.prototypes_.min() and model.prototypes_.max() <= X.max()
 
 
-def test_memberships_are_read_off_prototypes_metric_and_temperature(iris):
+def test_memberships_follow_from_prototypes_metric_and_temperature(iris):
     model, X, _ = iris
     offset = X[:, None] - model.prototypes_
     squares = np.einsum("nkd,de,nke->nk", offset, model.metric_, offset)
@@ -118,8 +118,8 @@ def test_the_path_shows_spins_harden_and_prototypes_grow():
     assert len(path.to_frame()) == len(path) and "PrototypePath" in repr(path) and "held-out loss" in repr(path)
 
 
-def test_a_dead_prototype_is_told():
-    """Five places for four different rows: one prototype cannot have a place of its own."""
+def test_a_dead_prototype_is_counted():
+    """Five prototypes for four distinct samples: one of them is left without samples."""
     X, y = np.repeat(np.array([[0.0, 0.0], [0.0, 1.0], [5.0, 0.0], [5.0, 1.0]]), 5, axis=0), np.repeat([0, 0, 1, 1], 5)
     model = PottsDA({0: 4, 1: 4}, shrinkage="oas", refine=False).fit(X, y)
     assert np.isfinite(model.prototypes_).all() and len(model.prototypes_) <= 4
@@ -137,7 +137,7 @@ def test_duplicates_of_the_slides_start_are_removed_and_counted():
 
 
 def test_affine_maps_change_nothing_without_shrinkage():
-    """The temperature apart, which is read off held-out rows: a map may deal rows to folds in another way."""
+    """The temperature excepted, which depends on the folds: a map may assign samples to other folds."""
     table = gaussian(n_samples=200)
     generator = np.random.default_rng(0)
     turn, shift = generator.normal(size=(4, 4)), generator.normal(size=4)
@@ -158,8 +158,8 @@ def test_units_change_nothing(options):
     np.testing.assert_allclose(model.predict_proba(table.X), other.predict_proba(scaled), atol=1e-5)
 
 
-def test_permuting_the_classes_permutes_the_answer():
-    """With one prototype a class nothing is drawn at random."""
+def test_permuting_the_classes_permutes_the_posterior():
+    """With one prototype for each class nothing is drawn at random."""
     table = gaussian()
     names = np.array([2, 0, 1])
     options = QUICK | {"n_prototypes": 3, "n_init": 1}
@@ -168,7 +168,7 @@ def test_permuting_the_classes_permutes_the_answer():
     np.testing.assert_allclose(model.prototypes_, other.prototypes_[names], atol=1e-8)
 
 
-def test_the_order_of_rows_changes_nothing():
+def test_the_order_of_samples_changes_nothing():
     table = gaussian()
     order = np.random.default_rng(0).permutation(len(table.y))
     model, other = PottsDA(**QUICK).fit(table.X, table.y), PottsDA(**QUICK).fit(table.X[order], table.y[order])
@@ -176,7 +176,7 @@ def test_the_order_of_rows_changes_nothing():
 
 
 @pytest.mark.parametrize("options", [QUICK, {}], ids=["annealed", "default"])
-def test_weight_two_is_the_row_twice(options):
+def test_weight_two_is_the_sample_twice(options):
     table = gaussian(n_samples=80)
     weight = np.random.default_rng(0).integers(0, 4, size=len(table.y))
     twice = PottsDA(**options).fit(table.X.repeat(weight, axis=0), table.y.repeat(weight))
@@ -185,7 +185,7 @@ def test_weight_two_is_the_row_twice(options):
 
 
 @pytest.mark.parametrize("lightest", [1e-40, 1e-300])
-def test_rows_of_next_to_no_weight_are_none(lightest):
+def test_samples_of_negligible_weight_are_dropped(lightest):
     X, y = make_xor_means(120, random_state=1)
     weight = np.where(np.arange(120) % 5, 1.0, 0.0)
     without = PottsDA(**QUICK).fit(X, y, sample_weight=weight)
@@ -193,13 +193,13 @@ def test_rows_of_next_to_no_weight_are_none(lightest):
     np.testing.assert_array_equal(light.predict_proba(X), without.predict_proba(X))
 
 
-def test_one_row_may_outweigh_all():
+def test_one_sample_may_outweigh_all_others():
     X, y = make_xor_means(120, random_state=1)
     weight = np.where(np.arange(120) == 7, 1e12, 1.0)
     assert np.isfinite(PottsDA(**QUICK).fit(X, y, sample_weight=weight).predict_proba(X)).all()
 
 
-def test_a_schedule_may_end_where_numbers_do():
+def test_temperatures_below_the_smallest_are_left_out():
     X, y = make_xor_means(120, random_state=1)
     options = QUICK | {"saturation": 1.0}
     cold = PottsDA(**options, schedule=[1.0, 0.1, 1e-60]).fit(X, y)
@@ -215,7 +215,7 @@ def test_small_weights_are_scaled_up():
     np.testing.assert_allclose(plain.predict_proba(table.X), tiny.predict_proba(table.X))
 
 
-def test_it_repeats_for_a_random_state():
+def test_fits_of_one_random_state_are_equal():
     X, y = make_mixed_strips(200, random_state=0)
     one, two = (PottsDA(random_state=3).fit(X, y) for _ in range(2))
     np.testing.assert_array_equal(one.prototypes_, two.prototypes_)
@@ -225,27 +225,27 @@ def test_it_repeats_for_a_random_state():
     np.testing.assert_array_equal(drawn.prototypes_, again.prototypes_)
 
 
-def test_it_survives_a_pickle(iris):
+def test_predictions_survive_pickling(iris):
     model, X, _ = iris
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict_proba(X), model.predict_proba(X))
 
 
-# --- data that break classifiers --------------------------------------------------------------------------
+# --- data on which classifiers fail-----------------------------------------------------------------------
 
 
-def test_single_precision():
+def test_float32_samples():
     table = gaussian()
     model = PottsDA().fit(table.X.astype(np.float32), table.y)
     assert {model.prototypes_.dtype, model.predict_proba(table.X.astype(np.float32)).dtype} == {np.dtype(np.float32)}
     assert abs(model.score(table.X, table.y) - PottsDA().fit(table.X, table.y).score(table.X, table.y)) < 0.05
 
 
-def test_single_precision_of_collinear_columns(monkeypatch):
-    """What is spoken is what was fitted, in double precision."""
+def test_float32_samples_with_collinear_features(monkeypatch):
+    """Predictions use the fitted float64 parameters."""
     X, y = load_wine(return_X_y=True)
     X = np.column_stack([X, X[:, :5], X[:, 0] + X[:, 1]]).astype(np.float32)
     kept, set_fitted = [], PottsDA._set_fitted
-    monkeypatch.setattr(PottsDA, "_set_fitted", lambda model, *own: kept.append(own[0]) or set_fitted(model, *own))
+    monkeypatch.setattr(PottsDA, "_set_fitted", lambda model, *args: kept.append(args[0]) or set_fitted(model, *args))
     model = PottsDA(n_init=1, shrinkage=0.0).fit(X, y)
     logs = model.posterior_scale_ * kept[-1].posterior.dense().log_proba(model._columns.rows(X.astype(np.float64)))
     np.testing.assert_allclose(model.predict_proba(X), gibbs.posterior(logs), atol=1e-4)
@@ -254,30 +254,30 @@ def test_single_precision_of_collinear_columns(monkeypatch):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n_more", [0, 60])
-def test_rows_at_the_end_of_their_type_have_a_posterior(n_more, dtype):
-    """Columns are in units so small that such rows standardized are beyond it. Every warning is an error here."""
+def test_samples_near_the_largest_float_have_a_posterior(n_more, dtype):
+    """The units are so small that such samples overflow when standardized. Every warning is an error here."""
     table = gaussian()
     more = np.random.default_rng(0).normal(size=(len(table.y), n_more))
     X = (1e-8 * np.hstack([table.X, more])).astype(dtype)
     model = PottsDA(**QUICK).fit(X, table.y)
-    largest = np.finfo(dtype).max / 1000  # of which there may be some: their sum is asked for by scikit-learn
+    largest = np.finfo(dtype).max / 1000  # scikit-learn sums several of them
     along = np.hstack([np.vstack([np.eye(4), -np.eye(4), np.ones((1, 4))]), np.zeros((9, n_more))]).astype(dtype)
     posterior = model.predict_proba(largest * along)
     np.testing.assert_allclose(posterior.sum(axis=1), 1.0, rtol=1e-6)
     np.testing.assert_allclose(posterior[:8], model.predict_proba(along[:8]), atol=1e-6)
 
 
-def test_constant_columns_do_not_matter():
+def test_constant_features_do_not_matter():
     table = gaussian()
     padded = np.insert(table.X, [0, 2], [7.0, 0.1], axis=1)
     model, other = PottsDA(**QUICK).fit(table.X, table.y), PottsDA(**QUICK).fit(padded, table.y)
     assert other.prototypes_.shape == (len(model.prototypes_), 6) and not other.metric_[0].any()
-    assert np.mean(model.predict(table.X) == other.predict(padded)) > 0.9  # rows are ordered by their bits
+    assert np.mean(model.predict(table.X) == other.predict(padded)) > 0.9  # samples are sorted by their bytes
     padded[:, 0] += 1e6
     np.testing.assert_allclose(other.predict_proba(padded), other.predict_proba(padded - [1e6, 0, 0, 0, 0, 0]))
 
 
-def test_a_column_that_is_constant_inside_a_fold():
+def test_a_feature_that_is_constant_within_a_fold():
     table = gaussian()
     rare = np.zeros((len(table.y), 1))
     rare[0] = 1.0
@@ -285,12 +285,12 @@ def test_a_column_that_is_constant_inside_a_fold():
     assert np.isfinite(model.predict_proba(np.hstack([table.X, 1 - rare]))).all()
 
 
-def test_rows_that_are_all_the_same():
+def test_samples_that_are_all_equal():
     model = PottsDA().fit(np.ones((10, 3)), np.arange(10) % 2)
     np.testing.assert_allclose(model.predict_proba(np.ones((1, 3))), 0.5, atol=0.1)
 
 
-def test_more_columns_than_rows():
+def test_more_features_than_samples():
     table = wide()
     model = PottsDA().fit(table.X, table.y)
     assert model.score(table.X, table.y) > 0.9
@@ -301,7 +301,7 @@ def test_more_columns_than_rows():
 
 
 @pytest.mark.parametrize("n_alone", [1, 3])
-def test_a_class_of_few_rows(n_alone):
+def test_a_class_of_few_samples(n_alone):
     table = rare_class()
     kept = np.concatenate([np.flatnonzero(table.y < 2), np.flatnonzero(table.y == 2)[:n_alone]])
     with warnings.catch_warnings():
@@ -328,7 +328,7 @@ def test_decision_function_agrees_with_the_posterior_and_the_predictions(table, 
 
 @pytest.mark.parametrize("temperature", [1000, 3.0, 1.0, 0.02])
 @pytest.mark.parametrize("refine", [False, True])
-def test_a_given_temperature_is_where_annealing_ends_and_the_posterior_is_read(temperature, refine):
+def test_a_given_temperature_ends_the_annealing_and_is_that_of_the_posterior(temperature, refine):
     table = gaussian()
     model = PottsDA(n_prototypes=6, refine=refine, temperature=temperature).fit(table.X, table.y)
     assert model.temperature_ == temperature and model.posterior_scale_ == 1
@@ -369,15 +369,15 @@ def test_one_prototype_a_class_is_lda_at_temperature_one_if_the_coupling_is_larg
     assert np.abs(weak.metric_ - model.metric_).max() > 0.01
 
 
-def test_a_given_temperature_and_what_is_left_open():
+def test_growth_at_a_given_temperature():
     X, y = make_mixed_strips(random_state=0)
     model = PottsDA(temperature=0.5).fit(X, y)
     assert model.temperature_ == 0.5 and len(model.prototypes_) > 2
     assert model.score(X, y) > 0.95
 
 
-def test_probabilities_are_honest():
-    """On rows of known posterior the loss is near the least there can be."""
+def test_probabilities_are_calibrated():
+    """With a known posterior, the log-loss is near its minimum."""
     table = gaussian(n_samples=1200)
     X, y = table.X[600:], table.y[600:]
     model = PottsDA().fit(table.X[:600], table.y[:600])

@@ -1,4 +1,4 @@
-"""A scorer of the user's, on folds and on a validation set: its weights, its gaps, its names of columns."""
+"""The user's scorer on folds and on a validation set: weights, missing scores, feature names."""
 
 import warnings
 
@@ -18,20 +18,21 @@ ESTIMATORS = pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, A
 
 
 def sites(one_class=True):
-    """A group for each row; the last holds rows of one class only."""
+    """A group for each sample; the last one has samples of one class only."""
     generator = np.random.RandomState(0)
     groups = generator.randint(0, 5, len(y))
     return np.where((y == 1) & (generator.rand(len(y)) < 0.2), 9, groups) if one_class else groups
 
 
 @ESTIMATORS
-def test_weights_of_a_series_go_by_position(estimator):
+def test_weights_of_a_series_are_taken_by_position(estimator):
     pandas = pytest.importorskip("pandas")
     order = np.random.RandomState(1).permutation(len(y))
     weight = np.where(y == 0, 5.0, 1.0)
     given = (weight[order], pandas.Series(weight).iloc[order])
     plain, series = (
-        estimator(scoring="accuracy", schedule=FEW).fit(X[order], y[order], sample_weight=own).path_ for own in given
+        estimator(scoring="accuracy", schedule=FEW).fit(X[order], y[order], sample_weight=weights).path_
+        for weights in given
     )
     np.testing.assert_array_equal(plain.validation_score, series.validation_score)
 
@@ -40,7 +41,7 @@ def test_weights_of_a_series_go_by_position(estimator):
 def test_folds_without_a_score_are_left_out(rule):
     scorer = AnnealedLogisticRegression(cv=LeaveOneGroupOut(), scoring="roc_auc", rule=rule)
     with pytest.warns(UserWarning, match=r"returned NaN on validation folds \[5\] of 6"), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UndefinedMetricWarning)  # scikit-learn's own
+        warnings.filterwarnings("ignore", category=UndefinedMetricWarning)  # from scikit-learn
         model = scorer.fit(X, y, groups=sites())
     assert model.path_.validation_score.shape[1] == 5
     assert model.score(X, y) > 0.95
@@ -54,14 +55,14 @@ def test_folds_without_a_score_are_left_out(rule):
         (["accuracy", "neg_log_loss"], "the name of one scorer"),
     ],
 )
-def test_scorers_that_score_nothing(scoring, message):
+def test_scorers_that_return_no_number(scoring, message):
     with pytest.raises(ValueError, match=message):
         AnnealedLogisticRegression(schedule=FEW, scoring=scoring).fit(X, y)
 
 
 @pytest.mark.parametrize("rule", ["best", "one_standard_error"])
 def test_a_temperature_without_a_score_is_not_chosen(rule):
-    """While it is hot nobody is said to be of the rare class, and precision means nothing."""
+    """At high temperatures the rare class is never predicted, and its precision is undefined."""
     rows, labels = make_classification(400, 5, weights=[0.85], random_state=0)
     precision = make_scorer(precision_score, zero_division=np.nan)
     model = AnnealedLogisticRegression(scoring=precision, rule=rule).fit(rows, labels)
@@ -72,7 +73,7 @@ def test_a_temperature_without_a_score_is_not_chosen(rule):
 
 @pytest.mark.parametrize("scoring", ["roc_auc_ovr", "roc_auc_ovo"])
 @pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, AnnealedLDA])
-def test_folds_that_a_scorer_refuses_for_want_of_a_class_are_left_out(estimator, scoring):
+def test_folds_that_a_scorer_refuses_as_they_lack_a_class_are_left_out(estimator, scoring):
     rows, labels = load_wine(return_X_y=True)
     groups = np.where((labels > 0) & (np.arange(len(labels)) % 3 == 0), 5, np.arange(len(labels)) % 4)
     with pytest.warns(UserWarning, match=r"returned NaN on validation folds \[4\] of 5"):
@@ -81,7 +82,7 @@ def test_folds_that_a_scorer_refuses_for_want_of_a_class_are_left_out(estimator,
     assert model.path_.validation_score.min() > 0.95
 
 
-def test_what_a_scorer_refuses_where_every_class_is_there_is_raised():
+def test_an_error_of_a_scorer_on_folds_with_every_class_is_raised():
     def refuses(model, X, y):
         raise ValueError("this is no score")
 
@@ -89,15 +90,17 @@ def test_what_a_scorer_refuses_where_every_class_is_there_is_raised():
         AnnealedLogisticRegression(schedule=FEW, scoring=refuses).fit(X, y)
 
 
-def test_what_a_scorer_refuses_on_all_parts_is_the_reason():
+def test_an_error_of_a_scorer_on_all_folds_is_the_cause():
     rows, labels = load_wine(return_X_y=True)
     cv = [(np.arange(len(labels)), np.flatnonzero(labels != label)) for label in (0, 1)]
-    with pytest.raises(ValueError, match="returned NaN on every validation fold, each of which lacks a class") as told:
+    with pytest.raises(
+        ValueError, match="returned NaN on every validation fold, each of which lacks a class"
+    ) as caught:
         AnnealedLogisticRegression(cv=cv, scoring="roc_auc_ovr", schedule=FEW).fit(rows, labels)
-    assert "Number of classes in y_true" in str(told.value.__cause__)
+    assert "Number of classes in y_true" in str(caught.value.__cause__)
 
 
-def test_a_mistake_in_a_scorer_is_raised_where_a_class_is_lacking():
+def test_a_mistake_in_a_scorer_is_raised_although_a_class_is_lacking():
     def mistaken(model, X, y):
         return model.no_such_thing
 
@@ -105,7 +108,7 @@ def test_a_mistake_in_a_scorer_is_raised_where_a_class_is_lacking():
         AnnealedLogisticRegression(cv=LeaveOneGroupOut(), scoring=mistaken, schedule=FEW).fit(X, y, groups=sites())
 
 
-def test_parts_that_all_lack_a_class_have_no_score():
+def test_folds_that_all_lack_a_class_have_no_score():
     cv = [(np.arange(len(y)), np.flatnonzero(y == label)) for label in (0, 1)]
     nothing = make_scorer(lambda truth, predicted: np.nan)
     with pytest.raises(
@@ -115,7 +118,7 @@ def test_parts_that_all_lack_a_class_have_no_score():
 
 
 @pytest.mark.parametrize("scoring", ["neg_log_loss", "accuracy"])
-def test_folds_whose_rows_weigh_nothing_are_left_out(scoring):
+def test_folds_of_weight_zero_are_left_out(scoring):
     groups = sites(one_class=False)
     weight = (groups != 2).astype(float)
     kept, settings = groups != 2, dict(cv=LeaveOneGroupOut(), scoring=scoring, schedule=FEW)
@@ -130,9 +133,9 @@ def test_nothing_held_out(empty):
         AnnealedLogisticRegression(cv=[(np.arange(len(y)), empty)]).fit(X, y)
 
 
-def test_folds_as_flags_are_folds_as_numbers():
+def test_folds_may_be_boolean_masks():
     is_train = np.random.RandomState(0).rand(3, len(y)) < 0.7
-    flags = [(own, ~own) for own in is_train]
+    flags = [(mask, ~mask) for mask in is_train]
     numbers = [tuple(map(np.flatnonzero, split)) for split in flags]
     first, second = (
         AnnealedLogisticRegression(cv=cv, schedule=FEW).fit(X, y).path_.validation_score for cv in (flags, numbers)
@@ -150,19 +153,19 @@ def test_folds_as_flags_are_folds_as_numbers():
     ids=["flags", "numbers", "fractions"],
 )
 @pytest.mark.parametrize("part", ["train", "test"])
-def test_rows_that_there_are_not_cannot_be_folds(rows, reason, part):
+def test_folds_with_indices_out_of_range_are_refused(rows, reason, part):
     every_row = np.arange(len(y))
     cv = [(rows, every_row) if part == "train" else (every_row, rows)]
     with pytest.raises(ValueError, match=f"cv must give sample indices from 0 to {len(y) - 1}, .*{reason}"):
         AnnealedLogisticRegression(cv=cv, schedule=FEW).fit(X, y)
 
 
-def test_rows_of_a_fold_are_a_list():
+def test_folds_must_be_one_dimensional():
     with pytest.raises(ValueError, match=r"lists of sample indices, .* Got shape \(300, 1\)"):
         AnnealedLogisticRegression(cv=[(np.arange(300)[:, None], np.arange(300, 500))], schedule=FEW).fit(X, y)
 
 
-def test_splits_that_can_be_had_once_are_left_to_the_fit():
+def test_splits_given_as_an_iterator_are_used_by_the_fit_alone():
     halves = np.arange(len(y)) % 2 == 0
     with sklearn.config_context(enable_metadata_routing=True):
         cv = iter([(np.flatnonzero(halves), np.flatnonzero(~halves))])
@@ -186,18 +189,18 @@ def test_weights_of_a_validation_set_reach_the_scorer(is_routed):
 @pytest.mark.parametrize(
     "scoring", [lambda model, X, y: model.score(X, y), make_scorer(lambda truth, found: np.mean(truth == found))]
 )
-def test_scorers_that_take_no_weights_are_told_what_to_do(scoring):
+def test_scorers_that_accept_no_weights_get_advice(scoring):
     with pytest.raises(TypeError, match="must accept the sample_weight given to fit.*Add sample_weight=None"):
         AnnealedLogisticRegression(schedule=FEW, scoring=scoring).fit(X, y, sample_weight=np.ones(len(y)))
 
 
-def test_weights_of_no_validation_set():
+def test_validation_weights_need_a_validation_set():
     with pytest.raises(ValueError, match="sample_weight_val weighs the samples of a validation set"):
         AnnealedLogisticRegression().fit(X, y, sample_weight_val=np.ones(3))
 
 
 @ESTIMATORS
-def test_columns_with_names_give_no_warning(estimator):
+def test_feature_names_give_no_warning(estimator):
     """Every warning is an error here."""
     pandas = pytest.importorskip("pandas")
     iris, species = load_iris(return_X_y=True)
@@ -207,7 +210,7 @@ def test_columns_with_names_give_no_warning(estimator):
 
 
 @pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, PottsDA])
-def test_callbacks_see_rows_as_they_were_given(estimator):
+def test_callbacks_see_the_given_samples(estimator):
     pandas = pytest.importorskip("pandas")
     iris, species = load_iris(return_X_y=True)
     frame, scores = pandas.DataFrame(iris, columns=list("abcd")), []
@@ -227,11 +230,11 @@ def test_callbacks_see_rows_as_they_were_given(estimator):
 
 
 @pytest.mark.parametrize("scoring", ["neg_log_loss", "accuracy"])
-def test_one_number_is_the_weight_of_every_row(scoring):
+def test_one_number_is_the_weight_of_every_sample(scoring):
     one, each = (
         AnnealedLogisticRegression(class_weight="balanced", scoring=scoring, schedule=FEW)
-        .fit(X, y, sample_weight=own)
+        .fit(X, y, sample_weight=weights)
         .path_
-        for own in (2.0, np.full(len(y), 2.0))
+        for weights in (2.0, np.full(len(y), 2.0))
     )
     np.testing.assert_array_equal(one.validation_score, each.validation_score)

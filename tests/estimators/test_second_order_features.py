@@ -1,4 +1,4 @@
-"""Products of pairs of columns, against loops over rows, columns and pixels."""
+"""Products of pairs of features, against loops over samples, features and pixels."""
 
 import tracemalloc
 
@@ -25,7 +25,7 @@ def all_products(X):
 
 
 def neighbours(height, width, radius):
-    """Pairs (i, j), i >= j, of pixels at most `radius` apart, by looking at all pairs of places."""
+    """Pairs (i, j), i >= j, of pixels at most `radius` apart, from all pairs."""
     places = [(down, across) for down in range(height) for across in range(width)]
     return [
         (i, j)
@@ -41,14 +41,14 @@ def test_all_products_in_order():
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_products_lie_row_by_row(order):
+def test_products_are_contiguous_by_row(order):
     X = np.asarray(np.random.default_rng(0).normal(size=(7, 4)), order=order)
     assert SecondOrderFeatures().fit_transform(X).flags.c_contiguous
 
 
 @pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array])
 @pytest.mark.parametrize("neighborhood", [None, 1])
-def test_sparse_rows_stay_as_they_are_stored_and_equal_dense(kind, neighborhood):
+def test_sparse_formats_are_preserved_and_equal_dense(kind, neighborhood):
     X = some_rows(n_columns=9)
     dense = SecondOrderFeatures(neighborhood).fit_transform(X)
     products = SecondOrderFeatures(neighborhood).fit_transform(kind(X))
@@ -61,14 +61,14 @@ def test_sparse_rows_stay_as_they_are_stored_and_equal_dense(kind, neighborhood)
 @pytest.mark.parametrize(
     ("kind", "made"), [(sparse.csc_matrix, sparse.csr_matrix), (sparse.coo_array, sparse.csr_array)]
 )
-def test_other_sparse_formats_become_rows(kind, made):
+def test_other_sparse_formats_become_csr(kind, made):
     X = some_rows()
     products = SecondOrderFeatures().fit_transform(kind(X))
     assert type(products) is made
     np.testing.assert_array_equal(products.toarray(), all_products(X))
 
 
-def test_sparse_columns_out_of_order():
+def test_sparse_indices_out_of_order():
     X = sparse.csr_array((np.array([3.0, 2.0]), np.array([1, 0]), np.array([0, 2])), shape=(1, 2))
     np.testing.assert_array_equal(SecondOrderFeatures().fit_transform(X).toarray(), [[4, 6, 9]])
     assert list(X.indices) == [1, 0]
@@ -87,7 +87,7 @@ def test_no_stored_entry_at_all():
 
 @pytest.mark.parametrize("store", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_precision_is_kept(store, dtype):
+def test_dtype_is_preserved(store, dtype):
     assert SecondOrderFeatures().fit_transform(store(some_rows().astype(dtype))).dtype == dtype
 
 
@@ -109,7 +109,7 @@ def test_neighbourhood_on_an_image(radius, shape):
     np.testing.assert_array_equal(model.transform(image), expected)
 
 
-def test_neighbours_on_a_large_image_are_found_without_a_look_at_all_pairs():
+def test_neighbours_on_a_large_image_are_found_without_making_all_pairs():
     image = np.ones((1, 64**2))
     tracemalloc.start()
     try:
@@ -121,14 +121,14 @@ def test_neighbours_on_a_large_image_are_found_without_a_look_at_all_pairs():
     assert peak < 20 * pairs.nbytes
 
 
-def test_image_is_square_unless_told():
+def test_image_is_square_by_default():
     image = np.ones((1, 16))
     plain, told = SecondOrderFeatures(1).fit(image), SecondOrderFeatures(1, image_shape=(4, 4)).fit(image)
     np.testing.assert_array_equal(plain.pairs_, told.pairs_)
     assert len(plain.pairs_) == 16 + 2 * 3 * 4
 
 
-def test_neighbourhood_of_nothing_is_squares_and_of_everything_all_products():
+def test_neighbourhood_zero_gives_squares_and_a_large_one_all_products():
     X = some_rows(n_columns=9)
     np.testing.assert_array_equal(SecondOrderFeatures(0).fit_transform(X), X**2)
     np.testing.assert_array_equal(SecondOrderFeatures(np.inf).fit_transform(X), all_products(X))
