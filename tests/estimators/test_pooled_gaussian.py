@@ -21,9 +21,9 @@ def bayes(X, y, X_new, prior, weight=None):
     posterior = []
     for row in X_new:
         joint = []
-        for own_prior, own_mean in zip(prior, means, strict=True):
-            densities = [norm(mean, scale).pdf(x) for x, mean, scale in zip(row, own_mean, spread, strict=True)]
-            joint.append(own_prior * np.prod(densities))
+        for class_prior, class_mean in zip(prior, means, strict=True):
+            densities = [norm(mean, scale).pdf(x) for x, mean, scale in zip(row, class_mean, spread, strict=True)]
+            joint.append(class_prior * np.prod(densities))
         posterior.append(np.array(joint) / sum(joint))
     return np.array(posterior)
 
