@@ -84,8 +84,9 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         by weight. A dict gives the number of each class. A class gets at most as many as it has distinct samples.
     label_coupling : float, default=8.0
         Weight c of the labels relative to the distances. With c near 0, the annealing is soft k-means in a Mahalanobis
-        metric. With large c, at T = 1, it is mixture discriminant analysis with a shared covariance and components of
-        equal weight; with one prototype for each class and no shrinkage, prototypes and metric are then those of LDA.
+        metric. With large c and ``temperature=1`` it is mixture discriminant analysis with a shared covariance and
+        components of equal weight; with one prototype for each class and no shrinkage, prototypes and metric are then
+        those of LDA.
     n_init : int, default=8
         Number of starts. The one with the lowest final free energy is kept.
     shrinkage : {"auto", "oas", "ledoit_wolf"} or float in [0, 1], default="auto"
