@@ -90,7 +90,7 @@ def test_temperature_and_scale_are_chosen_as_by_annealed_logistic_regression(set
         {"rule": "one_standard_error", "selection": "holdout"},
         {"calibrate": 1},
     ],
-    ids=str,
+    ids=", ".join,
 )
 def test_bad_settings_are_refused_as_by_annealed_logistic_regression(settings):
     with pytest.raises(ValueError) as expected:
