@@ -168,7 +168,7 @@ class Verb(NamedTuple):
 
 
 VERBS = {
-    "demo": Verb(demo, frozenset({"cli"}), "compare on the embedded default and write report.html"),
+    "demo": Verb(demo, frozenset({"cli"}), "compare classifiers on the built-in example and write report.html"),
     "test": Verb(test, frozenset({"test"}), "run the tests; arguments go to pytest"),
     "install": Verb(install_extras, frozenset(), "install further extras for the tests: install torch-tests"),
     "check": Verb(check, frozenset({"check"}), "lint, formatting and types; arguments are paths"),

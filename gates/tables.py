@@ -1,4 +1,4 @@
-"""Small tables of every kind, from fixed seeds or embedded in scikit-learn.
+"""Small tables of every kind, from fixed seeds or shipped with scikit-learn.
 
 Every table has held-out samples, on which results are compared. A maker draws training and held-out samples together:
 `_split` takes every third one for the test.

@@ -1,4 +1,4 @@
-"""Data sets: an embedded default, generators with a known solution, and readers of tables on disk."""
+"""Data sets: the built-in example, generators with a known solution, and readers of tables on disk."""
 
 from annealed.datasets.corpora import data_home, load_table, table_names
 from annealed.datasets.default import load_default

@@ -1,4 +1,4 @@
-"""The embedded default: measurements of breast-cancer cells, as shipped with scikit-learn."""
+"""The built-in example: measurements of breast-cancer cells, as shipped with scikit-learn."""
 
 from sklearn.datasets import load_breast_cancer
 from sklearn.utils import Bunch

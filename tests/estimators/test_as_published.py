@@ -64,7 +64,7 @@ def test_each_call_makes_new_objects(estimator):
 
 
 def objects_of(estimator):
-    return [own for own in estimator.as_published().get_params(deep=False).values() if hasattr(own, "get_params")]
+    return [value for value in estimator.as_published().get_params(deep=False).values() if hasattr(value, "get_params")]
 
 
 @pytest.mark.parametrize("estimator", [AnnealedLDA, MELDA, PottsDA])
@@ -161,7 +161,7 @@ def minimized(X, y, means, precision, temperature, n_iterations):
 
 
 def test_steps_in_whitened_coordinates_give_other_means(parts):
-    """Why the published algorithm needs a solver of its own: few steps end where the coordinates lead them."""
+    """Why `as_published` needs its solver: where a few steps end depends on the coordinates."""
     X, y, _, _ = parts
     settings = {"schedule": [20.0], "selection": "last"}
     published, whitened = (
@@ -180,7 +180,7 @@ def test_distance_classifier_has_no_priors(parts):
 
 
 def test_distance_classifier_steps_in_features_that_outnumber_the_samples():
-    """No covariance of all features has an inverse there: distances are those in the span of the samples."""
+    """The covariance of the features is then singular: distances are measured in the span of the samples."""
     n_samples, n_features = 40, 60
     generator = np.random.default_rng(0)
     y = np.arange(n_samples) % 3

@@ -123,9 +123,9 @@ def test_neighbours_on_a_large_image_are_found_without_making_all_pairs():
 
 def test_image_is_square_by_default():
     image = np.ones((1, 16))
-    plain, told = SecondOrderFeatures(1).fit(image), SecondOrderFeatures(1, image_shape=(4, 4)).fit(image)
-    np.testing.assert_array_equal(plain.pairs_, told.pairs_)
-    assert len(plain.pairs_) == 16 + 2 * 3 * 4
+    by_default, given = SecondOrderFeatures(1).fit(image), SecondOrderFeatures(1, image_shape=(4, 4)).fit(image)
+    np.testing.assert_array_equal(by_default.pairs_, given.pairs_)
+    assert len(by_default.pairs_) == 16 + 2 * 3 * 4
 
 
 def test_neighbourhood_zero_gives_squares_and_a_large_one_all_products():
