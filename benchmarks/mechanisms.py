@@ -107,8 +107,8 @@ def _from_last_node(problem, nodes, temperature):
 
 
 def _with_new_factor(function):
-    """`_look` of the same class, which computes a Hessian and its factor."""
-    return sys.modules[function.__module__]._Search._look
+    """The method of the same class that computes a Hessian and its factor."""
+    return sys.modules[function.__module__]._Search._evaluate_hessians
 
 
 def _each_fit_diagonalized(frame, estimate):
@@ -142,7 +142,7 @@ MECHANISMS = [
     _set("Newton's method after L-BFGS", "a second solver; few steps", "BEARABLE_WORK", 0.0, "newton"),
     Mechanism(
         "reused factors in Newton's method",
-        lambda: patched("_Search._look_again", _with_new_factor),
+        lambda: patched("_Search._evaluate_values", _with_new_factor),
         "slower convergence; half the Hessians",
     ),
     _flag("final fits settled together", "a second pass; one stack", "Newton.settles_last", False),
@@ -220,7 +220,7 @@ MECHANISMS = [
     _call(
         "variances lost to rounding, recomputed",
         "a pass; accurate coordinates",
-        "_with_drowned",
+        "_with_recomputed_variances",
         lambda design, rotated, *_: rotated,
     ),
     _call(
@@ -277,9 +277,9 @@ MECHANISMS = [
     _call("predicted starts of nodes", "extrapolation; fewer steps", "predicted", _from_last_node, fits=BOTH),
     _call("tangents", "a solve; better starts", "along_tangents", lambda nodes, temperature: nodes[-1].parameters),
     _set("polynomials of high degree between nodes", "a rule; starts that need no step", "N_POINTS", 2),
-    _call("middles of gaps", "more temperatures; a finer choice", "_Walk._fill_middle", lambda *_: None),
+    _call("middles of gaps", "more temperatures; a finer choice", "_Annealing._fill_middle", lambda *_: None),
     _set("halving of gaps beside poor starts", "more temperatures; certified in between", "MOST_HALVINGS", 0),
-    _call("second try of misled starts", "a rule; no lost fits", "_Walk._was_misled", lambda *_: False),
+    _call("second try of misled starts", "a rule; no lost fits", "_Annealing._was_misled", lambda *_: False),
     _flag("folds move as the final fit does", "a rule; fewer fold steps", "SmoothProblem.fits_are_alike", False),
     _flag("last step without evaluation", "a rule; a pass less", "PenalizedLinearProblem.takes_last_step", False),
     _set("folds solved loosely, L-BFGS", "less exact folds; fewer steps", "LAST_STEP_SHARE", 3e-4, fits=BOTH),
@@ -293,9 +293,9 @@ MECHANISMS = [
     ),
     _call("score test", "a pass; ends a hopeless path", "PenalizedLinearProblem.evidence_held_back", _evidence),
     _call(
-        "end of the path foreseen",
+        "predicted end of the path",
         "a parabola; fewer temperatures",
-        "_foreseen",
+        "_extrapolated",
         lambda scores, cooled, best: scores[best],
         fits=BOTH,
     ),
