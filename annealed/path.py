@@ -243,7 +243,7 @@ class AnnealingPath:
         if self.certificate is None:
             return ""
         return (
-            f"-> certified within {self.certificate[self.best_index]:.1e} of its least free energy, relative; "
+            f"-> free energy certified within {self.certificate[self.best_index]:.1e} of its minimum (relative); "
             f"largest entry of the gradient {self.gradient_norm[self.best_index]:.1e}"
         )
 
