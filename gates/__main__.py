@@ -1,4 +1,4 @@
-"""`python dev.py gates compare | record | certify`: parses the arguments, and prints a table."""
+"""`python dev.py gates compare | record | certify | size`: parses the arguments, and prints a table."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 from statistics import median
 from time import process_time
 
+from gates.size import report
+
 POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 RECORD = Path(__file__).resolve().parent / "recorded.json"
 SHOWN = ("work", "passes", "hessians", "factor_millions", "calls")
@@ -20,7 +22,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python dev.py gates", description="Judge results, certificates and operation counts without a clock."
     )
-    parser.add_argument("verb", choices=("compare", "record", "certify"))
+    parser.add_argument("verb", choices=("compare", "record", "certify", "size"))
     parser.add_argument("tables", nargs="*", help="tables of gates/tables.py; default: all")
     parser.add_argument("--estimators", nargs="*", help="estimators of gates/estimators.py; default: all")
     parser.add_argument("--exact", action="store_true", help="compare: fail unless results agree to rounding")
@@ -34,6 +36,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 def main(arguments: list[str]) -> int:
     options = parse(arguments)
+    if options.verb == "size":
+        report()
+        return 0
     for pool in POOLS:  # before NumPy is imported; counts hardly depend on it
         os.environ.setdefault(pool, "1")
     if options.verb == "certify":

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 import annealed
+from gates.size import core, tuned_numbers
 
 PACKAGE = Path(__file__).resolve().parents[1] / "annealed"
 
@@ -77,6 +78,9 @@ SHARED_IN_A_FOLDER = {
     "whitening",
 }
 MAY_IMPORT_EVERYTHING = {"annealed", "annealed.cli", "annealed.__main__"}
+
+# The core may only shrink: lower these after a deletion.
+MOST_LINES, MOST_TUNED_NUMBERS = 18_700, 330
 
 INSTALLED_BY_THE_USER = {"torch", "dask", "matplotlib", "pandas"}
 HOME_OF = {"matplotlib": "displays", "torch": "arrays"}
@@ -233,6 +237,18 @@ def test_importing_the_package_imports_no_optional_library():
     )
     process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert process.stdout.split() == []
+
+
+def test_the_core_does_not_grow():
+    """A new tuned number needs a row in `bench ablation` that shows at least 5 % somewhere."""
+    size = core()
+    assert size.n_lines <= MOST_LINES
+    assert len(size.tuned) <= MOST_TUNED_NUMBERS, size.tuned
+
+
+def test_tuned_numbers_are_numbers_that_a_module_names_in_capitals():
+    text = "A = 1\nB, C = 2.0, (1 << 20, -3)\nD: int = 4\nE = A * 2\nF = True\nG = 'no'\nh = 5\nI = (A, 1)"
+    assert list(tuned_numbers(text)) == ["A", "B", "C", "D"]
 
 
 # --- tests of the rules -----------------------------------------------------------------------------
