@@ -171,7 +171,7 @@ def fit(
     separator: Separator = None,
     encoding: Encoding = None,
 ):
-    """Fit an annealed classifier and write it to a file. Ctrl-C stops the cooling and keeps the path so far."""
+    """Fit an annealed classifier and write it to a file. Ctrl-C ends the fit early and keeps the path so far."""
     if model not in OURS:
         raise InputError(f"--model must be one of {', '.join(OURS)}. Got {model!r}.")
     check_writable(output)

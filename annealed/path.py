@@ -37,7 +37,7 @@ class AnnealingPath:
         `coef`, (n_temperatures, n_classes, n_features), and `intercept`, (n_temperatures, n_classes), of the logits
         (the paper's lambda is `temperature * coef`); AnnealedLDA has `means` too; a user-defined family has
         `parameters`. They are also attributes, such as `path.coef`. They do not include `posterior_scale`. For sparse X
-        with many empty columns, `arrays["coef"]` holds only the other `columns`; `path.coef` has all of them.
+        with many empty columns, `arrays["coef"]` has the coefficients of `columns` only; `path.coef` has all of them.
     free_energy : ndarray of shape (n_temperatures,)
         The objective of the final fit: the paper's Q (9), or Q_new (17) with its penalty.
     entropy : ndarray of shape (n_temperatures,)
@@ -67,8 +67,8 @@ class AnnealingPath:
         Number of columns of X.
     compared_score : ndarray of shape (n_temperatures,) or None
         The scores by which the temperature was chosen: the mean of `validation_score` over the folds, less a penalty if
-        the score is the log-loss. The penalty grows with the distance of `posterior_scale` from one, and with a
-        certainty of the posterior that so few held-out samples do not support.
+        the score is the log-loss. The penalty grows with the distance of `posterior_scale` from one, and with the
+        excess of the posterior's certainty over what the number of held-out samples supports.
     rule : {"best", "one_standard_error"}
         How the temperature was chosen from these scores.
     unit_C : float or None

@@ -34,15 +34,16 @@ class AnnealedLDA(AnnealedClassifier):
 
         anchor / 2 sum_j prior_j |mean_j - average_j|^2        (in the metric of the covariance)
 
-    The temperature governs complexity. At high temperatures the means lie along the averages, ``1 + 2 / anchor`` times
-    as far from the overall mean; as T falls they move to where they separate the classes best, and the posterior
-    becomes certain. With a large anchor they are the averages, and T = 2 gives the posterior of LDA. The temperature is
-    chosen by held-out scores, and the posterior is calibrated.
+    The temperature governs complexity. At high temperatures the means are ``1 + 2 / anchor`` times as far from the
+    overall mean as the averages, in the same directions; as T falls they move to where they separate the classes best,
+    and the posterior becomes certain. With a large anchor they are the averages, and T = 2 gives the posterior of LDA.
+    The temperature is chosen by held-out scores, and the posterior is calibrated.
 
     This is the method dADA of the paper (eq. 10-12) with an anchor and priors, which the paper does not have. Without
     an anchor, ``anchor=0``, the exact minimum has the same posterior at every temperature, that of unpenalized logistic
-    regression (unless classes outnumber features), and the gains of the paper come from few solver iterations at each
-    temperature; see `as_published`. The penalty does not act on coefficients, so scikit-learn's C is not defined.
+    regression (unless classes outnumber features), and the gains of the paper come from stopping after a few solver
+    iterations at each temperature; see `as_published`. The penalty does not act on coefficients, so scikit-learn's C is
+    not defined.
 
     :class:`AnnealedLogisticRegression` usually predicts better.
 
@@ -207,7 +208,8 @@ class AnnealedLDA(AnnealedClassifier):
 
         - The paper does not print how many iterations the optimizer takes at one temperature. Here it takes at most
           15, which gives curves like the paper's. The number matters: unless classes outnumber features, the minimum
-          of (9) gives the same posterior at every temperature, so that only unfinished minimization makes a difference.
+          of (9) gives the same posterior at every temperature, so temperature matters only because the minimization is
+          not finished.
         - The paper calls the first temperature "comparatively large". Here it is found from the data: so high that the
           posterior of the averages is nearly uniform.
         - The final model is fitted to all samples; the paper keeps the model of the other four fifths. Both agree if

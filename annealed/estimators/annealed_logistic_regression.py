@@ -38,9 +38,9 @@ class AnnealedLogisticRegression(AnnealedClassifier):
     and the penalty ``l2_strength * T / 2 sum_j |lambda_j / T|^2``. Its minimum depends on ``l2_strength * T`` alone.
 
     In terms of scikit-learn, ``C = 1 / (l2_strength * T * n_samples)``, doubled for two classes. With
-    ``penalty_scaling="none"`` and ``calibrate=False`` the coefficients are those of ``LogisticRegression(C=C)``. Every
-    fit has its values of C, ``C_`` and ``path_.C``; ``at(C=1.0)`` takes the model at another C, and
-    ``schedule=CGrid(Cs)`` solves for given values.
+    ``penalty_scaling="none"`` and ``calibrate=False`` the coefficients are those of ``LogisticRegression(C=C)``. A
+    fitted model has ``C_`` and ``path_.C``, ``at(C=1.0)`` returns the model at another C, and ``schedule=CGrid(Cs)``
+    solves for given values.
 
     Parameters
     ----------
@@ -71,10 +71,10 @@ class AnnealedLogisticRegression(AnnealedClassifier):
         temperature so that held-out samples are predicted best. The factor is 1 if nothing is held out, as with
         ``selection="last"`` or a given temperature. The paper has no such factor.
     fit_intercept : bool, default=True
-        Whether each class has an intercept, which is not penalized. The paper has none, but a constant feature.
+        Whether each class has an intercept, which is not penalized. The paper has a constant feature instead.
     penalty_scaling : {"auto", "cv", "none", "standardize", "half-whiten", "whiten"}, default="auto"
-        Scaling of the features in which the penalty acts. ``penalty_scaling_`` is the one that was used, and `coef_` is
-        always that of the given features.
+        Scaling of the features in which the penalty acts. ``penalty_scaling_`` is the one that was used; `coef_` always
+        refers to the features as given.
 
         - "none": the features as they are, as in scikit-learn and in the paper; their units matter.
         - "standardize": each feature divided by its standard deviation; units do not matter.
@@ -82,20 +82,21 @@ class AnnealedLogisticRegression(AnnealedClassifier):
           intercept).
         - "half-whiten": between the last two; each principal direction of the standardized features is divided by the
           fourth root of its variance.
-        - "auto": "standardize" for dense X, "none" for sparse X, or another scaling if validation scores are clearly
-          better with it. For dense X this is "half-whiten", except on a device, or "whiten" if there are at most a few
-          hundred samples and more features than samples. With at least fifteen features per sample, "whiten" alone is
-          computed if leave-one-out residuals of ridge regression show that regularization does not help (except if `cv`
-          may keep samples together, as given splits, group-aware and unshuffled splitters do). For sparse X it is
-          "standardize", tried with up to a thousand features, with a few hundred samples, or if nothing was learned
-          with "none". Other scalings are only tried with the default schedule, several folds and the log-loss.
-        - "cv": one path for each scaling, and the one with the best validation scores. For dense X it is "standardize"
-          unless "half-whiten" or "whiten" is better by more than a standard error over the folds (neither is tried with
-          more than a thousand samples and more than a thousand features); for sparse X, "none" or "standardize". It
-          takes as long as these paths together. If nothing is held out, it is "auto".
+        - "auto": "standardize" for dense X and "none" for sparse X, unless validation scores are clearly better with an
+          alternative. For dense X the alternative is "whiten" if there are at most a few hundred samples and more
+          features than samples, otherwise "half-whiten" (not on a device). With at least fifteen features per sample,
+          "whiten" is used without a comparison if leave-one-out residuals of ridge regression show that regularization
+          does not help, unless `cv` may keep samples together, as given splits, group-aware and unshuffled splitters
+          do. For sparse X the alternative is "standardize"; it is tried with up to a thousand features, with a few
+          hundred samples, or if nothing was learned with "none". Alternatives are only tried with the default schedule,
+          several folds and the log-loss.
+        - "cv": one path is computed for each scaling, and the one with the best validation scores is kept. For dense X
+          this is "standardize" unless "half-whiten" or "whiten" is better by more than a standard error over the folds
+          (neither is tried with more than a thousand samples and more than a thousand features); for sparse X it is
+          "none" or "standardize". It takes as long as these paths together. If nothing is held out, "auto" is used.
 
-        Standard deviations are those of all samples, in folds too. So are principal directions, except if features
-        outnumber samples: each fold then has its own.
+        Standard deviations and principal directions are those of all samples, in folds too. If features outnumber
+        samples, each fold has principal directions of its training samples.
     class_weight : dict or "balanced", default=None
         Weights of the classes, by which ``sample_weight`` is multiplied for the fit and its folds. Scorers receive
         ``sample_weight`` without them; a validation set is weighted by ``sample_weight_val`` alone.
@@ -206,14 +207,14 @@ class AnnealedLogisticRegression(AnnealedClassifier):
     def as_published(cls, **settings) -> Self:
         """The classifier as the paper prints it: pADA, eq. (17) annealed as in table 1.
 
-        Raw features without intercept, the penalty in their units, T multiplied by 0.9 down to 0.001, and the
-        temperature of the best accuracy on a held-out fifth of the samples. The posterior is not calibrated.
+        The features are raw and there is no intercept. T is multiplied by 0.9 down to 0.001, and the temperature with
+        the best accuracy on a held-out fifth of the samples is chosen. The posterior is not calibrated.
 
         It differs from the paper in the following:
 
         - The gradient is that of (17), with ``l2_strength * lambda_j``; (18) prints a sum over the classes.
-        - Another optimizer than scaled conjugate gradient is used. At every temperature (17) has one minimum, so the
-          coefficients are the same to within `tol`.
+        - The optimizer is not scaled conjugate gradient. At every temperature (17) has one minimum, so the coefficients
+          are the same to within `tol`.
         - The paper calls the first temperature "comparatively large". Here it is found from the data: so high that the
           posterior is nearly uniform.
         - The last temperature, 0.001, was printed for the paper's features. T scales with the square of the features:

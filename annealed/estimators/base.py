@@ -61,8 +61,8 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
     (eq. 7), and the fit minimizes the free energy (eq. 9), T times the mean log-loss, plus the penalty of the family.
     It is solved from hot to cold, and the temperature with the best held-out scores is chosen (table 1 of the paper).
 
-    For the usual families take :class:`AnnealedLogisticRegression` or :class:`AnnealedLDA`; this class is for quadratic
-    scores and for families that you define.
+    For linear scores and distances to class means use :class:`AnnealedLogisticRegression` and :class:`AnnealedLDA`;
+    this class is for quadratic scores and for families that you define.
 
     Parameters
     ----------
@@ -140,8 +140,8 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
 
     See Also
     --------
-    AnnealedLogisticRegression : Penalized multinomial logistic regression with a temperature.
-    AnnealedLDA : Annealed linear discriminant analysis.
+    AnnealedLogisticRegression : Multinomial logistic regression with its L2 path.
+    AnnealedLDA : Linear discriminant analysis with fitted class means.
 
     Examples
     --------
@@ -333,7 +333,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
     # -- one temperature of the path ---------------------------------------------------------------------------
 
     def at(self, temperature: float | None = None, *, C: float | None = None) -> Self:
-        """The same classifier at another temperature of its path, without a refit.
+        """Get the classifier at another temperature of its path, without a refit.
 
         Exactly one of `temperature` and `C` must be given.
 

@@ -88,8 +88,8 @@ class MELDA(
 
     MELDA fits a log-linear model, that is multinomial logistic regression, and keeps the directions along which its
     posterior changes: those orthogonal to the class boundaries (eq. 7 of the paper), at most ``n_classes - 1``. Unlike
-    LDA it does not invert a covariance matrix, so that it works with more features than samples and with sparse,
-    constant or collinear features. The regularization strength of the log-linear model, its temperature, is chosen as
+    LDA it does not invert a covariance matrix, so it works with more features than samples and with sparse, constant or
+    collinear features. The regularization strength of the log-linear model, its temperature, is chosen as
     by :class:`annealed.AnnealedLogisticRegression`.
 
     Parameters
@@ -234,10 +234,10 @@ class MELDA(
         It differs from the paper in the following:
 
         - The likelihood has a penalty of strength 1e-8 on standardized features, which is negligible if the likelihood
-          has a maximum. If the classes are linearly separable it has none. Then the penalty bounds the weights here;
-          the paper does not print at which iteration its training stopped.
-        - Another optimizer than generalized iterative scaling is used. The likelihood has one maximum, so the
-          posterior is the same.
+          has a maximum. It has none if the classes are linearly separable: then the penalty bounds the weights, and the
+          paper does not print at which iteration its training stopped.
+        - The optimizer is not generalized iterative scaling. The likelihood has one maximum, so the posterior is the
+          same.
         - The products of features behind the paper's "squared" corpora are not made here; put
           :class:`annealed.SecondOrderFeatures` in front.
 
@@ -438,7 +438,7 @@ class MELDA(
         return with_scorer(with_splitter(MetadataRouter(owner=self).add_self_request(self), self.cv), self)
 
     def inverse_transform(self, X) -> FloatArray:
-        """Find samples with given projections: of all that have them, those of the smallest norm.
+        """Find the samples of smallest norm with the given projections.
 
         Parameters
         ----------

@@ -129,8 +129,8 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         has fewer errors. "nearest" is the label of the nearest prototype, as in the slides; `decision_function` and
         `predict_proba` remain those of the posterior.
     saturation : float, default=0.98
-        The annealing stops when the mean sum of squares of both memberships and labels exceeds this value. It is one
-        for hard spins. Not used with a given `temperature`.
+        The annealing stops when the mean sums of squares of memberships and of labels, which are one for hard spins,
+        both exceed this value. Not used with a given `temperature`.
     perturbation : float, default=0.0
         Standard deviation of the noise that is added to the prototypes at every temperature, in standard deviations of
         the features. Prototypes of one label that are equal at a high temperature have equal updates: without noise
@@ -235,7 +235,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
 
         - Noise of 0.001 standard deviations is added to the prototypes at every temperature. As printed, prototypes of
           one label never split once they are equal, and example 2 of the slides is not solved.
-        - The field of the memberships has the sign that lowers the energy; the slides print the other one.
+        - The labels enter the memberships with the sign that lowers the energy; the slides print the other sign.
         - A step towards the mean-field equations is shortened until the free energy does not rise. As printed, the
           updates do not converge.
         - At one temperature memberships, labels, prototypes and metric are updated in turn until the free energy has

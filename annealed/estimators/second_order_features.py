@@ -24,8 +24,8 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     neighborhood : float, default=None
-        None multiplies all pairs. A number takes the features as pixels of an image, stored row by row, and multiplies
-        pairs of pixels that are at most this far apart. With 0 there are only squares.
+        None multiplies all pairs. With a number, features are the pixels of an image, stored row by row, and pairs of
+        pixels at most this far apart are multiplied. With 0 there are only squares.
     image_shape : (int, int), default=None
         Height and width of the image. None is a square image.
 
