@@ -48,14 +48,14 @@ SINGULAR = (
     "the within-class scatter is singular; the paper does not state how it was inverted, we invert it in its range"
 )
 STOPPED_EARLY = "probably the paper's training stopped before the optimum; the number of steps is not given"
-ROUNDED = "one-hot features make the scatter singular; depending on rounding in its null space NN has 21.8 to 26.9"
+ROUNDED = "one-hot features make the scatter singular; NN has 21.8 to 26.9, depending on rounding in its null space"
 CONDITION = "the scatter has condition number 3e12: without its 261 smallest directions of 4930 NN has 15.8, ME 18.6"
 CHOSEN_PENALTY = "lower by the penalty, chosen by folds: without a penalty 7.1, with scaling 'standardize' 4.7"
-LINEAR_LIMIT = (
-    "monk-1 is not linearly separable; along the whole path of temperatures a linear posterior has 28.0 to 29.6"
-)
+LINEAR_LIMIT = "monk-1 is not linearly separable; linear posteriors along the whole path have 28.0 to 29.6"
 TWO_ROWS = "two test samples of 432; the projection of the 124 training samples is one-dimensional"
-GAUSSIAN_OF_ALL = "this Gaussian can use LDA's directions only, and has 20.0 there; MELDA keeps other directions"
+GAUSSIAN_OF_ALL = (
+    "the published 18.4 is that of LDA's directions, where this Gaussian has 20.0 here; MELDA keeps other directions"
+)
 COLUMNS_TOO = (
     "with the 16 features in addition to their products, 152 in all, 44.4, and after LDA 18.8; table 1 has 136"
 )
