@@ -52,6 +52,7 @@ class LogitsMixin(ClassifierMixin):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Sparse only if `fit` accepts sparse X.
 
         Returns
         -------
@@ -62,11 +63,12 @@ class LogitsMixin(ClassifierMixin):
         return logits[:, 1] - logits[:, 0] if self.classes_.shape[0] == 2 else logits
 
     def predict_proba(self, X) -> FloatArray:
-        """Compute the posterior (eq. 7).
+        """Compute the posterior.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Sparse only if `fit` accepts sparse X.
 
         Returns
         -------
@@ -81,6 +83,7 @@ class LogitsMixin(ClassifierMixin):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Sparse only if `fit` accepts sparse X.
 
         Returns
         -------
@@ -90,11 +93,12 @@ class LogitsMixin(ClassifierMixin):
         return gibbs.log_posterior(self._logits(X, "predict_log_proba"))
 
     def predict(self, X) -> NDArray[Any]:
-        """Predict the class of the largest posterior (eq. 1).
+        """Predict the class of the largest posterior.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Sparse only if `fit` accepts sparse X.
 
         Returns
         -------

@@ -167,7 +167,7 @@ class ValidationMixin:
         return {"split": {key: value for key, value in params.items() if value is not None}, "score": score}
 
     def get_metadata_routing(self):
-        """Requests of this estimator, its splitter and its scorer."""
+        """Get the metadata requests of this estimator, its splitter and its scorer."""
         return with_scorer(with_splitter(MetadataRouter(owner=self).add_self_request(self), self.cv), self)
 
     def _validation_set(self, X_val, y_val, sample_weight_val, rows: Rows) -> ValidationSet | None:

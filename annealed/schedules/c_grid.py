@@ -19,8 +19,8 @@ class CGrid(Schedule):
     """The given values of C, scikit-learn's inverse regularization strength, visited from the smallest to the largest.
 
     Each C is converted to the temperature ``T = 1 / (l2_strength * C * n_samples)``, twice that for two classes, so the
-    final fit has the coefficients of ``LogisticRegression(C=C)`` on the same features (those that ``penalty_scaling``
-    makes). ``n_samples`` is the sum of the weights, ``sample_weight`` times ``class_weight``, as scikit-learn counts
+    final fit has the coefficients of ``LogisticRegression(C=C)`` on the same features, scaled as ``penalty_scaling``
+    says. ``n_samples`` is the sum of the weights, ``sample_weight`` times ``class_weight``, as scikit-learn counts
     them.
 
     For models whose penalty is an L2 norm of coefficients: :class:`annealed.AnnealedLogisticRegression`,

@@ -118,8 +118,7 @@ def test_the_path_shows_spins_harden_and_prototypes_grow():
     assert len(path.to_frame()) == len(path) and "PrototypePath" in repr(path) and "held-out loss" in repr(path)
 
 
-def test_a_dead_prototype_is_counted():
-    """Five prototypes for four distinct samples: one of them is left without samples."""
+def test_a_class_has_at_most_as_many_prototypes_as_distinct_samples():
     X, y = np.repeat(np.array([[0.0, 0.0], [0.0, 1.0], [5.0, 0.0], [5.0, 1.0]]), 5, axis=0), np.repeat([0, 0, 1, 1], 5)
     model = PottsDA({0: 4, 1: 4}, shrinkage="oas", refine=False).fit(X, y)
     assert np.isfinite(model.prototypes_).all() and len(model.prototypes_) <= 4
