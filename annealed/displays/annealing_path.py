@@ -19,7 +19,7 @@ class AnnealingPathDisplay:
     """Training and validation scores along an annealing path, from hot on the left to cold on the right.
 
     A vertical line marks the chosen temperature. Temperatures are compared by `compared_score`, which has a line if it
-    differs from the mean validation score: with ``rule="best"`` the chosen temperature is at the best of this line.
+    differs from the mean validation score: with ``rule="best"`` the chosen temperature is where this line is best.
 
     Use `from_estimator` or `from_path`; the constructor takes the arrays.
 

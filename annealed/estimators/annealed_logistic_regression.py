@@ -88,8 +88,8 @@ class AnnealedLogisticRegression(AnnealedClassifier):
           "whiten" is used without a comparison if leave-one-out residuals of ridge regression show that regularization
           does not help, unless `cv` may keep samples together, as given splits, group-aware and unshuffled splitters
           do. For sparse X the alternative is "standardize"; it is tried with up to a thousand features, with a few
-          hundred samples, or if nothing was learned with "none". Alternatives are only tried with the default schedule,
-          several folds and the log-loss.
+          hundred samples, or if "none" hardly beats the class frequencies. Alternatives are only tried with the default
+          schedule, several folds and the log-loss.
         - "cv": one path is computed for each scaling, and the one with the best validation scores is kept. For dense X
           this is "standardize" unless "half-whiten" or "whiten" is better by more than a standard error over the folds
           (neither is tried with more than a thousand samples and more than a thousand features); for sparse X it is
