@@ -10,11 +10,9 @@ w_i divided by their sum):
 
     d loss / d q_k = sum_i w_i g_ik x_i,    d loss / d h_k = - sum_i w_i g_ik
 
-A itself is never formed, because q_k = L L' y_k, and the derivative in L has rank at most 2 K. When there are many
-columns, L = I + P (R - I) P' with an orthonormal basis P (n_features, n_basis) and a root R within it.
+A itself is never formed, because q_k = L L' y_k.
 
-Shapes: prototypes y and directions q (K, n_features), root L (n_features, n_features) or R (n_basis, n_basis),
-label_logits a (K, n_classes).
+Shapes: prototypes y and directions q (K, n_features), root L (n_features, n_features), label_logits a (K, n_classes).
 """
 
 from __future__ import annotations
@@ -29,39 +27,19 @@ from annealed.objectives.potts import LabelledRows
 
 
 class PrototypePosterior(NamedTuple):
-    """Prototypes, a root of the metric, and logits of the labels; a root with a `basis` is the identity outside it."""
+    """Prototypes, a root of the metric, and logits of the labels."""
 
     prototypes: np.ndarray
     root: np.ndarray
     label_logits: np.ndarray
-    basis: np.ndarray | None = None
-
-    @property
-    def parts(self):
-        return self.prototypes, self.root, self.label_logits
-
-    def through(self, rows):
-        """`rows @ metric`, without forming the metric."""
-        if self.basis is None:
-            return rows @ self.root @ self.root.T
-        within = rows @ self.basis
-        return rows + (within @ self.root @ self.root.T - within) @ self.basis.T
-
-    def within(self, rows):
-        """Coordinates of rows in the basis of the root."""
-        return rows if self.basis is None else rows @ self.basis
 
     def flat(self):
-        return np.concatenate([part.ravel() for part in self.parts])
+        return np.concatenate([part.ravel() for part in self])
 
     def like(self, flat) -> PrototypePosterior:
         """A point with the same shapes from a flat vector, the inverse of `flat`."""
-        parts, first = [], 0
-        for part in self.parts:
-            parts.append(flat[first : first + part.size].reshape(part.shape))
-            first += part.size
-        prototypes, root, label_logits = parts
-        return PrototypePosterior(prototypes, root, label_logits, self.basis)
+        parts = np.split(flat, np.cumsum([part.size for part in self])[:-1])
+        return PrototypePosterior(*(part.reshape(own.shape) for part, own in zip(parts, self, strict=True)))
 
 
 def log_posterior(X, prototypes, metric, label_logits):
@@ -83,9 +61,18 @@ def memberships(X, prototypes, metric):
 
 def loss_and_gradient(rows: LabelledRows, point: PrototypePosterior) -> tuple[float, PrototypePosterior]:
     """Mean log-loss of the rows and its gradient, summed over blocks of rows."""
-    directions = point.through(point.prototypes)
-    levels = 0.5 * (directions * point.prototypes).sum(axis=1)
-    labels = gibbs.posterior(point.label_logits)
+    rooted = point.prototypes @ point.root
+    directions = rooted @ point.root.T
+    loss, by_direction, by_level, by_logits = slopes(rows, point.prototypes, directions, point.label_logits)
+    by_prototype = by_direction @ point.root @ point.root.T + by_level[:, None] * directions
+    by_root = by_direction.T @ rooted + point.prototypes.T @ (by_direction @ point.root + by_level[:, None] * rooted)
+    return loss, PrototypePosterior(by_prototype, by_root, by_logits)
+
+
+def slopes(rows: LabelledRows, prototypes, directions, label_logits):
+    """Mean log-loss, and its derivatives in directions, minus levels, and label logits."""
+    levels = 0.5 * (directions * prototypes).sum(axis=1)
+    labels = gibbs.posterior(label_logits)
     row_directions, row_levels, row_labels = (part.astype(rows.X.dtype) for part in (directions, levels, labels))
 
     def block_terms(block):
@@ -116,14 +103,4 @@ def loss_and_gradient(rows: LabelledRows, point: PrototypePosterior) -> tuple[fl
         prior += part[2]
         posterior[:, block.labels] += part[3]
     counts = posterior.sum(axis=1)
-    by_logits = counts[:, None] * labels - posterior
-    return loss, _chained(point, directions, by_direction, counts - prior, by_logits)
-
-
-def _chained(point, directions, by_direction, by_level, by_logits) -> PrototypePosterior:
-    """Chain rule: derivatives in prototypes and root from those in directions and levels."""
-    by_prototype = point.through(by_direction) + by_level[:, None] * directions
-    prototypes, slopes = point.within(point.prototypes), point.within(by_direction)
-    rooted = prototypes @ point.root
-    by_root = slopes.T @ rooted + prototypes.T @ (slopes @ point.root + by_level[:, None] * rooted)
-    return PrototypePosterior(by_prototype, by_root, by_logits, point.basis)
+    return loss, by_direction, counts - prior, counts[:, None] * labels - posterior

@@ -7,10 +7,9 @@ identity; (y0, I, a0) is the annealed solution. The penalty decreases in steps w
 one by held-out loss. Refinement starts from the soft posterior at temperature one: a sharp posterior fits the training
 rows almost perfectly, so its gradients are nearly zero.
 
-With many columns, L has n_features squared entries, so it may differ from I only in the span of the prototypes and of
-the gradient of the loss in them. Little is lost: at a minimum, penalty (L - I) = -M L, where M has rank at most 2 K and
-acts in such a span; and with more columns than prototypes, every posterior that a metric gives can also be reached by
-moving the prototypes.
+With many columns, all of this happens in the span of the prototypes and of the gradient of the loss in them, which has
+at most 2 K dimensions; outside it the annealed metric is kept. Little is lost, because the first step from the annealed
+solution lies in it, and its metric has rank K beside a diagonal one.
 
 Shapes: prototypes y (K, n_features), root of the metric L (n_features, n_features), label logits a (K, n_classes).
 """
@@ -23,17 +22,18 @@ from typing import NamedTuple
 import numpy as np
 
 from annealed.objectives.diagonal_plus import DiagonalPlus, Symmetric, dense
-from annealed.objectives.potts import LabelledRows, PottsState
+from annealed.objectives.potts import LabelledRows, PottsState, symmetric_eigen
 from annealed.objectives.prototype_posterior import (
     PrototypePosterior,
     log_posterior,
     loss_and_gradient,
     memberships,
+    slopes,
 )
 from annealed.prototypes.descent import PulledDescent
-from annealed.prototypes.whitening import orthonormal, whitening
 
 SMOOTHING = 0.5  # pseudo-rows per class and prototype, in proportion to class frequencies (additive smoothing)
+SMALLEST = 1e-12  # floor on eigenvalues of a metric, relative to the largest
 SMALLEST_LABEL = 1e-12  # floor of a label before its logarithm
 
 
@@ -68,9 +68,9 @@ def calibrated(rows: LabelledRows, state: PottsState, sharpness: float) -> Calib
 
 def refinements(rows: LabelledRows, start: CalibratedPosterior, penalties) -> Iterator[CalibratedPosterior]:
     """The minimizer at each penalty, from strong to weak, with warm starts."""
-    whitener = whitening(start.metric)
-    white = LabelledRows(whitener.white(rows.X), rows.labels, rows.weight, rows.n_classes)
-    anchor = _anchor(white, whitener, start)
+    frame = _frame(rows, start)
+    white = LabelledRows(rows.X @ frame.there.astype(rows.X.dtype), rows.labels, rows.weight, rows.n_classes)
+    anchor = PrototypePosterior(start.prototypes @ frame.there, np.eye(len(frame.back)), start.label_logits)
 
     def loss(flat):
         value, gradient = loss_and_gradient(white, anchor.like(flat))
@@ -79,16 +79,33 @@ def refinements(rows: LabelledRows, start: CalibratedPosterior, penalties) -> It
     descent = PulledDescent(loss, anchor.flat())
     for penalty in penalties:
         point = anchor.like(descent.minimize(penalty))
-        yield CalibratedPosterior(whitener.back(point.prototypes), whitener.metric(point), point.label_logits)
+        yield CalibratedPosterior(
+            point.prototypes @ frame.back, frame.metric(start.metric, point.root), point.label_logits
+        )
 
 
-def _anchor(white, turn, start: CalibratedPosterior) -> PrototypePosterior:
-    """The annealed solution in whitened coordinates, with a basis for the root if there are many columns."""
-    prototypes = turn.white(start.prototypes)
-    anchor = PrototypePosterior(prototypes, np.eye(prototypes.shape[1]), start.label_logits)
-    if not isinstance(start.metric, DiagonalPlus):
-        return anchor
-    identity = PrototypePosterior(prototypes, np.zeros((0, 0)), start.label_logits, np.zeros((prototypes.shape[1], 0)))
-    gradient = loss_and_gradient(white, identity)[1].prototypes
-    basis = orthonormal(np.vstack([prototypes, gradient]).T)
-    return anchor._replace(root=np.eye(basis.shape[1]), basis=basis)
+class _Frame(NamedTuple):
+    """Coordinates `u = x there` in which the annealed metric is the identity; `x = u back` in their span."""
+
+    there: np.ndarray
+    back: np.ndarray
+
+    def metric(self, annealed: Symmetric, root) -> Symmetric:
+        """The annealed metric with `root` root' in place of the identity."""
+        change = root @ root.T - np.eye(len(root))
+        if isinstance(annealed, DiagonalPlus):
+            return annealed.plus(self.there.T, change)
+        return annealed + self.there @ change @ self.there.T
+
+
+def _frame(rows, start: CalibratedPosterior) -> _Frame:
+    """Coordinates of all columns or, if there are many, of the span of the prototypes and the gradient in them."""
+    basis = np.eye(start.prototypes.shape[1])
+    if isinstance(start.metric, DiagonalPlus):
+        directions = start.prototypes @ start.metric
+        basis = np.vstack([start.prototypes, slopes(rows, start.prototypes, directions, start.label_logits)[1]])
+    images = basis @ start.metric
+    squares, axes = symmetric_eigen(images @ basis.T)
+    kept = squares > SMALLEST * max(squares[-1], 1e-300)
+    axes = axes[:, kept] / np.sqrt(squares[kept])
+    return _Frame(images.T @ axes, axes.T @ basis)

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from annealed.objectives.diagonal_plus import DiagonalPlus, diagonal
-from annealed.objectives.potts import LabelledRows, PottsState, metric_of, symmetric_eigen, within_scatter
-from annealed.prototypes.base import oas, spherical_prior, start_state
-from annealed.prototypes.whitening import whitening
+from annealed.objectives.potts import LabelledRows, PottsState, symmetric_eigen, within_scatter
+from annealed.prototypes.base import oas, start_state
 
 MOST_ROWS = 10_000  # of a class, from which k-means++ chooses; more are sampled at random
 NEAR = 0.01  # standard deviation of the slides' initial prototypes about the mean, in units of that of the rows
@@ -45,10 +44,11 @@ def plus_plus_starts(rows: LabelledRows, n_per_class, shrinkage, generator) -> I
 
 
 def _white(rows: LabelledRows, scatter):
-    """Rows in coordinates in which the scatter is the identity; with many columns, the scatter is shrunk."""
+    """Rows in coordinates in which the scatter is the identity; along principal axes, one of equal variances."""
     if isinstance(scatter, DiagonalPlus):
-        prior = spherical_prior(scatter, oas(scatter, rows.total))
-        return whitening(metric_of(scatter, prior, rows.smallest_variance)[0]).white(rows.X)
+        variances, share = diagonal(scatter), oas(scatter, rows.total)
+        shrunk = (1 - share) * variances + share * variances.mean()
+        return rows.X / np.sqrt(np.maximum(shrunk, rows.smallest_variance)).astype(rows.X.dtype)
     values, vectors = symmetric_eigen(scatter)
     return rows.X @ (vectors / np.sqrt(np.maximum(values, rows.smallest_variance))).astype(rows.X.dtype)
 
