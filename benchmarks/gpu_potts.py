@@ -42,7 +42,7 @@ def main(arguments=None):
         0.0,
         rows.second_moment,
     )
-    prior = MetricPrior(0.01, np.ones(options.columns))
+    prior = MetricPrior(0.01, 1.0)
     sweeper = Multilinear(rows, 8.0)
     with threads_over_blocks():  # as the estimator does
         state = sweeper.sweep(state, 1.0, prior).state

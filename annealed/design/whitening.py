@@ -56,9 +56,11 @@ class Covariances(NamedTuple):
         if not np.trace(matrix) > SMALLEST_VARIANCE * self.n_columns:
             return _Estimate(moment, matrix, spread, 1.0, usual_variance)
         if self.shrinkage == "oas":
-            amount = _oas(matrix, design.total_weight[fit], self.n_columns)
+            amount = oas_share(np.sum(matrix**2), np.trace(matrix), design.total_weight[fit], self.n_columns)
         elif self.shrinkage == "ledoit_wolf":
-            amount = _ledoit_wolf(matrix, design, fit, inner_means, spread, self.n_columns)
+            fourth = _fourth_moment(design, fit, inner_means, spread) / design.total_weight[fit]
+            size = np.sum(matrix**2), np.trace(matrix)
+            amount = ledoit_wolf_share(*size, fourth, design.total_weight[fit], self.n_columns)
         else:
             amount = float(self.shrinkage)
         return _Estimate(moment, matrix, spread, amount, amount * np.trace(matrix) / self.n_columns)
@@ -185,16 +187,24 @@ def _spread(variance, moment, n_rows, usual):
     return np.sqrt(np.where(variance > rounding * moment, variance, usual**2))
 
 
-def _oas(covariance, n_rows, n_columns):
-    """Oracle approximating shrinkage (Chen et al. 2010) of a covariance estimated from `n_rows` samples."""
-    mean_square = np.sum(covariance**2) / n_columns**2
-    mean_variance = np.trace(covariance) / n_columns
-    denominator = (n_rows + 1) * (mean_square - mean_variance**2 / n_columns)
-    return 1.0 if denominator <= 0 else min(1.0, (mean_square + mean_variance**2) / denominator)
+def oas_share(square, trace, n_rows, n_columns) -> float:
+    """Shrinkage from 0 to 1 by oracle approximating shrinkage (Chen, Wiesel, Eldar and Hero, 2010).
+
+    square, trace : sum of the squared entries, and trace, of a covariance estimated from `n_rows` samples
+    """
+    mean_square, mean = square / n_columns**2, trace / n_columns
+    excess = (n_rows + 1) * (mean_square - mean**2 / n_columns)
+    return 1.0 if excess <= 0 else float(min(1.0, (mean_square + mean**2) / excess))
 
 
-def _ledoit_wolf(covariance, design, fit, means, scale, n_columns):
-    """Ledoit and Wolf's (2004) shrinkage, from the fourth moment of the samples about their class means."""
+def ledoit_wolf_share(square, trace, fourth, n_rows, n_columns) -> float:
+    """Shrinkage from 0 to 1 by Ledoit and Wolf (2004); `fourth` is the mean fourth power of the samples' distances."""
+    distance = square - trace**2 / n_columns
+    return 1.0 if distance <= 0 else float(np.clip((fourth - square) / n_rows / distance, 0.0, 1.0))
+
+
+def _fourth_moment(design, fit, means, scale) -> float:
+    """Sum of the fourth powers of the samples' distances to their class means, in units of `scale`."""
     inverse = 1 / scale
     norms = np.sum((means * inverse) ** 2, axis=1)
 
@@ -204,7 +214,4 @@ def _ledoit_wolf(covariance, design, fit, means, scale, n_columns):
         return (np.array([block.weight[:, fit] @ squares**2]),)
 
     (fourth,) = design.sum_rows(kernel)
-    size = np.sum(covariance**2)
-    noise = (fourth[0] - size) / design.total_weight[fit]
-    distance = size - np.trace(covariance) ** 2 / n_columns
-    return 1.0 if distance <= 0 else min(max(noise, 0.0), distance) / distance
+    return fourth[0]

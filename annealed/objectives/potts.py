@@ -134,10 +134,10 @@ class LabelledRows:
 
 
 class MetricPrior(NamedTuple):
-    """Shrinkage of W: `target` (n_features,) is a diagonal P, `strength` r its weight in pseudo-rows per row."""
+    """Shrinkage of W towards P = `variance` I; `strength` r is its weight in pseudo-rows per row."""
 
     strength: float
-    target: np.ndarray
+    variance: float
 
 
 @dataclass(frozen=True)
@@ -237,11 +237,11 @@ def within_scatter(rows: LabelledRows, prototypes, counts, sums_of_rows):
 
 def metric_of(scatter, prior: MetricPrior, smallest):
     """The M-step for the metric: inverse and log det of the shrunk scatter, its eigenvalues floored at `smallest`."""
-    prior_floor = prior.strength / (1 + prior.strength) * prior.target.min()
+    prior_floor = prior.strength / (1 + prior.strength) * prior.variance
     is_bounded = prior_floor > smallest  # the prior alone keeps every eigenvalue above the floor
     if isinstance(scatter, DiagonalPlus) and is_bounded:
-        return (1 / (1 + prior.strength) * scatter.with_diagonal(prior.strength * prior.target)).inverse()
-    shrunk = (dense(scatter) + prior.strength * np.diag(prior.target)) / (1 + prior.strength)
+        return (1 / (1 + prior.strength) * scatter.with_diagonal(prior.strength * prior.variance)).inverse()
+    shrunk = (dense(scatter) + prior.strength * prior.variance * np.eye(len(scatter))) / (1 + prior.strength)
     shrunk = (shrunk + shrunk.T) / 2
     if is_bounded and (inverse_and_log_det := _inverse(shrunk, smallest)) is not None:
         return inverse_and_log_det
@@ -282,7 +282,7 @@ def symmetric_eigen(matrix):
 
 def metric_energy(rows: LabelledRows, state: PottsState, scatter, prior: MetricPrior) -> float:
     """E1 of a scatter W."""
-    prior_trace = prior.strength * (diagonal(state.metric) @ prior.target)
+    prior_trace = prior.strength * prior.variance * diagonal(state.metric).sum()
     per_row = inner(state.metric, scatter) + prior_trace - (1 + prior.strength) * state.log_det
     return 0.5 * rows.total * float(per_row)
 

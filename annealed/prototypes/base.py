@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from annealed.arrays import Place, is_foreign
+from annealed.design.whitening import ledoit_wolf_share, oas_share
 from annealed.objectives.diagonal_plus import diagonal, inner
 from annealed.objectives.potts import (
     LabelledRows,
@@ -162,38 +163,26 @@ def start_state(rows: LabelledRows, prototypes, labels, scatter, shrinkage) -> P
 
 def metric_prior(rows: LabelledRows, state: PottsState, shrinkage) -> MetricPrior:
     """The spherical prior of a shrinkage; it stays fixed during the sweeps at one temperature."""
-    return spherical_prior(state.scatter, shrinkage_share(rows, state, shrinkage))
+    share = min(shrinkage_share(rows, state, shrinkage), 1 - 1e-6)
+    return MetricPrior(share / (1 - share), diagonal(state.scatter).mean())
 
 
 def shrinkage_share(rows: LabelledRows, state: PottsState, shrinkage) -> float:
-    """The shrinkage intensity of a state's scatter, from 0 to 1."""
+    """The shrinkage of a state's scatter, from 0 to 1."""
     if shrinkage == "oas":
-        return oas(state.scatter, rows.total)
+        return oas_share(
+            inner(state.scatter, state.scatter), diagonal(state.scatter).sum(), rows.total, len(state.scatter)
+        )
     return _ledoit_wolf(rows, state) if shrinkage == "ledoit_wolf" else float(shrinkage)
 
 
-def spherical_prior(scatter, share) -> MetricPrior:
-    """The prior that shrinks by `share` towards the identity times the scatter's mean variance."""
-    share = min(share, 1 - 1e-6)
-    return MetricPrior(share / (1 - share), np.full(len(scatter), diagonal(scatter).mean()))
-
-
-def oas(scatter, n_rows) -> float:
-    """Shrinkage intensity by oracle approximating shrinkage (Chen, Wiesel, Eldar and Hero, 2010)."""
-    mean_square, mean = inner(scatter, scatter) / len(scatter) ** 2, diagonal(scatter).mean()
-    excess = (n_rows + 1) * (mean_square - mean**2 / len(scatter))
-    return 1.0 if excess <= 0 else float(min(1.0, (mean_square + mean**2) / excess))
-
-
 def _ledoit_wolf(rows: LabelledRows, state: PottsState) -> float:
-    """Ledoit-Wolf shrinkage intensity of the scatter of rows about their nearest prototypes."""
+    """From the scatter of rows about their nearest prototypes."""
     residuals = rows.X - state.prototypes[nearest(rows.X, state)]
     weight = rows.weight / rows.total
     scatter = (residuals.T * weight) @ residuals
-    n_features, mean = len(scatter), np.trace(scatter) / len(scatter)
-    spread = np.sum(scatter**2) - n_features * mean**2
-    noise = (weight @ np.sum(residuals**2, axis=1) ** 2 - np.sum(scatter**2)) / rows.total
-    return 1.0 if spread <= 0 else float(np.clip(noise / spread, 0.0, 1.0))
+    fourth = weight @ np.sum(residuals**2, axis=1) ** 2
+    return ledoit_wolf_share(np.sum(scatter**2), np.trace(scatter), fourth, rows.total, len(scatter))
 
 
 # --- nearest prototypes ------------------------------------------------------------------------------------

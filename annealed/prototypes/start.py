@@ -8,7 +8,7 @@ import numpy as np
 
 from annealed.objectives.diagonal_plus import DiagonalPlus, diagonal
 from annealed.objectives.potts import LabelledRows, PottsState, symmetric_eigen, within_scatter
-from annealed.prototypes.base import oas, start_state
+from annealed.prototypes.base import start_state
 
 MOST_ROWS = 10_000  # of a class, from which k-means++ chooses; more are sampled at random
 NEAR = 0.01  # standard deviation of the slides' initial prototypes about the mean, in units of that of the rows
@@ -44,10 +44,10 @@ def plus_plus_starts(rows: LabelledRows, n_per_class, shrinkage, generator) -> I
 
 
 def _white(rows: LabelledRows, scatter):
-    """Rows in coordinates in which the scatter is the identity; along principal axes, one of equal variances."""
+    """Rows in coordinates in which the scatter is the identity; nearly so, and shrunk by half, along principal axes."""
     if isinstance(scatter, DiagonalPlus):
-        variances, share = diagonal(scatter), oas(scatter, rows.total)
-        shrunk = (1 - share) * variances + share * variances.mean()
+        variances = diagonal(scatter)
+        shrunk = (variances + variances.mean()) / 2
         return rows.X / np.sqrt(np.maximum(shrunk, rows.smallest_variance)).astype(rows.X.dtype)
     values, vectors = symmetric_eigen(scatter)
     return rows.X @ (vectors / np.sqrt(np.maximum(values, rows.smallest_variance))).astype(rows.X.dtype)

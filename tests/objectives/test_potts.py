@@ -24,8 +24,8 @@ from annealed.objectives.potts import (
 from annealed.objectives.potts_quadratic import Quadratic
 
 COUPLING = 1.3
-NO_PRIOR = MetricPrior(0.0, np.ones(3))
-PRIORS = [NO_PRIOR, MetricPrior(0.4, np.array([0.5, 1.0, 2.0]))]
+NO_PRIOR = MetricPrior(0.0, 1.0)
+PRIORS = [NO_PRIOR, MetricPrior(0.4, 0.7)]
 
 
 @pytest.fixture
@@ -191,9 +191,9 @@ def test_three_energies_are_equal_for_hard_spins(rows):
 
 
 def test_a_prior_shrinks_the_scatter():
-    scatter, target = np.diag([4.0, 1.0, 0.25]), np.array([1.0, 2.0, 3.0])
-    metric, log_det = metric_of(scatter, MetricPrior(1 / 3, target), 0.0)
-    np.testing.assert_allclose(np.linalg.inv(metric), 0.75 * scatter + 0.25 * np.diag(target))
+    scatter = np.diag([4.0, 1.0, 0.25])
+    metric, log_det = metric_of(scatter, MetricPrior(1 / 3, 2.0), 0.0)
+    np.testing.assert_allclose(np.linalg.inv(metric), 0.75 * scatter + 0.25 * 2.0 * np.eye(3))
     np.testing.assert_allclose(log_det, np.linalg.slogdet(metric)[1])
 
 
@@ -218,15 +218,15 @@ def test_an_empty_prototype_keeps_its_position(rows, state):
 def test_the_metric_above_the_floor_is_the_inverse():
     generator = np.random.RandomState(0)
     root = generator.standard_normal((6, 4))  # a singular scatter, which the prior makes invertible
-    prior, smallest = MetricPrior(0.1, generator.uniform(0.5, 2.0, 6)), 1e-10
-    shrunk = (root @ root.T + 0.1 * np.diag(prior.target)) / 1.1
+    prior, smallest = MetricPrior(0.1, 0.7), 1e-10
+    shrunk = (root @ root.T + 0.1 * prior.variance * np.eye(6)) / 1.1
     for metric, log_det in (metric_of(root @ root.T, prior, smallest), metric_of(root @ root.T, prior, 0.046)):
         np.testing.assert_allclose(metric, np.linalg.inv(shrunk), rtol=1e-9)
         np.testing.assert_allclose(log_det, -np.linalg.slogdet(shrunk)[1], rtol=1e-12)
 
 
 def test_a_negative_eigenvalue_of_a_scatter_is_raised_to_the_floor():
-    scatter, prior = np.diag([1.0, -0.2]), MetricPrior(0.1, np.ones(2))
+    scatter, prior = np.diag([1.0, -0.2]), MetricPrior(0.1, 1.0)
     metric, log_det = metric_of(scatter, prior, 1e-6)
     np.testing.assert_allclose(np.diag(metric), [1.0, 1e6])
     np.testing.assert_allclose(log_det, np.log(1e6))

@@ -57,7 +57,7 @@ def test_sweeps_are_the_same(relaxation):
     principal, plain, turned = both_starts(rows)
     in_columns, in_axes = relaxation(rows, 8.0), relaxation(principal, 8.0)
     for temperature in (2.0, 1.0, 0.5):
-        prior = MetricPrior(0.4, np.full(12, 0.7))
+        prior = MetricPrior(0.4, 0.7)
         expected, swept = in_columns.sweep(plain, temperature, prior), in_axes.sweep(turned, temperature, prior)
         np.testing.assert_allclose(swept.free_energy, expected.free_energy)
         plain, turned = expected.state, swept.state
@@ -71,7 +71,7 @@ def test_the_free_energy_of_any_memberships_is_the_same():
     rows = made_rows()
     principal, plain, turned = both_starts(rows)
     spins = np.random.default_rng(1).dirichlet(np.ones(4), size=40)
-    prior = MetricPrior(0.4, np.full(12, 0.7))
+    prior = MetricPrior(0.4, 0.7)
     expected = free_energy(rows, plain, spins, 0.7, 8.0, prior)
     np.testing.assert_allclose(free_energy(principal, turned, spins, 0.7, 8.0, prior), expected)
 
@@ -87,7 +87,7 @@ def test_cooling_ends_at_the_same_state():
 
 def test_without_a_prior_the_floor_on_eigenvalues_is_kept():
     scatter = DiagonalPlus(np.array([1.0, 1e-12, 2.0]), np.array([[0.3, 0.0, 0.1]]), np.array([[0.5]]))
-    no_prior = MetricPrior(0.0, np.ones(3))
+    no_prior = MetricPrior(0.0, 1.0)
     pairs = zip(metric_of(scatter, no_prior, 1e-3), metric_of(scatter.dense(), no_prior, 1e-3), strict=True)
     for actual, expected in pairs:
         np.testing.assert_allclose(actual, expected)

@@ -128,7 +128,7 @@ def test_starts_are_compared_at_equal_shrinkage():
     states = [cool(rows, start, COOLING).state for start in starts]
     shares = [shrinkage_share(rows, state, "oas") for state in states]
     assert min(shares) < 0.2 and max(shares) == 1
-    unshrunk = MetricPrior(0.0, np.ones(2))
+    unshrunk = MetricPrior(0.0, 1.0)
     values = [Multilinear(rows, 8.0).sweep(state, 0.1, unshrunk).free_energy for state in states]
     (best,) = climb(rows, plan, "oas")
     np.testing.assert_array_equal(best.state.prototypes, states[np.argmin(values)].prototypes)
