@@ -21,8 +21,7 @@ from sklearn import get_config
 
 from annealed.optional import require
 
-PRECISIONS = ("tf32", "bf16")
-LINE_BYTES = 128  # bytes that a GPU reads and writes in one memory transaction
+ALIGNED_NUMBERS = 8  # numbers of half precision to which tensor cores need rows to be aligned
 SHARE_OF_MEMORY = 0.7  # of the free device memory: a larger X is streamed
 
 
@@ -111,10 +110,9 @@ def combined(weights, arrays):
     return total
 
 
-def padded(width, n_bytes):
-    """`width` columns of `n_bytes` each, rounded up to whole memory transactions of a GPU."""
-    of_line = LINE_BYTES // n_bytes
-    return -(-width // of_line) * of_line
+def aligned_width(width):
+    """The width of rows in half precision, rounded up such that tensor cores multiply them."""
+    return -(-width // ALIGNED_NUMBERS) * ALIGNED_NUMBERS
 
 
 @dataclass(frozen=True)
@@ -187,11 +185,20 @@ class Place:
         return self.xp.zeros(shape, dtype=self.wide_dtype, device=self.device)
 
     def aligned(self, shape, dtype):
-        """An uninitialized torch array whose rows start at aligned addresses."""
+        """An uninitialized torch array whose rows are aligned for tensor cores."""
         n_rows, width = shape[0], prod(shape[1:])
-        array = self.xp.empty((n_rows, padded(width, dtype.itemsize)), dtype=dtype, device=self.device)
-        array = array if array.shape[1] == width else array[:, :width]
-        return array if len(shape) == 2 else array.unflatten(1, shape[1:])
+        array = self.xp.empty((n_rows, aligned_width(width)), dtype=dtype, device=self.device)
+        return array[:, :width].unflatten(1, shape[1:])
+
+    def free_bytes(self) -> float:
+        """Memory of the torch device that is free, within the share that the process may use."""
+        if not self.is_accelerator:
+            return np.inf
+        cuda = self.xp.cuda
+        free, whole = cuda.mem_get_info(self.device)
+        unused = cuda.memory_reserved(self.device) - cuda.memory_allocated(self.device)
+        allowed = cuda.get_per_process_memory_fraction(self.device) * whole - cuda.memory_allocated(self.device)
+        return min(free + unused, allowed)
 
     def host(self, *arrays) -> list[np.ndarray]:
         """Small float arrays as NumPy arrays, in one transfer."""
@@ -203,10 +210,7 @@ class Place:
 
     @contextmanager
     def products_in(self, precision: str | None):
-        """A context in which torch computes float32 products in full precision, or in TF32 if `precision` is set.
-
-        With bfloat16, products of bfloat16 arrays are unaffected, and all other products may be in TF32.
-        """
+        """A context in which torch computes float32 products in full precision, or in TF32 if `precision` is set."""
         if not self.is_torch:
             yield
             return
@@ -230,12 +234,8 @@ def on_named_device(X, device):
         raise ValueError(f"device={device!r} cannot be used by torch here: {str(error).splitlines()[0]}") from error
     device = sample.device
     place = Place.of(sample)
-    if device.type == "cuda":
-        free, whole = torch.cuda.mem_get_info(device)
-        allowed = torch.cuda.get_per_process_memory_fraction(device) * whole - torch.cuda.memory_allocated(device)
-        free = min(free, allowed)
-        if X.nbytes > SHARE_OF_MEMORY * free:
-            return X, place
+    if X.nbytes > SHARE_OF_MEMORY * place.free_bytes():
+        return X, place
     with warnings.catch_warnings():  # no fit writes to X: read-only arrays need no copy
         warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
         return torch.asarray(X, device=device), place

@@ -49,7 +49,7 @@ def wait(device="cuda"):
 
 def gemm_rate(dtype, precision=None, size=PRODUCT_SIZE, device="cuda") -> float:
     """Floating-point operations per second of a large product of random matrices."""
-    kind = {"bf16": torch.bfloat16, "half": torch.float16}.get(precision, dtype)
+    kind = torch.float16 if precision == "half" else dtype
     left, right = (torch.randn(size, size, device=device).to(kind) for _ in range(2))
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")

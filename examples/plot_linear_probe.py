@@ -39,7 +39,7 @@ print(f"accuracy {probe.score(X_new, y_new):.3f} at temperature {probe.temperatu
 #     probe = AnnealedLogisticRegression(selection="holdout").fit(X, y)
 #     accuracy = (probe.predict(X_new) == y_new).float().mean()
 #
-# ``matmul_precision="tf32"`` or ``"bf16"`` is about five times as fast on features of ImageNet's size
+# ``matmul_precision="tf32"`` is about five times as fast on features of ImageNet's size
 # (``docs/gpu.md``). ``AnnealedLogisticRegression(device="cuda")`` takes NumPy arrays, fits on the GPU and returns NumPy
 # arrays.
 

@@ -50,7 +50,6 @@ SHARED_IN_A_FOLDER = {
     "diagonal_plus",
     "discriminant_axes",
     "ending",
-    "fused_by_class",
     "fused_gibbs",
     "fused_potts",
     "hessian",

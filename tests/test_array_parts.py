@@ -14,7 +14,7 @@ from annealed.objectives import Distance, InnerProduct, gibbs
 from annealed.objectives.array_families import on_device
 from annealed.objectives.array_gibbs import fused_kernel, loss_and_residual, scaled_losses, scaled_moments
 from annealed.objectives.array_potts import ArrayLabelledRows
-from annealed.objectives.device_rows import HalfRows, TurnedRows
+from annealed.objectives.device_rows import HalfRows
 from annealed.objectives.potts import LabelledRows, PottsState
 from annealed.solvers import LBFGS, ArrayLBFGS
 
@@ -147,25 +147,7 @@ def test_loss_and_residual_equal_those_of_numpy(shape, dtype, is_weighted, move)
     )
 
 
-@pytest.mark.parametrize("is_weighted", [False, True])
-@pytest.mark.parametrize("shape", [(2500, 1, 3), (1300, 4, 10), (70, 2, 40)])
-def test_logits_may_be_stored_by_class(shape, is_weighted, move_torch):
-    """On a GPU, a separate kernel handles them if classes are few."""
-    generator = np.random.RandomState(0)
-    logits, level = 50 * generator.standard_normal(shape), move_torch(generator.standard_normal(shape[1:]))
-    labels = move_torch(generator.randint(shape[2], size=shape[0]))
-    weight = move_torch(generator.uniform(0.0, 1.0, shape[:2])) if is_weighted else None
-    by_class = move_torch(logits.transpose(1, 2, 0).copy()).permute(2, 0, 1)
-    place = Place.of(level)
-    for learn in (False, True):
-        expected, values = loss_and_residual(place, move_torch(logits), level, labels, weight, learn=learn)
-        actual, values_by_class = loss_and_residual(place, by_class.clone(), level, labels, weight, learn=learn)
-        np.testing.assert_allclose(to_host(values_by_class), to_host(values), rtol=1e-13, atol=1e-300)
-        np.testing.assert_allclose(to_host(actual), to_host(expected), rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_narrow_residuals_are_rounded_residuals(dtype, move_torch):
+def test_narrow_residuals_are_rounded_residuals(move_torch):
     torch = pytest.importorskip("torch")
     generator = np.random.RandomState(0)
     logits, labels = generator.standard_normal((300, 2, 40)).astype(np.float32), generator.randint(40, size=300)
@@ -173,25 +155,11 @@ def test_narrow_residuals_are_rounded_residuals(dtype, move_torch):
     gain = move_torch(np.array([4.0, 1024.0], dtype=np.float32))
     arguments = (level, move_torch(labels), None)
     sums, plain = loss_and_residual(place, move_torch(logits), *arguments)
-    options = {"dtype": getattr(torch, dtype), "gain": gain}
+    options = {"dtype": torch.float16, "gain": gain}
     narrow_sums, narrow = loss_and_residual(place, move_torch(logits), *arguments, **options)
     rounding = float(torch.finfo(narrow.dtype).eps)
     np.testing.assert_allclose(to_host(narrow.double()), to_host((plain * gain[:, None]).double()), rtol=rounding)
     np.testing.assert_allclose(to_host(narrow_sums), to_host(sums), rtol=1e-4, atol=1e-5)
-
-
-def test_narrow_logits_give_the_results_of_their_widened_values(move_torch):
-    torch = pytest.importorskip("torch")
-    generator = np.random.RandomState(0)
-    logits = move_torch((5 * generator.standard_normal((300, 2, 40))).astype(np.float32)).bfloat16()
-    labels, level = move_torch(generator.randint(40, size=300)), generator.standard_normal((2, 40)).astype(np.float32)
-    place = Place.of(move_torch(level))
-    expected, wide = loss_and_residual(place, logits.float(), move_torch(level), labels)
-    actual, narrow = loss_and_residual(place, logits, move_torch(level), labels, dtype=torch.bfloat16)
-    assert narrow.dtype == torch.bfloat16
-    np.testing.assert_allclose(to_host(actual), to_host(expected), rtol=1e-6, atol=1e-6)
-    rounding = float(torch.finfo(narrow.dtype).eps)
-    np.testing.assert_allclose(to_host(narrow.float()), to_host(wide), rtol=rounding, atol=1e-38)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -217,65 +185,53 @@ def test_the_kernel_of_a_gpu_is_used():
     logits = mover("cuda")(np.zeros((4, 1, 3), dtype=np.float32))
     assert fused_kernel(logits) is not None
     assert fused_kernel(logits[:, :, ::2]) is None  # rows are not contiguous
-    by_class = mover("cuda")(np.zeros((2, 10, 40))).permute(2, 0, 1)
-    assert fused_kernel(by_class, lies_by_class=True) is not None
-    assert fused_kernel(by_class) is None and fused_kernel(logits, lies_by_class=True) is None
 
 
-@pytest.mark.parametrize("rank", [4, 3])
-def test_rounded_rows_with_split_coefficients(rank, move_torch):
+def half_rows(X, y, weight, move, is_copied, monkeypatch):
+    monkeypatch.setattr(Place, "free_bytes", lambda place: np.inf if is_copied else 0)
+    place = Place.of(move(X))
+    design = ArrayDesign(move(X), move(y), place.row(weight), np.array([float(len(y))]), 3)
+    rows = HalfRows(design.centered(X.mean(axis=0)))
+    (values,) = rows.design.map_blocks(rows.of_block)
+    assert rows.is_copied == is_copied and values.shape == (len(X), 8)
+    return place, rows, values
+
+
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_rounded_rows_with_split_coefficients(is_copied, move_torch, monkeypatch):
     """Only the rows are rounded: scores equal those of the rounded rows, to float32 precision."""
     X, y = table()
-    X = X.astype(np.float32)
-    place = Place.of(move_torch(X))
-    weight = place.row(np.full((len(y), 1), 1 / len(y)))
-    design = ArrayDesign(move_torch(X), move_torch(y), weight, np.array([float(len(y))]), 3)
-    generator = np.random.RandomState(1)
-    basis, coef, level = (generator.standard_normal(shape) for shape in ((4, rank), (3, rank), (3,)))
-    level *= 100
-    turned = TurnedRows(design, place.row(basis))
-    rounded = to_host(turned.design.X.float())[:, :rank].astype(np.float64)
-    np.testing.assert_allclose(rounded, X @ basis, atol=0.01 * np.abs(rounded).max())
-    plain, split = (
-        np.concatenate([to_host(rows.logits(block, tables)) for block in turned.design.map_blocks(lambda block: block)])
-        for rows in (turned, turned.split())
-        for tables in [rows.tables(place.wide(coef), place.wide(level))]
-    )
+    X, weight = X.astype(np.float32), np.full((len(y), 1), 1 / len(y))
+    place, rows, values = half_rows(X, y, weight, move_torch, is_copied, monkeypatch)
+    coef, level = np.random.RandomState(1).standard_normal((3, 4)), np.array([0.0, 100.0, -50.0])
+    factor = to_host(rows.factor).astype(np.float64)
+    rounded = ((X - X.mean(axis=0)) * factor).astype(np.float16).astype(np.float64) / factor
     expected = rounded @ coef.T + level
+    plain, split = (
+        to_host(rows.logits(values, rows.table(place.wide(coef), place.wide(level), is_split)))
+        for is_split in (False, True)
+    )
     assert 1e-4 < np.abs(plain - expected).max() < 0.1
     np.testing.assert_allclose(split, expected, atol=1e-4)
-    (pulled,) = turned.design.map_blocks(lambda block: turned.pulled(block, place.row(expected).bfloat16()))
-    np.testing.assert_allclose(to_host(pulled), expected.T @ rounded, atol=5e-3 * np.abs(expected.T @ rounded).max())
-    center, coef = X.mean(axis=0), coef @ basis.T
-    halved = HalfRows(design.centered(center)).split()
-    tables = halved.tables(place.wide(coef), place.wide(level))
-    (logits,) = halved.design.map_blocks(lambda block: halved.logits(block, tables))
-    factor = to_host(halved._factor).astype(np.float64)
-    rounded = (X * factor).astype(np.float16).astype(np.float64) / factor
-    np.testing.assert_allclose(to_host(logits), (rounded - center) @ coef.T + level, atol=1e-4)
 
 
-def test_rows_in_half_precision_are_rounded_as_in_tf32(move_torch):
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_rows_in_half_precision_are_rounded_as_in_tf32(is_copied, move_torch, monkeypatch):
     """Whatever the scale of the features, of the coefficients and of the weights."""
     X, y = table()
-    X = (X * [1e-9, 1.0, 1e5, 0.0]).astype(np.float32)
-    place = Place.of(move_torch(X))
-    weight = np.full((len(y), 1), 1 / len(y))
-    design = ArrayDesign(move_torch(X), move_torch(y), place.row(weight), np.array([float(len(y))]), 3)
-    center = X.mean(axis=0)
-    rows = HalfRows(design.centered(center))
+    X, weight = (X * [1e-9, 1.0, 1e5, 0.0]).astype(np.float32), np.full((len(y), 1), 1e-6)
+    place, rows, values = half_rows(X, y, weight, move_torch, is_copied, monkeypatch)
+    centered = X - X.mean(axis=0)
     coef, level = np.random.RandomState(1).standard_normal((3, 4)) / [1e-9, 1.0, 1e5, 1.0], np.array([0.0, 50.0, -2.0])
-    tables = rows.tables(place.wide(coef), place.wide(level))
-    (logits,) = rows.design.map_blocks(lambda block: rows.logits(block, tables))
+    logits = rows.logits(values, rows.table(place.wide(coef), place.wide(level)))
     sizes = np.abs(X) @ np.abs(coef).T
-    np.testing.assert_array_less(np.abs(to_host(logits) - (X - center) @ coef.T - level), 1e-3 * sizes + 1e-5)
+    np.testing.assert_array_less(np.abs(to_host(logits) - centered @ coef.T - level), 1e-3 * sizes + 1e-5)
     residual = np.random.RandomState(0).uniform(-1, 1, (len(y), 3)) * 1e-6
-    gain = rows.gain(np.array([1e-6]))
-    narrow = place.row(residual * gain).to(rows.residual_dtype)
-    (pulled,) = rows.design.map_blocks(lambda block: rows.pulled(block, narrow))
-    actual = to_host(rows.settled(place.wide(pulled) / gain[0], place.wide(residual.sum(axis=0))))
+    gain = to_host(rows.gain)
+    pulled = rows.pulled(values, place.row(residual * gain).to(rows.residual_dtype))
+    actual = to_host(rows.centered(place.wide(pulled) / gain[0], place.wide(residual.sum(axis=0))))
     sizes = np.abs(residual).T @ np.abs(X)
-    np.testing.assert_array_less(np.abs(actual - residual.T @ (X - center)), 1e-3 * sizes + 1e-300)
+    np.testing.assert_array_less(np.abs(actual - residual.T @ centered), 1e-3 * sizes + 1e-300)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

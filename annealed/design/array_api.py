@@ -10,7 +10,6 @@ Shapes: X (n_rows, n_features), labels (n_rows,), weight (n_rows, n_fits), coef 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,6 @@ class ArrayBlock(Block):
     def __init__(self, place: Place, raw, rows, labels, weight, center=None):
         super().__init__(rows, labels, weight)
         self.place, self.xp, self.raw, self.center = place, place.xp, raw, center
-        self.rounded: Any = None  # float16 copy of the rows, made on first use
 
     @cached_property
     def values(self):
@@ -116,13 +114,13 @@ class ArrayDesign(Design):
     def is_streamed(self) -> bool:
         return not is_foreign(self.X)
 
-    def block_rows(self, n_fits: int, copies_rows: bool = False, logit_bytes: int | None = None) -> int:
+    def block_rows(self, n_fits: int, copies_rows: bool = False) -> int:
         """Rows per block, such that logits, and a copy of the rows if there is one, stay within the byte limit."""
         copies_rows = copies_rows or self.is_streamed or not (self._is_centered or self._center_is_near)
         on_device = DEVICE_COPY_BYTES if copies_rows else DEVICE_BLOCK_BYTES
         bytes_of_block = on_device if self.place.is_accelerator else BLOCK_BYTES
         width = max(self.n_features if copies_rows else 1, n_fits * self.n_classes)
-        return max(256, bytes_of_block // ((logit_bytes or self.place.row_bytes) * width))
+        return max(256, bytes_of_block // (self.place.row_bytes * width))
 
     @cached_property
     def _is_centered(self) -> bool:
@@ -130,14 +128,9 @@ class ArrayDesign(Design):
 
     def centered(self, center):
         recentred = super().centered(center)
-        for name in ("_center_is_near", "_device_center", "_is_centered", "_parts"):
+        for name in ("_center_is_near", "_device_center", "_is_centered"):
             recentred.__dict__.pop(name, None)
         return recentred
-
-    @cached_property
-    def _parts(self) -> dict[tuple | None, list]:
-        """Cached arguments of the blocks, all views: making them once shortens the start of every later pass."""
-        return {}
 
     @cached_property
     def _device_center(self):
@@ -164,30 +157,19 @@ class ArrayDesign(Design):
             return self.X[rows, :]
         return self.place.xp.take(self.X, rows, axis=0)
 
-    def slices(self, n_fits, copies_rows=False, logit_bytes=None):
-        step = self.block_rows(n_fits, copies_rows, logit_bytes)
+    def slices(self, n_fits, copies_rows=False):
+        step = self.block_rows(n_fits, copies_rows)
         return [slice(first, min(first + step, self.n_rows)) for first in range(0, self.n_rows, step)]
 
-    def map_blocks(self, function, fits=slice(None), copies_rows=False, n_fits=None, logit_bytes=None):
+    def map_blocks(self, function, fits=slice(None), copies_rows=False, n_fits=None):
         """Yield `function(block)` with the weights of the selected fits.
 
         copies_rows : whether the function copies the rows, which shortens blocks if rows are wider than logits
         n_fits : number of fits evaluated, if fewer than selected; fewer fits permit longer blocks
-        logit_bytes : bytes of a logit; fewer bytes permit longer blocks
         """
-        key = (fits.start, fits.stop, n_fits, copies_rows, logit_bytes) if isinstance(fits, slice) else None
-        parts = self._parts.get(key)
-        if parts is None:
-            weight = self.weight[:, fits]
-            slices = self.slices(n_fits or weight.shape[1], copies_rows, logit_bytes)
-            raw_rows = (None if self.is_streamed else self.rows_of(rows) for rows in slices)
-            parts = [
-                (rows, self.labels[rows], weight[rows, :], raw) for rows, raw in zip(slices, raw_rows, strict=True)
-            ]
-            if key is not None:
-                self._parts[key] = parts
-        for part in parts:
-            yield function(self._block(*part))
+        weight = self.weight[:, fits]
+        for rows in self.slices(n_fits or weight.shape[1], copies_rows):
+            yield function(self._block(rows, self.labels[rows], weight[rows, :]))
 
     def map_rows(self, function, rows, n_fits=1):
         step = self.block_rows(n_fits)
@@ -200,8 +182,8 @@ class ArrayDesign(Design):
         """The centre on the device if blocks must still subtract it, else None."""
         return None if self._is_centered or not self._center_is_near else self._device_center
 
-    def _block(self, rows, labels, weight, raw=None):
-        raw = self.rows_of(rows) if raw is None else raw
+    def _block(self, rows, labels, weight):
+        raw = self.rows_of(rows)
         if not self._is_centered and not self._center_is_near:
             raw = raw - self._device_center
         return ArrayBlock(self.place, raw, rows, labels, weight, self.offset)
@@ -210,9 +192,9 @@ class ArrayDesign(Design):
         """Sums over blocks, as small NumPy arrays."""
         return tuple(self.place.host(*self.sum_on_device(kernel, fits, copies_rows=copies_rows)))
 
-    def sum_on_device(self, kernel, fits=slice(None), n_fits=None, copies_rows=False, logit_bytes=None):
+    def sum_on_device(self, kernel, fits=slice(None), n_fits=None, copies_rows=False):
         totals: list = []
-        for terms in self.map_blocks(kernel, fits, copies_rows, n_fits, logit_bytes):
+        for terms in self.map_blocks(kernel, fits, copies_rows, n_fits):
             if not totals:
                 totals = [self.place.xp.astype(term, self.place.wide_dtype, copy=True) for term in terms]
                 continue

@@ -112,7 +112,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
         Device on which NumPy arrays are fitted, such as "cuda"; needs torch. The fitted attributes are NumPy arrays.
         Arrays that are already on a device (with scikit-learn's ``array_api_dispatch``) are fitted there, and `coef_`
         and predictions stay there.
-    matmul_precision : {"tf32", "bf16"}, default=None
+    matmul_precision : {"tf32"}, default=None
         Reduced precision for products of float32 arrays on a device, several times as fast on recent GPUs. The chosen
         temperature is solved again in full precision, and ``path_`` has its certificate.
 

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import validate_data
 
-from annealed.arrays import PRECISIONS, Place, detached, is_foreign, namespace_of, on_named_device, take_rows, to_host
+from annealed.arrays import Place, detached, is_foreign, namespace_of, on_named_device, take_rows, to_host
 from annealed.design import ArrayDesign
 from annealed.estimators.labels import check_labels_classify, coded
 from annealed.estimators.weights import class_factors, counted_in_rows, weighted_classes
@@ -44,8 +44,8 @@ class DeviceRows:
 def check_precision(precision, place: Place | None):
     if precision is None:
         return
-    if precision not in PRECISIONS:
-        raise ValueError(f"matmul_precision must be one of {PRECISIONS} or None. Got {precision!r}.")
+    if precision != "tf32":
+        raise ValueError(f'matmul_precision must be "tf32" or None. Got {precision!r}.')
     if place is None:
         raise ValueError(
             f"matmul_precision must be None for samples on the host. Got {precision!r}. Give X as a torch array with "

@@ -18,7 +18,7 @@ Selection: TypeAlias = Literal["cv", "loo", "holdout", "last"]
 SelectionWithFolds: TypeAlias = Literal["cv", "holdout", "last"]
 Rule: TypeAlias = Literal["best", "one_standard_error"]
 PenaltyScaling: TypeAlias = Literal["auto", "cv", "none", "standardize", "half-whiten", "whiten"]
-MatmulPrecision: TypeAlias = Literal["tf32", "bf16"]
+MatmulPrecision: TypeAlias = Literal["tf32"]
 ClassWeight: TypeAlias = dict[Any, float] | Literal["balanced"]
 RandomState: TypeAlias = int | np.random.RandomState
 

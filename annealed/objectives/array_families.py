@@ -8,13 +8,10 @@ Shapes: parameters w (n_fits, n_classes, width), on the device, in its widest fl
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from annealed.objectives.array_linear import ArrayProblem
 from annealed.objectives.base import HOT_LOGIT
-from annealed.objectives.device_rows import TurnedRows
 from annealed.objectives.penalized_linear import PenalizedLinearProblem
 
 NARROWEST = 100.0  # smallest spread of a tested coordinate, in rounding errors of the widest coordinate's spread
@@ -32,11 +29,7 @@ class ArrayPenalizedProblem(ArrayProblem):
         self.width = self.rank + host.fit_intercept
         self.missing = self.place.wide(host.missing)
         self._is_penalized = self.place.wide(np.arange(self.width) < self.rank)
-        self._last_strength: tuple[float, Any] = np.nan, None
-        self._last_inverse: tuple | None = None
         self._has_missing = bool(host.missing.any()) and host.fit_intercept
-        if self.matmul_precision == "bf16":
-            self._rounded_rows = TurnedRows(self.design, self.place.row(self.basis))
 
     def _split(self, table):
         if self.fit_intercept:
@@ -72,38 +65,20 @@ class ArrayPenalizedProblem(ArrayProblem):
         return loss, slope + xp.sum(evidence * intercept, axis=1), self._join(coef, intercept_gradient + evidence)
 
     def penalty(self, temperature, fits):
-        """Strengths have a leading axis if temperatures do. The last one is cached: a pass uses it several times."""
-        if np.ndim(temperature) > 0:
-            return self._strengths(temperature), 0.0
-        if self._last_strength[0] != temperature:
-            self._last_strength = float(temperature), self._strengths(temperature)
-        return self._last_strength[1], 0.0
-
-    def _strengths(self, temperature):
-        strength = self.place.wide(self.l2_strength * np.reshape(temperature, (-1, 1, 1)))
-        return strength * self._is_penalized
+        return self._strength(temperature, 3) * self._is_penalized, 0.0
 
     def _strength(self, temperature, ndim):
-        """The penalty's strength as a divisor: a number, or an array with one entry per temperature."""
+        """The penalty's strength: a number, or an array of `ndim` axes with one entry per temperature."""
         if np.ndim(temperature) == 0:
             return self.l2_strength * float(temperature)
         strength = self.place.wide(self.l2_strength * np.asarray(temperature))
         return self.xp.reshape(strength, (-1, *(1,) * (ndim - 1)))
 
     def _inverse_diagonal(self, temperature, fits):
-        """Inverse of the diagonal (n_fits, n_classes, width): mean `p (1 - p)` of a class times spectrum, plus penalty.
-
-        The last one is cached, because several passes at a temperature use it.
-        """
-        is_one, last = np.ndim(temperature) == 0, self._last_inverse
-        if is_one and last is not None and last[0] is self.class_variance and last[1:3] == (temperature, fits):
-            return last[3]
+        """One over mean `p (1 - p)` of a class times spectrum, plus penalty: (n_fits, n_classes, width)."""
         variance = self.of_fits(self.class_variance, fits) + self.of_fits(self.missing, fits)
         coef = variance[..., None] * self.of_fits(self.spectrum, fits)[:, None, :]
-        inverse = 1.0 / (self._join(coef, variance) + self.penalty(temperature, fits)[0])
-        if is_one:
-            self._last_inverse = self.class_variance, temperature, fits, inverse
-        return inverse
+        return 1.0 / (self._join(coef, variance) + self.penalty(temperature, fits)[0])
 
     def precondition(self, vectors, temperature, fits):
         """Diagonal solve; a common shift of all classes leaves the posterior unchanged: only the penalty acts on it."""
@@ -137,12 +112,11 @@ class ArrayPenalizedProblem(ArrayProblem):
             (largest,) = place.host(self.xp.max(self.xp.abs(coef)))
             if largest <= self.host.gradient_noise():
                 return 1.0
-            rows = self._rows(quick)
-            coef = coef if rows.is_turned else self.to_features(coef, fits)
-            tables = rows.tables(coef[0, ...], intercept[0, ...] * 0.0)
+            rows = self._half_rows if quick else self._plain_rows
+            table = rows.table(self.to_features(coef, fits)[0, ...], intercept[0, ...] * 0.0)
 
             def kernel(block):
-                scores = rows.logits(block, tables)
+                scores = rows.logits(rows.of_block(block), table)
                 scores *= scores
                 scores *= block.weight[:, :1]
                 return (self.xp.sum(scores, axis=0),)
@@ -176,8 +150,6 @@ class ArrayDistanceProblem(ArrayProblem):
 
     def __init__(self, host, matmul_precision=None):
         super().__init__(host, matmul_precision)
-        if matmul_precision == "bf16":
-            raise ValueError('matmul_precision="bf16" needs the inner-product family. Use "tf32" or None.')
         self.anchor = host.anchor
         self.log_prior, self.shares = self.place.wide(host.log_prior), self.place.wide(host.anchored_shares)
         self.class_means = self.place.wide(host.class_means)

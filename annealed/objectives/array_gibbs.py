@@ -38,10 +38,7 @@ def loss_and_residual(
     `annealed/objectives/gibbs.py`, the residual of the true class is minus the sum of the others, and the loss of an
     almost certain row is computed from that sum, so that both keep their digits in float32 too.
     """
-    lies_by_class = place.is_torch and logits.stride(-1) > 1 and unit is dtype is gain is None
-    fused = fused_kernel(logits, lies_by_class) if place.is_torch else None
-    if fused is not None and lies_by_class:
-        return Residual(fused.loss_and_residual(place.wide_dtype, logits, level, labels, weight, learn).sum(0), logits)
+    fused = fused_kernel(logits) if place.is_torch else None
     if fused is not None:
         residual = logits if dtype in (None, logits.dtype) else place.aligned(logits.shape, dtype)
         options = (weight, unit, residual, gain, learn)
@@ -86,18 +83,14 @@ def _with_torch(place, logits, labels):
     return true, others, posterior.scatter_(2, index, -others[..., None])
 
 
-def fused_kernel(logits, lies_by_class=False) -> ModuleType | None:
-    """The module with the fused kernel for these torch logits, or None if no kernel supports them.
-
-    That is `annealed/objectives/fused_gibbs.py`, or `fused_by_class.py` if the logits of a class are contiguous.
-    """
+def fused_kernel(logits) -> ModuleType | None:
+    """The module `annealed/objectives/fused_gibbs.py` if its kernels support these torch logits, otherwise None."""
     if not logits.is_cuda or not _WORKS.get(logits.device, True):
         return None
     try:
-        from annealed.objectives import fused_by_class, fused_gibbs
+        from annealed.objectives import fused_gibbs
 
-        fused = fused_by_class if lies_by_class else fused_gibbs
-        if not fused.can_take(logits):
+        if not fused_gibbs.can_take(logits):
             return None
         if logits.device not in _WORKS:
             few = logits.new_zeros((1, 1, 2)).float()
@@ -106,7 +99,7 @@ def fused_kernel(logits, lies_by_class=False) -> ModuleType | None:
     except Exception:  # no Triton, or no C compiler for it: torch computes the same without a fused kernel
         _WORKS[logits.device] = False
         return None
-    return fused
+    return fused_gibbs
 
 
 def _spread(place: Place, residual):
@@ -125,9 +118,6 @@ def scaled_moments(place: Place, scale, deviation):
 
     Returns (3, n_rows) in the widest float.
     """
-    fused = fused_kernel(deviation[:, None, :]) if place.is_torch else None
-    if fused is not None:
-        return fused.scaled_moments(place.wide_dtype, scale, deviation)
     xp = place.xp
     weights = scale * deviation
     top = xp.max(weights, axis=1, keepdims=True)
@@ -143,9 +133,6 @@ def scaled_moments(place: Place, scale, deviation):
 
 def scaled_losses(place: Place, scale, deviation):
     """Minus the log posterior of the true class of each row at a scale, in the widest float."""
-    fused = fused_kernel(deviation[:, None, :]) if place.is_torch else None
-    if fused is not None:
-        return fused.scaled_moments(place.wide_dtype, scale, deviation)[0]
     xp = place.xp
     shifted = scale * deviation
     top = xp.max(shifted, axis=1, keepdims=True)

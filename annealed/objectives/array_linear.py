@@ -7,15 +7,15 @@ centre, scale, coordinates, class shares. The problems here copy them to the dev
     gradient = sum_i w_i (posterior - targets) x_i
 
 with logits `(x - center) @ coef.T + intercept`. Only scalars are transferred to the host, once per pass. With
-`matmul_precision` the products of passes with `quick=True` are rounded (`annealed/objectives/device_rows.py`): "tf32"
-block by block, "bf16" in a copy of the rows in the coordinates solved in, both with sums in float32. With `fine=True`
-such a pass rounds the rows only, not the coefficients.
+`matmul_precision="tf32"` the products of passes with `quick=True` are rounded, with sums in float32
+(`annealed/objectives/device_rows.py`). With `fine=True` such a pass rounds the rows only, not the coefficients.
 
 Shapes: parameters (n_fits, n_classes, width), on the device, in its widest float.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ from annealed.arrays import to_host
 from annealed.design import ArrayDesign
 from annealed.objectives import array_gibbs
 from annealed.objectives.base import NOTHING_HELD_OUT, Problem, TrainingSummary
-from annealed.objectives.device_rows import HalfRows, RowsAsTheyAre
+from annealed.objectives.device_rows import HalfRows, PlainRows
 
 INSPECTED_ROWS = 1 << 15  # rows from which the change of the loss by the posterior scale is estimated
 FEW_COLUMNS = 64  # columns of a product that cost about as much as one, because reading the rows dominates
@@ -41,18 +41,6 @@ class Evaluation(NamedTuple):
     loss: Any
     loss_gradient: Any
     slope: Any
-
-
-class _Scales(NamedTuple):
-    """Factors of a pass over some fits, each None if not needed.
-
-    factor : the weight of every row of a fit, (n_fits,), if all are equal; it is applied after the sum
-    gain : factor on the residuals, (n_fits,); loss_of_gain : its inverse, (n_fits, 1, 1)
-    """
-
-    factor: Any
-    gain: Any
-    loss_of_gain: Any
 
 
 class HeldOutPart(NamedTuple):
@@ -92,34 +80,13 @@ class ArrayProblem(Problem):
         self.rank, self.per_fit = coordinates.rank, coordinates.per_fit
         self.class_variance = place.wide(host.class_shares * (1 - host.class_shares))
         self.center = place.wide(self.design.center)
-        self._largest, self._uniform = self._weights_of_fits()
-        self._sent_scales: dict[tuple, _Scales] = {}
-        self._plain_rows = RowsAsTheyAre(self.design)
-        self._rounded_rows: Any = HalfRows(self.design) if self.matmul_precision == "tf32" else None
+        self._plain_rows = PlainRows(self.design)
         self._seen: dict[float, tuple[float, float]] = {}
         self.visits_all = self.n_fits == 1
         self.n_passes = 0
         self.watch(NOTHING_HELD_OUT)
 
-    # -- weights and coordinates ------------------------------------------------------------------------------
-
-    def _weights_of_fits(self):
-        """For each fit the largest weight of a row, and the common weight of all rows, NaN if they differ."""
-        weight = self.design.weight
-        least, most = self.place.host(self.xp.min(weight, axis=0), self.xp.max(weight, axis=0))
-        return most, np.where(least == most, least, np.nan)
-
-    def _scales(self, rows, fits) -> _Scales:
-        """Factors of a pass, cached on the device: sending them would delay every pass."""
-        key = type(rows), str(fits)
-        if key not in self._sent_scales:
-            place, uniform = self.place, self._uniform[fits]
-            is_uniform = bool(np.isfinite(uniform).all())
-            gain = rows.gain(np.ones_like(uniform) if is_uniform else self._largest[fits])
-            factor = place.wide(uniform) if is_uniform else None
-            sent = (None, None) if gain is None else (place.row(gain), place.wide(1 / gain)[:, None, None])
-            self._sent_scales[key] = _Scales(factor, *sent)
-        return self._sent_scales[key]
+    # -- coordinates ------------------------------------------------------------------------------------------
 
     def of_fits(self, table, fits):
         """Entries of a table for some fits: a slice or a list of indices."""
@@ -189,46 +156,39 @@ class ArrayProblem(Problem):
         return Evaluation(value, loss_gradient + pull, loss, loss_gradient, slope)
 
     def _loss(self, parameters, temperature, fits, quick, learn, fine=False):
-        place, xp = self.place, self.xp
-        coef, intercept = self.terms(parameters, temperature, fits)
+        xp = self.xp
+        coef, intercept = self.forward(parameters, temperature, fits)
         shape = intercept.shape
-        rows = self._rows(quick, fine)
-        coef = coef if rows.is_turned else self.to_features(coef, fits)
-        tables = rows.tables(xp.reshape(coef, (-1, rows.width)), intercept)
+        rows = self._half_rows if quick else self._plain_rows
+        table = rows.table(xp.reshape(coef, (-1, coef.shape[-1])), xp.reshape(intercept, (-1,)), fine)
+        level = xp.reshape(table.level, shape)
+        unit = None if table.unit is None else xp.reshape(table.unit, shape)
+        gain = None if rows.gain is None else self.of_fits(rows.gain, fits)
 
         def kernel(block):
-            logits = xp.reshape(rows.products(block, tables), (-1, *shape))
-            scales, level = self._scales(rows, fits), xp.reshape(tables.level, shape)
-            unit = None if tables.unit is None else xp.reshape(tables.unit, shape)
-            weight = None if scales.factor is not None else self.of_fits(block.weight.T, fits).T
+            values = rows.of_block(block)
+            logits = xp.reshape(rows.products(values, table), (-1, *shape))
             found = array_gibbs.loss_and_residual(
-                place, logits, level, block.labels, weight, unit=unit, dtype=rows.residual_dtype, gain=scales.gain,
-                learn=learn,
+                self.place, logits, level, block.labels, self.of_fits(block.weight.T, fits).T,
+                unit=unit, dtype=rows.residual_dtype, gain=gain, learn=learn,
             )  # fmt: skip
-            return found.sums, rows.pulled(block, xp.reshape(found.values, (found.values.shape[0], -1)))
+            return found.sums, rows.pulled(values, xp.reshape(found.values, (found.values.shape[0], -1)))
 
-        totals, pulled = rows.design.sum_on_device(kernel, n_fits=shape[0], logit_bytes=rows.logit_bytes)
+        totals, pulled = rows.design.sum_on_device(kernel, n_fits=shape[0])
         sums, loss, variance = totals[:, : shape[1]], totals[:, shape[1]], totals[0, shape[1] + 1 :]
         self.n_passes += 1
-        scales = self._scales(rows, fits)
-        if scales.gain is not None:
-            pulled = xp.reshape(xp.reshape(pulled, (*shape, -1)) * scales.loss_of_gain, pulled.shape)
-        pulled = rows.settled(pulled, xp.reshape(sums, (-1,)))
-        pulled = xp.reshape(pulled, (*shape, -1))
-        if scales.factor is not None:
-            loss, sums = loss * scales.factor, sums * scales.factor[:, None]
-            pulled = pulled * scales.factor[:, None, None]
+        if gain is not None:
+            pulled = pulled / xp.reshape(xp.broadcast_to(gain[:, None], shape), (-1, 1))
+        pulled = xp.reshape(rows.centered(pulled, xp.reshape(sums, (-1,))), coef.shape)
         if learn:
             share = xp.maximum(variance / self.design.n_rows, variance * 0.0 + SMALLEST_VARIANCE)
             self.class_variance = xp.broadcast_to(share[None, :], (self.n_fits, self.n_classes))
         slope = xp.sum(coef * pulled, axis=(1, 2)) + xp.sum(intercept * sums, axis=1)
-        pulled = pulled if rows.is_turned else self.from_features(pulled, fits)
-        return loss, slope, self.backward(pulled, sums, parameters, temperature, fits)
+        return loss, slope, self.backward(self.from_features(pulled, fits), sums, parameters, temperature, fits)
 
-    def _rows(self, quick, fine=False):
-        if not quick:
-            return self._plain_rows
-        return self._rounded_rows.split() if fine else self._rounded_rows
+    @cached_property
+    def _half_rows(self) -> HalfRows:
+        return HalfRows(self.design)
 
     # -- held-out logits and reports, for the path --------------------------------------------------------------
 
@@ -263,13 +223,12 @@ class ArrayProblem(Problem):
         """Few columns: one product for all folds, from which each row takes those of its fold; others get weight 0."""
         xp, place, fits = self.xp, self.place, slice(1, self.n_fits)
         coef, intercept = self.forward(parameters[fits, ...], temperature, fits)
-        rows, size = self._plain_rows, intercept.shape[0] * intercept.shape[1]
-        tables = rows.tables(xp.reshape(coef, (size, -1)), intercept)
+        flat = place.row(xp.reshape(coef, (-1, coef.shape[-1])))
+        level = place.row(xp.reshape(intercept, (-1,)))
 
         def part(block):
             fold = self._fold_of_row[block.rows]
-            logits = rows.products(block, tables)
-            logits += tables.level
+            logits = block.scores(flat, level)
             known = xp.where(fold < 0, fold * 0, fold)
             index = xp.broadcast_to(known[:, None, None], (fold.shape[0], 1, self.n_classes))
             scores = xp.take_along_axis(xp.reshape(logits, (-1, *intercept.shape)), index, axis=1)[:, 0, :]

@@ -8,12 +8,12 @@ so that memory is read in whole words. Triton comes with torch's builds for CUDA
 imports this module for such rows, and falls back to torch operations if that fails.
 
 Shapes: logits (n_rows, n_fits, n_classes), level and unit (n_fits, n_classes), labels (n_rows,), weight (n_rows,
-n_fits), gain (n_fits,), deviation and scores (n_rows, n_columns).
+n_fits), gain (n_fits,), scores (n_rows, n_columns).
 """
 
 from __future__ import annotations
 
-from math import e, frexp, ldexp, log, log2
+from math import e, log, log2
 
 import triton
 import triton.language as tl
@@ -25,9 +25,7 @@ VALUES = {2: 1 << 10, 4: 1 << 10, 8: 1 << 7}  # logits per step of a program, by
 WARP_VALUES = 512  # logits of a row per warp, if the row is long
 LEAST_WARPS = 2  # smallest number of warps of a program
 STEPS = 64  # steps of a program before it writes its sums: fewer partial sums against fewer programs
-COPIED, COPIED_LINES = 256, 16  # columns and rows per program of the copy kernel
 LOG2_E, LOG_2 = tl.constexpr(log2(e)), tl.constexpr(log(2))
-EXACT_BITS = 24  # significant bits of float32, the type in which a kernel receives Python numbers
 
 
 def can_take(logits) -> bool:
@@ -147,76 +145,6 @@ def _residual_kernel(  # compiled once for any number of rows and fits
     tl.store(own_sums + n_classes, tl.sum(lost, 0))
     if LEARNS:
         tl.store(own_sums + n_classes + 1 + columns, tl.sum(spread, 0), mask=is_class)
-
-
-def copy_scaled(rows, factor, found):
-    """Write rows (n_rows, n_columns), each column times its factor, to an array of another dtype, padded by zeros."""
-    n_rows, n_columns = rows.shape
-    block = min(COPIED, triton.next_power_of_2(n_columns))
-    grid = (triton.cdiv(n_rows, COPIED_LINES), triton.cdiv(found.shape[1], block))
-    _copy_kernel[grid](rows, factor, found, n_rows, rows.stride(0), n_columns, found.shape[1], COPIED_LINES, block)
-
-
-@triton.jit(do_not_specialize=["n_rows"])
-def _copy_kernel(
-    rows, factor, found, n_rows, stride,
-    n_columns: tl.constexpr, n_found: tl.constexpr, LINES: tl.constexpr, COLUMNS: tl.constexpr,
-):  # fmt: skip
-    columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    lines = tl.program_id(0).to(tl.int64) * LINES + tl.arange(0, LINES)
-    is_line, is_column = (lines < n_rows)[:, None], columns < n_columns
-    own_factor = tl.load(factor + columns, mask=is_column, other=0.0)
-    values = tl.load(rows + lines[:, None] * stride + columns[None, :], mask=is_line & is_column[None, :], other=0.0)
-    values = (values * own_factor[None, :]).to(found.dtype.element_ty)
-    tl.store(found + lines[:, None] * n_found + columns[None, :], values, mask=is_line & (columns < n_found)[None, :])
-
-
-def scaled_moments(wide_dtype, scale, deviation):
-    """Loss, and mean and variance of the deviations under the posterior, of each row at a scale, (3, n_rows)."""
-    n_rows, n_columns = deviation.shape
-    columns, lines, n_warps = _shape(n_columns, deviation.element_size())
-    found = deviation.new_empty((3, n_rows), dtype=wide_dtype)
-    _moments_kernel[(triton.cdiv(n_rows, lines),)](
-        deviation, *_in_two(scale), found, n_rows, deviation.stride(0), n_columns, lines, columns, num_warps=n_warps
-    )
-    return found
-
-
-def _in_two(number):
-    """Two float32 numbers whose sum is the number to 48 bits."""
-    fraction, exponent = frexp(number)
-    head = ldexp(round(ldexp(fraction, EXACT_BITS)), exponent - EXACT_BITS)
-    return head, number - head
-
-
-@triton.jit(do_not_specialize=["head", "rest", "n_rows"])
-def _moments_kernel(
-    deviation,
-    head,
-    rest,
-    found,
-    n_rows,
-    stride,
-    n_columns: tl.constexpr,
-    LINES: tl.constexpr,
-    COLUMNS: tl.constexpr,
-):
-    rows = tl.program_id(0).to(tl.int64) * LINES + tl.arange(0, LINES)
-    columns = tl.arange(0, COLUMNS)
-    is_row = rows < n_rows
-    is_there = is_row[:, None] & (columns < n_columns)[None, :]
-    kind = deviation.dtype.element_ty
-    scale = head.to(kind) + rest.to(kind)
-    values = tl.load(deviation + rows[:, None] * stride + columns[None, :], mask=is_there, other=0.0)
-    scaled = tl.where(is_there, scale * values, -float("inf"))
-    top = tl.where(is_row, tl.max(scaled, 1), 0.0)
-    weights = tl.exp(scaled - top[:, None])
-    share = 1.0 / tl.where(is_row, tl.sum(weights, 1), 1.0)
-    mean = tl.sum(weights * values, 1) * share
-    square = tl.sum(weights * values * values, 1) * share
-    tl.store(found + rows, top - tl.log(share), mask=is_row)
-    tl.store(found + n_rows + rows, mean, mask=is_row)
-    tl.store(found + 2 * n_rows + rows, square - mean * mean, mask=is_row)
 
 
 def memberships(wide_dtype, scores, level, weight=None):

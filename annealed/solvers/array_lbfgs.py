@@ -31,12 +31,12 @@ from annealed.solvers.base import FOLD_SUBOPTIMALITY_SHARE, SUBOPTIMALITY_SHARE,
 
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-6
-VALUE_ROUNDING = {None: 2.0, "tf32": 30.0, "bf16": 1000.0}  # error of a mean loss, in roundings of an entry of X
+VALUE_ROUNDING = {None: 2.0, "tf32": 30.0}  # error of a mean loss, in roundings of an entry of X
 DECREMENT_ROUNDING = 0.01  # predicted relative decrease, in roundings of an entry of X, below which progress ends
 PROMISED_SHARE = 0.1  # of `tol`: predicted relative decrease at which the final fit stops, until it is polished
-SMALLEST_PAIR = {None: 0.0, "tf32": 1e-6, "bf16": 4e-5}  # predicted relative decrease below which no pair is stored
+SMALLEST_PAIR = {None: 0.0, "tf32": 1e-6}  # predicted relative decrease below which no pair is stored
 REFINED_SHARE = 0.8  # of `tol`: tolerance of the refinement, before full precision verifies it
-QUICK_DECREMENT = {"tf32": 1e-5, "bf16": 1e-5}  # predicted relative decrease that rounded products resolve
+QUICK_DECREMENT = {"tf32": 1e-5}  # predicted relative decrease that rounded products resolve
 
 
 class ArrayLBFGS(Solver):
