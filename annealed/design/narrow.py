@@ -17,17 +17,12 @@ MOST_SCORES = 1200  # largest number of scores in a piece
 FEWEST_ROWS, MOST_ROWS = 32, 256  # rows of a piece, for pieces to be faster
 FEWEST_COLUMNS = 32  # columns, for pieces to be faster
 MOST_BYTES = 128  # bytes of one column of the vectors, for pieces to be faster
-MANY_COLUMNS = (
-    256  # from which float32 products are faster with rows as the left factor, although scores are then copied
-)
 
 
 def scores_of(vectors, rows):
     """`vectors @ rows.T`, (n_vectors, n_rows)."""
     n_vectors = len(vectors)
     pieces = _pieces(rows, n_vectors, MOST_SCORES // n_vectors)
-    if pieces is None and HAS_SMALL_PRODUCTS and rows.dtype == np.float32 and rows.shape[1] >= MANY_COLUMNS:
-        return np.ascontiguousarray((rows @ vectors.T).T)
     if pieces is None:
         return vectors @ rows.T
     n_pieces, length, _ = pieces.shape
