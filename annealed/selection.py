@@ -35,7 +35,6 @@ from annealed.objectives.posterior_scale import (
     penalty,
     rescaled,
     scaled_moments,
-    unseen_error_share,
 )
 from annealed.walk import Validation
 
@@ -111,11 +110,7 @@ class HeldOutValidator:
     def _validate_logits(self, problem, logits, points, temperatures):
         deviation = deviations(logits, self.labels)
         log_scales, losses = np.zeros(len(points)), None
-        margin = (
-            mean_margin(deviation, self.labels, self.weight)
-            if unseen_error_share(self.n_rows)
-            else np.zeros(len(points))
-        )
+        margin = mean_margin(deviation, self.labels, self.weight)
         if self.calibrate:
             log_temperatures = [float(np.log(temperature)) for temperature in temperatures]
             log_scales, losses = rescaled(

@@ -20,7 +20,7 @@ from annealed.estimators.labels import check_labels_classify, coded
 from annealed.estimators.weights import class_factors, counted_in_rows, weighted_classes
 from annealed.objectives.array_gibbs import deviations, margins, scaled_losses, scaled_moments
 from annealed.objectives.array_linear import KEPT_BYTES, TEMPORARIES, HeldOutPart
-from annealed.objectives.posterior_scale import least_log_scale, penalty, unseen_error_share
+from annealed.objectives.posterior_scale import least_log_scale, penalty
 from annealed.selection import HeldOutValidator, times_drawn
 from annealed.walk import Validation
 
@@ -232,9 +232,7 @@ class DeviceValidator(HeldOutValidator):
     validate_all = HeldOutValidator._validate_each
 
     def _mean_margin(self, place, parts) -> float:
-        """Mean margin of the true class over the next one; 0 if the samples are so many that it does not matter."""
-        if not unseen_error_share(self.total):
-            return 0.0
+        """Mean margin of the true class over the next one."""
         (sums,) = place.host(sum(margins(place, part.deviation) @ part.weight for part in parts()))
         return float(sums) / self.total
 

@@ -22,7 +22,6 @@ from annealed.objectives import gibbs
 
 SCALE_PRIOR = 2.0  # weight of s^2 / n_rows: how strongly the posterior scale is pulled to one
 UNSEEN_ERRORS = 0.1  # number of unobserved errors among the held-out rows: bounds the certainty on separable data
-MOST_ROWS_WITH_UNSEEN = 20_000  # rows above which they are negligible
 SCALE_ROWS = 10_000  # rows per task of a thread
 SCALE_STEP = 1e-2  # a Newton step in s shorter than this is the last: the remaining error is its square
 
@@ -48,14 +47,9 @@ def mean_margin(deviation, labels, weight):
     return -(next_best @ weight) / weight.sum()
 
 
-def unseen_error_share(n_rows: float) -> float:
-    """Expected share of unobserved errors."""
-    return UNSEEN_ERRORS / n_rows if n_rows <= MOST_ROWS_WITH_UNSEEN else 0.0
-
-
 def penalty(log_scale, loss, margin, n_rows: float):
     """Prior and unobserved errors, which are added to a mean held-out loss at that scale to compare models."""
-    return SCALE_PRIOR * log_scale**2 / n_rows + unseen_error_share(n_rows) * (loss + np.exp(log_scale) * margin)
+    return SCALE_PRIOR * log_scale**2 / n_rows + UNSEEN_ERRORS / n_rows * (loss + np.exp(log_scale) * margin)
 
 
 def rescaled(deviation, weight, start=0.0, margin=None) -> tuple[np.ndarray, np.ndarray]:
@@ -83,7 +77,7 @@ def least_log_scale(moments: Callable, n_rows: float, start=0.0, margin=None) ->
     moments : function of the scale; returns the mean loss, and mean and variance of the deviations under the posterior
     margin : `mean_margin`; None leaves out the unobserved errors
     """
-    unseen = 0.0 if margin is None else unseen_error_share(n_rows)
+    unseen = 0.0 if margin is None else UNSEEN_ERRORS / n_rows
     unseen_margin = 0.0 if margin is None else unseen * margin
 
     def terms(s):
