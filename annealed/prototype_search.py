@@ -26,7 +26,6 @@ from annealed.selection import stratified_splits
 
 TRIAL_ROUNDS = 2  # rounds for the choice of the shrinkage: one prototype per class, and two
 MOST_ROUNDS = 20  # rounds of growth in the search
-SEARCH_STARTS = 2  # most starts in the search, which needs no solution as good as that of the final fit
 PATIENCE = 3  # rounds without improvement before growth stops
 LONG_PATIENCE = 6  # the same while the loss is high: on data such as spirals the first prototypes explain nothing
 HARDLY_LEARNT = 0.8  # share of the log-loss of the class frequencies, above which `LONG_PATIENCE` applies
@@ -97,7 +96,7 @@ class _Found(NamedTuple):
 def search(rows: LabelledRows, plan: Plan, watch: Watch = NO_WATCH) -> Choice:
     """Select on folds; the first candidates if no row can be held out, the best so far if the watch stops it."""
     rows = subsample(rows, SEARCH_ROWS, plan.seed).in_single_precision()  # twice as fast, precise enough for a choice
-    plan = replace(plan, n_init=min(plan.n_init, SEARCH_STARTS))
+    plan = replace(plan, n_init=1)  # the best of several starts improves no choice
     splits = make_folds(rows, plan.seed)
     if not splits:
         return Choice(plan.shrinkages[0], 1, plan.sharpness or 1.0, None, 0.0, np.zeros(0))

@@ -341,7 +341,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
             X, place = on_named_device(X, self.device)
             X = X if is_foreign(X) else place.row(X)
         weight = Place.of(X).wide(counted_in_rows(weight, weight.sum(), len(weight)))
-        self._columns = Columns.on_device(X, weight)
+        self._columns = Columns.of_rows(X, weight)
         return ArrayLabelledRows(self._columns.rows(X), labels, weight, len(self.classes_))
 
     def _watch(self, X, y, sample_weight) -> FitWatch:

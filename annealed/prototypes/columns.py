@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from annealed.arrays import Place, is_foreign
+from annealed.arrays import Place
 from annealed.objectives.linear import check_spread
 
 ROUNDING = 1e-14  # standard deviation relative to |mean|; a column with less is constant up to rounding
-DEVICE_ROWS = 1 << 18  # rows per block on a device
+BLOCK_ROWS = 1 << 18  # rows that are converted to float64 at once
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,15 @@ class Columns:
 
     @classmethod
     def of_rows(cls, X, weight) -> Columns:
+        """The coordinates of X and weight (n_rows,), both in NumPy or on a device."""
+        place = Place.of(X)
         share = weight / weight.sum()
+        parts = [slice(first, first + BLOCK_ROWS) for first in range(0, X.shape[0], BLOCK_ROWS)]
         with np.errstate(over="ignore", invalid="ignore"):
-            center = share @ X.astype(np.float64, copy=False)
-            spread = np.sqrt(share @ np.square(X - center))
+            center = sum(share[rows] @ place.wide(X[rows, :]) for rows in parts)
+            square = sum(share[rows] @ (place.wide(X[rows, :]) - center) ** 2 for rows in parts)
+        center, square = place.host(center, square)
+        spread = np.sqrt(square)
         check_spread(spread, center)
         kept = np.flatnonzero(spread > ROUNDING * np.maximum(np.abs(center), np.finfo(float).tiny))
         if not len(kept):  # all rows are equal: keep one column, of zeros, so that no shape is empty
@@ -41,40 +46,15 @@ class Columns:
         """The coordinates with these axes; None for no rotation."""
         return replace(self, turn=axes)
 
-    @classmethod
-    def on_device(cls, X, weight) -> Columns:
-        """`of_rows` for X and weight (n_rows,) on a device, with more rows than columns."""
-        place, xp = Place.of(X), Place.of(X).xp
-        share = weight / xp.sum(weight)
-        center, square = place.zeros((X.shape[1],)), place.zeros((X.shape[1],))
-        parts = [slice(first, min(first + DEVICE_ROWS, X.shape[0])) for first in range(0, X.shape[0], DEVICE_ROWS)]
-        for rows in parts:
-            center = center + share[rows] @ place.wide(X[rows, :])
-        for rows in parts:
-            square = square + share[rows] @ (place.wide(X[rows, :]) - center) ** 2
-        center, square = place.host(center, square)
-        spread = np.sqrt(square)
-        check_spread(spread, center)
-        kept = np.flatnonzero(spread > ROUNDING * np.maximum(np.abs(center), np.finfo(float).tiny))
-        if not len(kept):
-            kept, spread = np.array([0]), np.ones_like(spread)
-        return cls(center, kept, spread[kept], None)
-
     def rows(self, X):
         """X in these coordinates, in its dtype; values are clipped so that their squares do not overflow."""
-        if is_foreign(X):
-            place = Place.of(X)
-            kept = X if len(self.kept) == X.shape[1] else place.xp.take(X, place.whole(self.kept), axis=1)
-            rows = (kept - place.row(self.center[self.kept])) / place.row(self.scale)
-            farthest = float(place.xp.finfo(X.dtype).max) ** 0.5
-            rows = place.xp.clip(rows, -farthest, farthest)
-            return rows if self.turn is None else rows @ place.row(self.turn)
+        place = Place.of(X)
+        xp, farthest = place.xp, float(place.xp.finfo(X.dtype).max) ** 0.5
         with np.errstate(over="ignore"):
-            rows = (X[:, self.kept] - self.center[self.kept]) / self.scale
-        farthest = float(np.finfo(X.dtype).max) ** 0.5
-        rows = np.clip(rows, -farthest, farthest, out=rows)
-        rows = rows if self.turn is None else rows @ self.turn
-        return np.ascontiguousarray(rows, dtype=X.dtype)
+            rows = X if len(self.kept) == X.shape[1] else xp.take(X, place.whole(self.kept), axis=1)
+            rows = (rows - place.row(self.center[self.kept])) / place.row(self.scale)
+        rows = xp.clip(rows, -farthest, farthest)
+        return rows if self.turn is None else rows @ place.row(self.turn)
 
     def points(self, rows):
         """Points in the units of the features; the inverse of `rows` on the span of the axes."""

@@ -16,9 +16,6 @@ import numpy as np
 MEMORY = 10  # pairs
 MOST_STEPS = 20  # iterations per penalty: points on the path are validated, so they need not be exact minima
 SMALLEST_GAIN = 1e-5  # decrease of the penalized loss by a step, below which a penalty has converged
-MOST_TRIALS = 10  # step lengths tried in a line search
-ENOUGH = 1e-4  # share of the linearly predicted decrease that a step must reach (Armijo condition)
-FLAT = 1e-8  # curvature along a step; a pair with no more is skipped
 
 
 class PulledDescent:
@@ -32,52 +29,39 @@ class PulledDescent:
 
     def minimize(self, penalty):
         """The minimizer at a penalty, up to `MOST_STEPS` steps."""
-        curves = deque((_curve(step, change, penalty) for step, change in self._pairs), MEMORY)
         for _ in range(MOST_STEPS):
-            gain = self._step(penalty, [curve for curve in curves if curve is not None])
-            if gain <= SMALLEST_GAIN:
+            if self._step(penalty) <= SMALLEST_GAIN:
                 break
-            step, change = self._pairs[-1]
-            curves.append(_curve(step, change, penalty))
         return self._point
 
-    def _step(self, penalty, curves) -> float:
-        """Take one step with backtracking and return the decrease, 0.0 if no tried length decreases enough."""
+    def _step(self, penalty) -> float:
+        """Take one step with backtracking and return the decrease, 0.0 if no length decreases the loss."""
         offset = self._point - self._origin
         value, gradient = self._value + 0.5 * penalty * (offset @ offset), self._slope + penalty * offset
-        direction = _direction(gradient, curves)
-        slope, length = gradient @ direction, 1.0
-        for _ in range(MOST_TRIALS):
-            step = length * direction
-            new_value, new_gradient = self._loss(self._point + step)
+        step = self._direction(gradient, penalty)
+        while step @ step > np.finfo(float).eps ** 2:
+            new_value, new_slope = self._loss(self._point + step)
             new_offset = offset + step
             gain = value - new_value - 0.5 * penalty * (new_offset @ new_offset)
-            if gain >= -ENOUGH * length * slope:
-                self._pairs.append((step, new_gradient - self._slope))
-                self._point, self._value, self._slope = self._point + step, new_value, new_gradient
+            if gain > 0:
+                self._pairs.append((step, new_slope - self._slope))
+                self._point, self._value, self._slope = self._point + step, new_value, new_slope
                 return gain
-            lowest = 0.5 * length * slope / (slope + gain / length)  # minimum of the interpolating parabola
-            length = min(0.5 * length, max(0.1 * length, lowest))
+            step = step / 4
         return 0.0
 
-
-def _curve(step, change, penalty):
-    """(s, y, s'y) of a pair with the penalty; None if the curvature along s is negative or almost zero."""
-    penalized_change = change + penalty * step
-    product = step @ penalized_change
-    return (step, penalized_change, product) if product > FLAT * (step @ step) else None
-
-
-def _direction(slope, curves):
-    """The L-BFGS direction by the two-loop recursion; a step of at most length one without pairs."""
-    if not curves:
-        return -slope / max(1.0, np.linalg.norm(slope))
-    direction, weights = -slope, []
-    for step, change, product in reversed(curves):
-        weights.append(step @ direction / product)
-        direction -= weights[-1] * change
-    _, change, product = curves[-1]
-    direction *= product / (change @ change)
-    for step, change, product in curves:
-        direction += (weights.pop() - change @ direction / product) * step
-    return direction
+    def _direction(self, gradient, penalty):
+        """The L-BFGS direction by the two-loop recursion; a step of at most length one without pairs."""
+        curves = [(step, change + penalty * step) for step, change in self._pairs]
+        curves = [(step, change, product) for step, change in curves if (product := step @ change) > 0]
+        if not curves:
+            return -gradient / max(1.0, np.linalg.norm(gradient))
+        direction, weights = -gradient, []
+        for step, change, product in reversed(curves):
+            weights.append(step @ direction / product)
+            direction = direction - weights[-1] * change
+        _, change, product = curves[-1]
+        direction *= product / (change @ change)
+        for step, change, product in curves:
+            direction += (weights.pop() - change @ direction / product) * step
+        return direction
