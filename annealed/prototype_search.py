@@ -25,10 +25,8 @@ from annealed.prototypes import NO_WATCH, CalibratedPosterior, Cooled, Watch, ca
 from annealed.selection import stratified_splits
 
 TRIAL_ROUNDS = 2  # rounds for the choice of the shrinkage: one prototype per class, and two
-MOST_ROUNDS = 20  # rounds of growth in the search
 PATIENCE = 3  # rounds without improvement before growth stops
-LONG_PATIENCE = 6  # the same while the loss is high: on data such as spirals the first prototypes explain nothing
-HARDLY_LEARNT = 0.8  # share of the log-loss of the class frequencies, above which `LONG_PATIENCE` applies
+HARDLY_LEARNT = 0.8  # share of the log-loss of the class frequencies, above which patience is doubled: see `_patience`
 PENALTY_PATIENCE = 2  # penalties tried before the path may stop
 HOPELESS = 1.15  # loss relative to the best round at the same penalty, above which a path stops, from the third on
 SEARCH_ROWS = 3000  # most rows in the search
@@ -110,7 +108,7 @@ def search(rows: LabelledRows, plan: Plan, watch: Watch = NO_WATCH) -> Choice:
         rounds.append(_extended(ladder, [], n_trials, plan, chance, watch, rivals))
         rivals = rivals + rounds[-1]
     best = min(range(len(ladders)), key=lambda index: min((found.loss for found in rounds[index]), default=np.inf))
-    found = _extended(ladders[best], rounds[best], MOST_ROUNDS, plan, chance, watch, rivals)
+    found = _extended(ladders[best], rounds[best], np.inf, plan, chance, watch, rivals)
     chosen = min(found, key=lambda result: result.loss)
     losses = np.array([result.loss for result in found])
     return Choice(plan.shrinkages[best], chosen.number + 1, chosen.sharpness, chosen.strength, chosen.log_scale, losses)
@@ -143,8 +141,9 @@ def _extended(ladder, found, n_rounds, plan, chance, watch: Watch, rivals) -> li
 
 
 def _patience(found: list[_Found], chance) -> int:
+    """Twice as long where the loss is high: on data such as spirals the first prototypes explain nothing."""
     is_learnt = min((result.loss for result in found), default=np.inf) < HARDLY_LEARNT * chance
-    return PATIENCE if is_learnt else LONG_PATIENCE
+    return PATIENCE if is_learnt else 2 * PATIENCE
 
 
 def _refined(ladder, states, number, plan: Plan, rivals) -> _Found:

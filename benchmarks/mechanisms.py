@@ -354,10 +354,7 @@ MECHANISMS = [
         lambda self: self,
         fits=POTTS,
     ),
-    _set("two starts in the search", "a start more; a better round", "SEARCH_STARTS", 1, fits=POTTS),
-    _set(
-        "long patience where little was learned", "rounds; spirals", "LONG_PATIENCE", 3, "prototype_search", fits=POTTS
-    ),
+    _set("patience doubled where little was learned", "rounds; spirals", "HARDLY_LEARNT", inf, fits=POTTS),
     _set("end of a penalty path far behind", "a rule; fewer descents", "HOPELESS", inf, fits=POTTS),
     _set(
         "blocks that stay in cache",

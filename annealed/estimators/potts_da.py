@@ -59,11 +59,8 @@ INITS = ("kmeans++", "mean")
 DECISIONS = ("posterior", "nearest")
 SEARCHED_SHRINKAGES = ("oas", 0.3, 0.9)  # candidates of shrinkage="auto"
 BETA_GROWTH = 1.5  # factor on beta from one temperature of the default schedule to the next
-LIGHTEST = 1e-30  # weight relative to the largest; samples below it are dropped, as float32 folds cannot represent it
-COLDEST, STRONGEST = 1e-30, 1e30  # temperature and coupling, beyond which scores overflow or underflow
-BLOCK_ROWS = 10_000  # samples predicted at once
-DEVICE_BLOCK_ROWS = 100_000  # the same on a device
-MANY_ROWS = 50_000  # from this many samples on, blocks are distributed over threads
+EXTREME = 1e-30  # smallest temperature, inverse coupling and weight relative to the largest: beyond it floats overflow
+BLOCK_ROWS = 1 << 15  # samples predicted at once
 
 
 class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, LogitsMixin, BaseEstimator):
@@ -302,7 +299,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         with one_thread():  # so that the result, rounding included, does not depend on the number of threads
             rows = self._rows(X, labels, sample_weight)
         watch = self._watch(given_X, given_y, sample_weight)
-        with threads_over_blocks() if len(rows.labels) >= MANY_ROWS else one_thread():
+        with threads_over_blocks() if len(rows.labels) >= FIT_ROWS else one_thread():
             rows = few_along_axes(rows)
             plan = self._plan(rows)
             self.classes_ = classes_like(self.classes_, given_y) if is_foreign(X) else self.classes_
@@ -319,7 +316,7 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         """Rows in standardized columns, on a device if there is one and the rows are many."""
         weight = check_weight(to_host(sample_weight) if is_foreign(sample_weight) else sample_weight, X.shape[0])
         weighted_classes(np.bincount(labels, weight / weight.max(), len(self.classes_)), self.classes_)
-        kept = np.flatnonzero(weight > LIGHTEST * weight.max())
+        kept = np.flatnonzero(weight > EXTREME * weight.max())
         if len(kept) < len(weight):
             X, labels, weight = take_rows(X, kept), labels[kept], weight[kept]
         if X.shape[0] > FIT_ROWS and (is_foreign(X) or self.device is not None):
@@ -398,9 +395,9 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         if not is_auto(self.temperature):  # the annealing ends there, whether the spins are hard or not
             schedule, saturation = UntilSchedule(schedule, self.temperature), np.inf
         ladder = falling(schedule.temperatures(lambda: 2.0))
-        temperatures = tuple(takewhile(lambda value: value >= COLDEST, ladder))  # memberships are hard long before
+        temperatures = tuple(takewhile(lambda value: value >= EXTREME, ladder))  # memberships are hard long before
         if not temperatures:
-            raise ValueError(f"schedule must begin at a temperature of at least {COLDEST:g}. Got {self.schedule!r}.")
+            raise ValueError(f"schedule must begin at a temperature of at least {EXTREME:g}. Got {self.schedule!r}.")
         return Cooling(
             temperatures=temperatures,
             coupling=float(self.label_coupling),
@@ -426,10 +423,10 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
             check_count(getattr(self, name), name)
         check_flag(self.refine, "refine")
         check_given_temperature(self.temperature)
-        if not is_auto(self.temperature) and not COLDEST <= float(self.temperature) <= 1 / COLDEST:
-            raise ValueError(f"temperature must be from {COLDEST:g} to {1 / COLDEST:g}. Got {self.temperature!r}.")
-        if check_temperature(self.label_coupling, "label_coupling") > STRONGEST:
-            raise ValueError(f"label_coupling must be at most {STRONGEST:g}. Got {self.label_coupling!r}.")
+        if not is_auto(self.temperature) and not EXTREME <= float(self.temperature) <= 1 / EXTREME:
+            raise ValueError(f"temperature must be from {EXTREME:g} to {1 / EXTREME:g}. Got {self.temperature!r}.")
+        if check_temperature(self.label_coupling, "label_coupling") > 1 / EXTREME:
+            raise ValueError(f"label_coupling must be at most {1 / EXTREME:g}. Got {self.label_coupling!r}.")
         if not isinstance(self.saturation, Real) or not 0 < float(self.saturation) <= 1:
             raise ValueError(f"saturation must be above 0 and at most 1. Got {self.saturation!r}.")
         known = ("auto", *SHRINKAGES)
@@ -467,10 +464,9 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
             X = validate_data(self, X, dtype=DTYPES, reset=False)
         check_same_library(X, self.prototypes_, self, method)
         prototypes, metric, _ = self._posterior
-        size = DEVICE_BLOCK_ROWS if is_foreign(X) else BLOCK_ROWS
         parts = [
             function(scores_of(self._columns.rows(X[block, :]), prototypes, metric))
-            for block in gen_batches(X.shape[0], size)
+            for block in gen_batches(X.shape[0], BLOCK_ROWS)
         ]
         return namespace_of(parts[0]).concat(parts) if is_foreign(X) else np.concatenate(parts)
 

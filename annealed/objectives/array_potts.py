@@ -13,14 +13,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from annealed.arrays import Place, to_host
+from annealed.arrays import Place, aligned_width, to_host
+from annealed.design.array_api import DEVICE_BLOCK_BYTES
+from annealed.design.base import BLOCK_BYTES
 from annealed.objectives.array_gibbs import fused_kernel
 from annealed.objectives.device_rows import half_factor
 from annealed.objectives.potts import SMALLEST_VARIANCE, LabelledRows, PottsState, Sums, label_leads
 
-ALIGNED_COLUMNS = 4  # row length is padded with zeros to a multiple of this: a GPU loads so many numbers at once
-BLOCK_BYTES = 1 << 30  # size of a block of memberships on an accelerator
-CPU_BLOCK_BYTES = 1 << 21  # the same on a CPU, where it should stay in cache
 PROGRAMS = 264  # programs of the fused kernel, each with partial sums: two rounds on 132 multiprocessors
 
 
@@ -39,7 +38,7 @@ class ArrayLabelledRows(LabelledRows):
         self.weight = xp.take(weight, order)
         codes = place.whole(self.labels)
         targets = codes[:, None] == xp.arange(n_classes, dtype=codes.dtype, device=place.device)[None, :]
-        n_zeros = -(X.shape[1] + n_classes) % ALIGNED_COLUMNS
+        n_zeros = aligned_width(X.shape[1] + n_classes) - X.shape[1] - n_classes
         zeros = xp.zeros((X.shape[0], n_zeros), dtype=place.row_dtype, device=place.device)
         self.rows = xp.concat([xp.take(X, order, axis=0), place.row(targets), zeros], axis=1)
         self.n_features, self.n_classes = X.shape[1], n_classes
@@ -64,7 +63,7 @@ class ArrayLabelledRows(LabelledRows):
         return ArrayLabelledRows(self.X @ self.place.row(axes), self.labels, self.weight, self.n_classes)
 
     def _blocks(self, width):
-        bytes_of_block = BLOCK_BYTES if self.place.is_accelerator else CPU_BLOCK_BYTES
+        bytes_of_block = DEVICE_BLOCK_BYTES if self.place.is_accelerator else BLOCK_BYTES
         step = max(64, bytes_of_block // (self.place.row_bytes * width))
         for first in range(0, self.n_rows, step):
             rows = slice(first, min(first + step, self.n_rows))

@@ -40,7 +40,6 @@ from annealed.objectives.diagonal_plus import DiagonalPlus, Symmetric, dense, di
 
 BLOCK_NUMBERS = 1 << 16  # memberships per block of rows: half a megabyte in float64, which stays in cache
 SMALLEST_VARIANCE = {8: 1e-10, 4: 1e-6}  # floor, in units of the mean variance, by item size: below it is rounding
-SMALLEST_COUNT = 1e-8  # total weight, in rows; a prototype with less is empty and keeps its position
 
 
 class Block(NamedTuple):
@@ -218,9 +217,10 @@ def updated_labels(class_counts, beta, coupling):
 
 
 def updated_prototypes(prototypes, sums: Sums):
-    """The M-step for prototypes: weighted means of the rows; an empty prototype keeps its position."""
+    """The M-step for prototypes: weighted means of the rows; one whose weight is rounding keeps its position."""
     counts = sums.class_counts.sum(axis=1)[:, None]
-    return np.where(counts > SMALLEST_COUNT, sums.rows / np.maximum(counts, SMALLEST_COUNT), prototypes)
+    smallest = np.finfo(np.float32).eps * counts.sum() / len(counts)
+    return np.where(counts > smallest, sums.rows / np.maximum(counts, smallest), prototypes)
 
 
 def within_scatter(rows: LabelledRows, prototypes, counts, sums_of_rows):

@@ -16,10 +16,9 @@ from functools import cached_property
 import numpy as np
 
 from annealed.objectives.diagonal_plus import DiagonalPlus
-from annealed.objectives.potts import LabelledRows, symmetric_eigen
+from annealed.objectives.potts import SMALLEST_VARIANCE, LabelledRows, symmetric_eigen
 
 MANY_COLUMNS = 128  # columns, from which on diagonal plus low-rank algebra repays the eigendecomposition
-SMALLEST_SHARE = 1e-10  # of the largest variance; an axis with less is rounding and is dropped
 
 
 class PrincipalRows(LabelledRows):
@@ -44,7 +43,7 @@ def principal_axes(rows: LabelledRows):
     scaled = rows.X * root_weight
     is_wide = scaled.shape[1] > scaled.shape[0]
     variances, vectors = symmetric_eigen(scaled @ scaled.T if is_wide else scaled.T @ scaled)
-    kept = variances > SMALLEST_SHARE * variances[-1]
+    kept = variances > SMALLEST_VARIANCE[8] * variances[-1]
     if not kept.any():  # all rows are equal
         return np.eye(scaled.shape[1])[:, :1], np.zeros(1), rows.X[:, :1]
     variances, vectors = variances[kept], vectors[:, kept]

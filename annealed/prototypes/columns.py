@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from sklearn.utils import gen_batches
 
 from annealed.arrays import Place
 from annealed.objectives.linear import check_spread
@@ -29,8 +30,8 @@ class Columns:
     def of_rows(cls, X, weight) -> Columns:
         """The coordinates of X and weight (n_rows,), both in NumPy or on a device."""
         place = Place.of(X)
-        share = weight / weight.sum()
-        parts = [slice(first, first + BLOCK_ROWS) for first in range(0, X.shape[0], BLOCK_ROWS)]
+        share = weight / place.xp.sum(weight)
+        parts = list(gen_batches(X.shape[0], BLOCK_ROWS))
         with np.errstate(over="ignore", invalid="ignore"):
             center = sum(share[rows] @ place.wide(X[rows, :]) for rows in parts)
             square = sum(share[rows] @ (place.wide(X[rows, :]) - center) ** 2 for rows in parts)

@@ -52,8 +52,8 @@ class PulledDescent:
 
     def _direction(self, gradient, penalty):
         """The L-BFGS direction by the two-loop recursion; a step of at most length one without pairs."""
-        curves = [(step, change + penalty * step) for step, change in self._pairs]
-        curves = [(step, change, product) for step, change in curves if (product := step @ change) > 0]
+        pairs = [(step, change + penalty * step) for step, change in self._pairs]
+        curves = [(step, change, product) for step, change in pairs if (product := step @ change) > 0]
         if not curves:
             return -gradient / max(1.0, np.linalg.norm(gradient))
         direction, weights = -gradient, []

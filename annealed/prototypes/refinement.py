@@ -33,8 +33,6 @@ from annealed.objectives.prototype_posterior import (
 from annealed.prototypes.descent import PulledDescent
 
 SMOOTHING = 0.5  # pseudo-rows per class and prototype, in proportion to class frequencies (additive smoothing)
-SMALLEST = 1e-12  # floor on eigenvalues of a metric, relative to the largest
-SMALLEST_LABEL = 1e-12  # floor of a label before its logarithm
 
 
 class CalibratedPosterior(NamedTuple):
@@ -62,7 +60,7 @@ def calibrated(rows: LabelledRows, state: PottsState, sharpness: float) -> Calib
     counts = np.zeros(state.labels.shape)
     counts[:, rows.whole.labels] = rows.whole.class_sums(weighted)
     smoothed = counts + SMOOTHING * rows.n_classes * rows.class_weight / rows.total
-    labels = np.maximum(smoothed / smoothed.sum(axis=1, keepdims=True), SMALLEST_LABEL)
+    labels = np.maximum(smoothed / smoothed.sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
     return CalibratedPosterior(state.prototypes, metric, np.log(labels))
 
 
@@ -106,6 +104,6 @@ def _frame(rows, start: CalibratedPosterior) -> _Frame:
         basis = np.vstack([start.prototypes, slopes(rows, start.prototypes, directions, start.label_logits)[1]])
     images = basis @ start.metric
     squares, axes = symmetric_eigen(images @ basis.T)
-    kept = squares > SMALLEST * max(squares[-1], 1e-300)
+    kept = squares > len(squares) * np.finfo(float).eps * squares[-1]
     axes = axes[:, kept] / np.sqrt(squares[kept])
     return _Frame(images.T @ axes, axes.T @ basis)

@@ -10,7 +10,6 @@ from annealed.objectives.diagonal_plus import DiagonalPlus, diagonal
 from annealed.objectives.potts import LabelledRows, PottsState, symmetric_eigen, within_scatter
 from annealed.prototypes.base import start_state
 
-MOST_ROWS = 10_000  # of a class, from which k-means++ chooses; more are sampled at random
 NEAR = 0.01  # standard deviation of the slides' initial prototypes about the mean, in units of that of the rows
 
 
@@ -60,8 +59,6 @@ def plus_plus(white, members, weight, wanted, generator):
     at first to the mean. The cumulated probabilities are in the order of distances, so that the result does not depend
     on the order of the rows, nor on a linear map of the columns.
     """
-    if len(members) > MOST_ROWS:
-        members = members[generator.choice(len(members), MOST_ROWS, replace=False)]
     points, mass = white[members], weight[members]
     centre = mass @ points / max(mass.sum(), 1e-300)
     distance = _squares(points, centre)
