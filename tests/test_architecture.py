@@ -40,7 +40,6 @@ SHARED_IN_A_FOLDER = {
     "annealing",
     "array_gibbs",
     "array_linear",
-    "array_pairs",
     "base",
     "contrasts",
     "coordinates",

@@ -6,7 +6,7 @@ Pairs of the LOSS part are stored and the penalty is added exactly, so the memor
 the steps and gradient changes, oldest first, D the preconditioner, R = triu(S Y'), and u = R^-1 S g, the direction is,
 in the compact representation of Byrd, Nocedal and Schnabel,
 
-    -[ D (g - Y'u) + S'R^-T ((diag(S Y') + Y D Y') u - Y D g) ]
+    -[ D (g - Y'u) + S'a ],    a = R^-T ((diag(S Y') + Y D Y') u - Y D g)
 
 which needs inner products of vectors only. They are computed on the device together with the value and the certificate,
 and all numbers are transferred to the host at once: one transfer per pass.
@@ -26,17 +26,35 @@ from __future__ import annotations
 import numpy as np
 
 from annealed.objectives.array_linear import FEW_COLUMNS, ArrayProblem, Evaluation
-from annealed.solvers.array_pairs import Numbers, Pairs
 from annealed.solvers.base import FOLD_SUBOPTIMALITY_SHARE, SUBOPTIMALITY_SHARE, Solution, Solver
 
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-6
-VALUE_ROUNDING = {None: 2.0, "tf32": 30.0}  # error of a mean loss, in roundings of an entry of X
+SMALLEST_FACTOR = 0.1  # lower bound of the factor on the preconditioner
+VALUE_ROUNDING = 30.0  # error of a mean loss, in roundings of an entry of X
 DECREMENT_ROUNDING = 0.01  # predicted relative decrease, in roundings of an entry of X, below which progress ends
+QUICK_DECREMENT = 1e-5  # predicted relative decrease that rounded products resolve
 PROMISED_SHARE = 0.1  # of `tol`: predicted relative decrease at which the final fit stops, until it is polished
-SMALLEST_PAIR = {None: 0.0, "tf32": 1e-6}  # predicted relative decrease below which no pair is stored
 REFINED_SHARE = 0.8  # of `tol`: tolerance of the refinement, before full precision verifies it
-QUICK_DECREMENT = {"tf32": 1e-5}  # predicted relative decrease that rounded products resolve
+OF_ACTIVE = ("x", "gradient", "loss_gradient", "direction", "steps", "changes")  # arrays of the unfinished fits
+
+
+class Memory:
+    """Per fit, the latest steps and changes of the loss gradient, oldest first; empty places are zero.
+
+    steps, changes : (n_fits, size, n_classes, width), on the device
+    """
+
+    def __init__(self, problem: ArrayProblem, size) -> None:
+        shape = (problem.n_fits, size, problem.n_classes, problem.width)
+        self.steps, self.changes = problem.place.zeros(shape), problem.place.zeros(shape)
+
+    def clear(self):
+        self.steps, self.changes = self.steps * 0.0, self.changes * 0.0
+
+    def share(self):
+        """Copy the final fit's pairs to every fold: their Hessians are similar."""
+        self.steps[1:, ...], self.changes[1:, ...] = self.steps[:1, ...], self.changes[:1, ...]
 
 
 class ArrayLBFGS(Solver):
@@ -52,7 +70,7 @@ class ArrayLBFGS(Solver):
         self.memory_size = memory_size
 
     def new_memory(self, problem):
-        self._memory = Pairs(problem, self.memory_size)
+        self._memory = Memory(problem, self.memory_size)
         return self._memory
 
     def minimize(self, problem, start, temperature, *, tol, max_iter, memory, final_only=False) -> Solution:
@@ -60,14 +78,13 @@ class ArrayLBFGS(Solver):
             memory.clear()
         search = _Search(problem, start, temperature, tol, memory, quick=problem.has_quick_rows)
         if not final_only and problem.n_fits * problem.n_classes <= FEW_COLUMNS:
-            search.run(0, problem.n_fits, max_iter)
-            return search.solution()
-        search.run(0, 1, max_iter)
+            return search.run(range(problem.n_fits), max_iter)
+        search.run([0], max_iter)
         if problem.n_fits > 1 and not final_only:
-            if problem.fits_are_alike:
-                search.follow(start)
+            if problem.fits_are_alike:  # shift the folds by the displacement of the final fit
+                search.parameters[1:, ...] += search.parameters[:1, ...] - start[:1, ...]
                 memory.share()
-            search.run(1, problem.n_fits, max_iter)
+            search.run(range(1, problem.n_fits), max_iter)
         return search.solution()
 
     def adapt(self, problem, tol):
@@ -87,8 +104,7 @@ class ArrayLBFGS(Solver):
         bound = problem.certificate(evaluation.gradient, temperatures, fits)
         parts = (evaluation.value, largest, bound, predicted, evaluation.loss, evaluation.slope)
         value, largest, bound, predicted, loss, slope = problem.place.host(*parts)
-        precision = problem.matmul_precision if problem.has_quick_rows else None
-        solved = _is_solved(problem, tol, precision, False, fits, value, largest, bound, 0.5 * predicted)
+        solved = _is_solved(problem, tol, problem.has_quick_rows, False, fits, value, largest, bound, 0.5 * predicted)
         solutions: list = [None] * len(fits)
         for number in np.flatnonzero(solved):
             at = slice(number, number + 1)
@@ -107,24 +123,27 @@ class ArrayLBFGS(Solver):
         n_iter = np.zeros(problem.n_fits, dtype=int)
         if problem.has_quick_rows:
             refined = _Refinement(problem, start, temperature, REFINED_SHARE * tol, self._memory)
-            refined.run(0, 1, max_iter)
-            start, n_iter = refined.x, refined.n_iter
+            refined.run([0], max_iter)
+            start, n_iter = refined.parameters, refined.n_iter
         search = _Search(problem, start, temperature, tol, self._memory, quick=False, certify=True)
-        search.run(0, 1, max_iter)
         search.n_iter += n_iter
-        return search.solution()
+        return search.run([0], max_iter)
 
 
 class _Search:
-    """Line searches of a stack of fits that step simultaneously. Scalars are per fit, on the host."""
+    """Line searches of a stack of fits that step simultaneously, with one pass and one transfer per step.
 
-    def __init__(self, problem: ArrayProblem, start, temperature, tol, memory: Pairs, quick, certify=False):
-        self.problem, self.temperature, self.tol, self.pairs, self.quick = problem, temperature, tol, memory, quick
+    `parameters`, on the device, and the scalars, on the host, are of all fits; the arrays OF_ACTIVE, `length` and
+    `slope` are of the unfinished fits, `active`.
+    """
+
+    def __init__(self, problem: ArrayProblem, start, temperature, tol, memory: Memory, quick, certify=False):
+        self.problem, self.temperature, self.tol, self.memory = problem, temperature, tol, memory
+        self.quick, self.certify = quick, certify
         self.xp, self.place = problem.xp, problem.place
-        self.x = self.xp.asarray(start, copy=True)
+        self.parameters = self.xp.asarray(start, copy=True)
         n_fits = problem.n_fits
-        self.matmul_precision, self.certify = problem.matmul_precision if quick else None, certify
-        self.rounding = VALUE_ROUNDING[self.matmul_precision] * problem.place.rounding
+        self.rounding = VALUE_ROUNDING * problem.place.rounding
         self.value, self.certificate = np.full(n_fits, np.nan), np.full(n_fits, np.nan)
         self.largest, self.n_iter = np.zeros(n_fits), np.zeros(n_fits, dtype=int)
         self.converged = np.ones(n_fits, dtype=bool)
@@ -133,28 +152,133 @@ class _Search:
         return self.problem.objective(points, self.temperature, fits, self.quick, learn)
 
     def solution(self) -> Solution:
-        return Solution(self.x, self.value, self.largest, self.n_iter, self.converged, self.certificate)
+        return Solution(self.parameters, self.value, self.largest, self.n_iter, self.converged, self.certificate)
 
-    def follow(self, start):
-        """Shift the folds by the displacement of the final fit."""
-        self.x[1:, ...] += self.x[:1, ...] - start[:1, ...]
-
-    def run(self, first, last, max_iter):
-        """Minimize the fits from `first` to `last`."""
-        active = list(range(first, last))
-        self.converged[active] = False
-        state = _Descent(self, active)
+    def run(self, fits, max_iter) -> Solution:
+        self.active, of_fits = list(fits), self.problem.of_fits
+        self.converged[self.active] = False
+        names = _named(self.active)
+        self.x, self.steps, self.changes = (
+            of_fits(array, names) for array in (self.parameters, self.memory.steps, self.memory.changes)
+        )
+        self.length, self.slope = np.ones(len(self.active)), np.zeros(len(self.active))
+        found = self.evaluate(self.x, names, self.active[0] == 0)
+        self.gradient, self.loss_gradient, self.direction = found.gradient, found.loss_gradient, found.gradient * 0.0
+        self._arrive(found, self.x, self.steps, self.changes)
         for _ in range(max_iter):
-            if not state.active:
+            if not self.active:
                 break
-            state.step()
-        state.finish()
+            trial = self.x + self.place.wide(self.length)[:, None, None] * self.direction
+            found = self.evaluate(trial, _named(self.active), False)
+            self.n_iter[self.active] += 1
+            steps, changes = trial - self.x, found.loss_gradient - self.loss_gradient
+            self._arrive(found, trial, self._appended(self.steps, steps), self._appended(self.changes, changes))
+        self._store()
+        return self.solution()
+
+    def _appended(self, pairs, newest):
+        return self.xp.concat([pairs[:, 1:, ...], newest[:, None, ...]], axis=1)
+
+    def _arrive(self, found: Evaluation, x, steps, changes):
+        """Accept the points or shorten the steps to them, compute directions, and drop the fits that are done."""
+        fits, xp, temperature = np.asarray(self.active), self.xp, self.temperature
+        names, n_pairs = _named(self.active), steps.shape[1]
+        strength, _ = self.problem.penalty(temperature, names)
+        strength = strength[:, None, ...] if strength.ndim == 3 else strength
+        vectors = xp.concat([changes + strength * steps, found.gradient[:, None, ...]], axis=1)
+        eased = self.problem.precondition(vectors, temperature, names)
+        flat_steps, vectors, eased = (
+            xp.reshape(part, (len(fits), part.shape[1], -1)) for part in (steps, vectors, eased)
+        )
+        turned = xp.matrix_transpose(vectors)
+        value, loss, slope_of_logits, largest, certificate, new_slope, along, across = self.place.host(
+            found.value,
+            found.loss,
+            found.slope,
+            xp.max(xp.abs(found.gradient), axis=(1, 2)),
+            self.problem.certificate(found.gradient, temperature, names),
+            xp.sum(found.gradient * self.direction, axis=(1, 2)),
+            flat_steps @ turned,
+            eased @ turned,
+        )
+        accepted = self._accepts(value, largest, certificate, new_slope)
+        on_steps, on_eased, slope = direction_weights(along, across)
+        weights = self.place.wide(np.concatenate([on_steps, on_eased], axis=1))[:, None, :]
+        direction = -(weights[..., :n_pairs] @ flat_steps + weights[..., n_pairs:] @ eased)
+        new = (x, found.gradient, found.loss_gradient, xp.reshape(direction, x.shape), steps, changes)
+        for name, array in zip(OF_ACTIVE, new, strict=True):
+            setattr(self, name, self._taken(accepted, array, getattr(self, name)))
+
+        decrease = self.value[fits] - value
+        self._shorten(~accepted, -decrease)
+        self.slope = np.where(accepted, slope, self.slope)
+        self.length = np.where(accepted, 1.0, self.length)
+        good = fits[accepted]
+        self.value[good], self.largest[good] = value[accepted], largest[accepted]
+        self.certificate[good] = certificate[accepted] / np.abs(value[accepted])
+        if len(good) and good[0] == 0:
+            self.problem.note(temperature, float(loss[0]), float(slope_of_logits[0]))
+        rule = self.problem, self.tol, self.quick, self.certify
+        solved = accepted & _is_solved(*rule, fits, value, largest, certificate, -0.5 * slope)
+        stuck = ~accepted & (self.length < SHORTEST_STEP)
+        has_no_digits = -0.5 * self.slope <= self.rounding * np.abs(self.value[fits])  # to resolve a decrease
+        if self.quick:  # rounded products reach no further once the value stops decreasing
+            solved |= accepted & (decrease <= QUICK_DECREMENT * np.abs(value))
+            has_no_digits[:] = True
+        self.converged[fits[solved | (stuck & has_no_digits)]] = True
+        self._keep(~(solved | stuck))
+
+    def _accepts(self, value, largest, certificate, new_slope):
+        """Armijo's rule, or, if the value cannot resolve a decrease, a slope that decreased, or a small certificate.
+
+        The last is needed because corrected values and gradients of rounded products agree only approximately. A
+        certificate of zero means that the family has none. The first point of a search is always accepted.
+        """
+        old = self.value[self.active]
+        if np.isnan(old).all():
+            return np.ones(len(old), dtype=bool)
+        decreases = value <= old + ARMIJO * self.length * self.slope
+        level = value <= old + self.rounding * np.abs(old)
+        flatter = np.abs(new_slope) <= 0.9 * np.abs(self.slope)
+        is_certified = (certificate > 0) & (certificate <= self.tol * np.abs(value)) & (largest <= self.tol)
+        return np.isfinite(value) & (decreases | (level & flatter) | (self.certify & is_certified))
+
+    def _shorten(self, refused, increase):
+        """Minimum of the parabola through both values and the slope, clipped to [0.1, 0.5] of the step."""
+        with np.errstate(all="ignore"):
+            parabola = -self.slope * self.length / (2 * (increase - self.length * self.slope))
+        factor = np.where(np.isfinite(parabola), np.clip(parabola, 0.1, 0.5), 0.1)
+        self.length = np.where(refused, self.length * factor, self.length)
+
+    def _taken(self, accepted, new, old):
+        """The new arrays of the accepted fits and the old ones of the others."""
+        if accepted.all() or not accepted.any():
+            return new if accepted.all() else old
+        mask = self.xp.asarray(accepted, device=self.place.device)
+        return self.xp.where(self.xp.reshape(mask, (-1, *(1,) * (new.ndim - 1))), new, old)
+
+    def _keep(self, kept):
+        """Continue with some of the fits."""
+        if kept.all():
+            return
+        self._store()
+        left = np.flatnonzero(kept).tolist()
+        self.active = [self.active[position] for position in left]
+        self.length, self.slope = self.length[kept], self.slope[kept]
+        for name in OF_ACTIVE if left else ():
+            setattr(self, name, self.xp.take(getattr(self, name), self.place.whole(left), axis=0))
+
+    def _store(self):
+        for number, fit in enumerate(self.active):
+            self.parameters[fit, ...] = self.x[number, ...]
+            self.memory.steps[fit, ...] = self.steps[number, ...]
+            self.memory.changes[fit, ...] = self.changes[number, ...]
 
 
 class _Refinement(_Search):
     """The final fit with fine products, corrected by the full-precision loss and gradient at the start."""
 
-    def __init__(self, problem: ArrayProblem, start, temperature, tol, memory: Pairs):
+    def __init__(self, problem: ArrayProblem, start, temperature, tol, memory: Memory):
         super().__init__(problem, start, temperature, tol, memory, quick=False, certify=True)
         self.origin: tuple | None = None  # start, and full minus fine loss and gradient there
 
@@ -174,15 +298,15 @@ class _Refinement(_Search):
         )
 
 
-def _is_solved(problem: ArrayProblem, tol, precision, certify, fits, value, largest, certificate, decrement):
+def _is_solved(problem: ArrayProblem, tol, quick, certify, fits, value, largest, certificate, decrement):
     """Whether the predicted relative decrease is within a share of `tol`.
 
     The gradient of a fold must be within `tol` too, entry by entry. With `certify`, the gradient and the certificate of
     every fit must be. Rounded products are accurate only down to QUICK_DECREMENT.
     """
     scale = np.maximum(np.abs(value), np.finfo(float).tiny)
-    if precision is not None:
-        solved = decrement <= QUICK_DECREMENT[precision] * scale
+    if quick:
+        solved = decrement <= QUICK_DECREMENT * scale
     else:
         final_share = SUBOPTIMALITY_SHARE if certify else PROMISED_SHARE
         is_final = np.asarray(fits) == 0
@@ -194,157 +318,33 @@ def _is_solved(problem: ArrayProblem, tol, precision, certify, fits, value, larg
     return solved | is_rounding | (largest <= problem.host.gradient_noise())
 
 
-class _Descent:
-    """The state of one `_Search.run`: points, gradients and directions of the unfinished fits, on the device."""
+def direction_weights(along, across):
+    """Weights of minus the direction on S and on D (Y, g), and its slope; see the top of this file.
 
-    def __init__(self, search: _Search, fits):
-        self.search, self.active = search, list(fits)
-        self.problem, self.xp, self.place = search.problem, search.xp, search.place
-        self.x = self.problem.of_fits(search.x, _named(fits))
-        self.length = np.ones(len(fits))
-        evaluation = self._evaluate(self.x, learn=fits[0] == 0)
-        self.gradient, self.loss_gradient = evaluation.gradient, evaluation.loss_gradient
-        self.direction = self.gradient * 0.0
-        self.slope = np.zeros(len(fits))
-        if fits[0] == 0:
-            search.pairs.follow_path(fits, self.x, self.loss_gradient, search.matmul_precision)
-        self._arrive(np.ones(len(fits), dtype=bool), self._numbers(evaluation))
+    along : S (Y, g)', (n_fits, n_pairs, n_pairs + 1); across : (Y, g) D (Y, g)', (n_fits, n_pairs + 1, n_pairs + 1)
 
-    def _evaluate(self, points, learn=False):
-        return self.search.evaluate(points, _named(self.active), learn)
+    D has a factor: the median over the pairs of s'y / y'Dy, which is one if D is accurate along them. Without it steps
+    overshoot. Pairs that no convex function has are ignored, as rows of the identity in R.
+    """
+    curvature, squares = np.einsum("fii->fi", along[:, :, :-1]), across[:, :-1, :-1]
+    is_known = (curvature > 0) & np.isfinite(curvature)
+    both = is_known[:, :, None] & is_known[:, None, :]
+    with np.errstate(all="ignore"):
+        ratio = np.sort(np.where(is_known, curvature / np.einsum("fii->fi", squares), np.inf), axis=1)
+    middle = (is_known.sum(axis=1) - 1) // 2  # without a pair, the last place, which is infinite
+    factor = np.clip(ratio[np.arange(len(ratio)), middle], SMALLEST_FACTOR, 1.0)[:, None]
+    curvature, steps_gradient = np.where(is_known, (curvature, along[:, :, -1]), 0.0)
+    changes_gradient = factor * np.where(is_known, across[:, :-1, -1], 0.0)
+    gradient_square = across[:, -1, -1]
 
-    def _numbers(self, found) -> Numbers:
-        """Everything that the host needs from a pass, in one transfer; pairs include the step being tried.
-
-        The gradient is appended to the changes, so that D is applied to all of them at once; `_aim` combines them.
-        """
-        xp, temperature, fits = self.xp, self.search.temperature, _named(self.active)
-        n, gradient = len(self.active), found.gradient
-        strength, _ = self.problem.penalty(temperature, fits)
-        steps, changes = self.search.pairs.of_fits(fits, strength, gradient)
-        eased = self.problem.precondition(changes, temperature, fits)
-        size = gradient.shape[1] * gradient.shape[2]
-        steps, changes, eased = (xp.reshape(part, (n, -1, size)) for part in (steps, changes, eased))
-        self.known = steps, eased
-        turned = xp.matrix_transpose(changes)
-        direction = getattr(self, "direction", None)
-        parts = (
-            found.value,
-            found.loss,
-            found.slope,
-            xp.max(xp.abs(gradient), axis=(1, 2)),
-            self.problem.certificate(gradient, temperature, fits),
-            found.value * 0.0 if direction is None else xp.sum(gradient * direction, axis=(1, 2)),
-            steps @ turned,
-            eased @ turned,
-        )
-        return Numbers.of(*self.place.host(*parts))
-
-    def step(self):
-        """One pass: evaluate the trial point of every fit, accept it or shorten the step, compute new directions."""
-        length = self.place.wide(self.length)[:, None, None]
-        trial = self.x + length * self.direction
-        evaluation = self._evaluate(trial)
-        self.search.n_iter[self.active] += 1
-        tried = self.search.pairs.try_pair(
-            self.active, trial - self.x, evaluation.loss_gradient - self.loss_gradient, self._is_worth_a_pair()
-        )
-        numbers = self._numbers(evaluation)
-        accepted = self._accept(numbers)
-        tried.settle(accepted)
-        self._shorten(~accepted, numbers.value)
-        self.x = self._taken(accepted, trial, self.x)
-        self.gradient = self._taken(accepted, evaluation.gradient, self.gradient)
-        self.loss_gradient = self._taken(accepted, evaluation.loss_gradient, self.loss_gradient)
-        self._arrive(accepted, numbers)
-
-    def _taken(self, accepted, new, old):
-        """The new vectors of the accepted fits and the old ones of the others."""
-        if accepted.all() or not accepted.any():
-            return new if accepted.all() else old
-        return self.xp.where(self.xp.asarray(accepted, device=self.place.device)[:, None, None], new, old)
-
-    def _is_worth_a_pair(self):
-        value = np.abs(self.search.value[self.active])
-        return -self.slope * self.length > SMALLEST_PAIR[self.search.matmul_precision] * value
-
-    def _accept(self, numbers):
-        """Armijo's rule, or, if the value cannot resolve a decrease, a slope that decreased, or a small certificate.
-
-        The last is needed because corrected values and gradients of rounded products agree only approximately. A
-        certificate of zero means that the family has none.
-        """
-        search, old = self.search, self.search.value[self.active]
-        with np.errstate(invalid="ignore"):
-            decreases = numbers.value <= old + ARMIJO * self.length * self.slope
-            level = numbers.value <= old + search.rounding * np.abs(old)
-            flatter = np.abs(numbers.new_slope) <= 0.9 * np.abs(self.slope)
-            is_certified = (numbers.certificate > 0) & (numbers.certificate <= search.tol * np.abs(numbers.value))
-            is_enough = search.certify & is_certified & (numbers.largest <= search.tol)
-        return np.isfinite(numbers.value) & (decreases | (level & flatter) | is_enough)
-
-    def _shorten(self, refused, value):
-        """Minimum of the parabola through both values and the slope, clipped to [0.1, 0.5] of the step."""
-        with np.errstate(all="ignore"):
-            rise = value - self.search.value[self.active] - self.length * self.slope
-            parabola = -self.slope * self.length / (2 * rise)
-        factor = np.where(np.isfinite(parabola), np.clip(parabola, 0.1, 0.5), 0.1)
-        self.length = np.where(refused, self.length * factor, self.length)
-
-    def _arrive(self, accepted, numbers: Numbers):
-        """Record the accepted points, compute directions from them, and drop the fits that are solved or stuck."""
-        search, fits = self.search, np.asarray(self.active)
-        direction, slope = self._aim(numbers)
-        self.direction = self._taken(accepted, direction, self.direction)
-        self.slope = np.where(accepted, slope, self.slope)
-        self.length = np.where(accepted, 1.0, self.length)
-        good = fits[accepted]
-        decrease = search.value[fits] - numbers.value
-        search.value[good], search.largest[good] = numbers.value[accepted], numbers.largest[accepted]
-        search.certificate[good] = (numbers.certificate / np.abs(numbers.value))[accepted]
-        if len(good) and good[0] == 0:
-            self.problem.note(search.temperature, float(numbers.loss[0]), float(numbers.slope_of_logits[0]))
-        evaluated = (numbers.value, numbers.largest, numbers.certificate, -0.5 * slope)
-        rule = (search.tol, search.matmul_precision, search.certify)
-        solved = accepted & _is_solved(self.problem, *rule, self.active, *evaluated)
-        stuck = ~accepted & (self.length < SHORTEST_STEP)
-        has_no_digits = -0.5 * self.slope <= search.rounding * np.abs(search.value[fits])  # to resolve a decrease
-        if search.quick:  # rounded products reach no further once the value stops decreasing
-            smallest = QUICK_DECREMENT[str(search.matmul_precision)] * np.abs(search.value[fits])
-            solved, has_no_digits = solved | (accepted & (decrease <= smallest)), np.ones_like(stuck)
-        search.converged[fits[solved | (stuck & has_no_digits)]] = True
-        self._keep(~(solved | stuck))
-
-    def _aim(self, numbers: Numbers):
-        """Directions and their slopes, as combinations of known vectors and scalars."""
-        along, across, factor, slope = self.search.pairs.weights(self.active, numbers)
-        steps, eased = self.known
-        n_places = steps.shape[1]
-        weights = np.concatenate([along, -factor[:, None] * across, factor[:, None]], axis=1)
-        weights = self.place.wide(weights)[:, None, :]
-        towards = weights[..., :n_places] @ steps + weights[..., n_places:] @ eased
-        return -self.xp.reshape(towards, self.gradient.shape), slope
-
-    def _keep(self, kept):
-        """Continue with some of the fits."""
-        if kept.all():
-            return
-        self._store(self.active)
-        left = np.flatnonzero(kept).tolist()
-        self.active = [self.active[position] for position in left]
-        self.length, self.slope = self.length[kept], self.slope[kept]
-        if left:
-            for name in ("x", "gradient", "loss_gradient", "direction"):
-                setattr(self, name, self.xp.take(getattr(self, name), self.place.whole(left), axis=0))
-
-    def _store(self, fits):
-        for number, fit in enumerate(fits):
-            self.search.x[fit, ...] = self.x[number, ...]
-            state = self.x[number, ...], self.loss_gradient[number, ...], self.search.matmul_precision
-            self.search.pairs.latest[fit] = state
-
-    def finish(self):
-        self._store(self.active)
+    inverse = np.linalg.inv(np.triu(np.where(both, along[:, :, :-1], 0.0)) + np.eye(len(both[0])) * ~is_known[:, None])
+    u = (inverse @ steps_gradient[..., None])[..., 0]
+    inner = curvature * u + factor * (np.where(both, squares, 0.0) @ u[..., None])[..., 0] - changes_gradient
+    a = (inner[:, None, :] @ inverse)[:, 0]
+    slope = -(factor[:, 0] * gradient_square - (u * changes_gradient).sum(axis=1) + (a * steps_gradient).sum(axis=1))
+    is_down = (slope < 0)[:, None]
+    on_eased = np.concatenate([np.where(is_down, -factor * u, 0.0), np.where(is_down, factor, 1.0)], axis=1)
+    return np.where(is_down, a, 0.0), on_eased, np.where(is_down[:, 0], slope, -gradient_square)
 
 
 def _named(fits):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from annealed.solvers.array_pairs import Numbers, Pairs
+from annealed.solvers.array_lbfgs import direction_weights
 from annealed.solvers.lbfgs import _Pairs
 
 N_PARAMETERS = 12
@@ -75,24 +75,23 @@ def test_an_empty_memory_applies_the_preconditioner_only():
 
 
 def test_weights_on_a_device_are_those_of_the_two_loop_recursion():
-    """For each fit, whatever the order of its slots; a fit without pairs keeps its preconditioned gradient."""
+    """A fit without pairs keeps its preconditioned gradient."""
     generator = np.random.default_rng(0)
     hessian = curvature_of_loss(generator)
-    n_fits, size = 3, 4
-    pairs = object.__new__(Pairs)
-    pairs.age = np.array([[4, 1, 2, 3], [-1, 0, 1, -1], [-1, -1, -1, -1]])
-    steps = generator.normal(size=(n_fits, size, N_PARAMETERS))
-    changes, gradient = steps @ hessian, generator.normal(size=(n_fits, 1, N_PARAMETERS))
-    eased = np.concatenate([changes, gradient], axis=1) / 50  # so small that the factor on it is one
-    turned = np.swapaxes(np.concatenate([changes, gradient], axis=1), 1, 2)
-    numbers = Numbers.of(*np.zeros((6, n_fits)), steps @ turned, eased @ turned)
-    along, across, factor, slope = pairs.weights([0, 1, 2], numbers)
-    np.testing.assert_array_equal(factor, 1)
-    for fit in range(n_fits):
+    counts, size = [4, 2, 0], 4
+    steps = generator.normal(size=(len(counts), size, N_PARAMETERS))
+    for fit, count in enumerate(counts):
+        steps[fit, : size - count] = 0
+    changes, gradient = steps @ hessian, generator.normal(size=(len(counts), 1, N_PARAMETERS))
+    vectors = np.concatenate([changes, gradient], axis=1)
+    eased = vectors / 50  # so small that the factor on it is one
+    turned = vectors.swapaxes(1, 2)
+    on_steps, on_eased, slope = direction_weights(steps @ turned, eased @ turned)
+    np.testing.assert_array_equal(on_eased[:, -1], 1)
+    for fit, count in enumerate(counts):
         fit_gradient = gradient[fit, 0]
-        order = [slot for slot in np.argsort(pairs.age[fit]) if pairs.age[fit, slot] >= 0]
-        fit_pairs = [(steps[fit, slot], changes[fit, slot]) for slot in order]
+        fit_pairs = [(steps[fit, place], changes[fit, place]) for place in range(size - count, size)]
         expected = two_loops(fit_pairs, fit_gradient, 0.0, lambda vector: vector / 50)
-        actual = (fit_gradient - across[fit] @ changes[fit]) / 50 + along[fit] @ steps[fit]
+        actual = on_steps[fit] @ steps[fit] + on_eased[fit] @ eased[fit]
         np.testing.assert_allclose(actual, expected, rtol=1e-8, atol=1e-10)
         np.testing.assert_allclose(slope[fit], -fit_gradient @ expected, rtol=1e-8)
