@@ -4,10 +4,9 @@ Begin with ``AnnealedLogisticRegression().fit(X, y)``. It fits the models of all
 to weak, and cross-validation chooses one. ``path_`` records all of them, and
 ``AnnealingPathDisplay.from_estimator(model)`` plots them. The other estimators are ``AnnealedLDA`` (fitted class
 means), ``MELDA`` (a supervised projection), ``PottsDA`` (prototypes) and ``AnnealedClassifier`` (families from
-``annealed.objectives``, or your own).
+``annealed.problems``, or your own).
 """
 
-from annealed.displays import AnnealingPathDisplay, CoefficientPathDisplay, ProjectionDisplay, PrototypeDisplay
 from annealed.estimators import (
     MELDA,
     AnnealedClassifier,
@@ -17,9 +16,16 @@ from annealed.estimators import (
     PottsDA,
     SecondOrderFeatures,
 )
-from annealed.path import AnnealingPath
-from annealed.prototypes import PrototypePath
-from annealed.schedules import AdaptiveSchedule, CGrid, ExponentialSchedule, FixedSchedule, InverseTemperatureSchedule
+from annealed.path import (
+    AdaptiveSchedule,
+    AnnealingPath,
+    CGrid,
+    ExponentialSchedule,
+    FixedSchedule,
+    InverseTemperatureSchedule,
+)
+from annealed.plots import AnnealingPathDisplay, CoefficientPathDisplay, ProjectionDisplay, PrototypeDisplay
+from annealed.potts import PrototypePath
 
 __version__ = "0.1.0"
 

@@ -6,7 +6,7 @@ import sys
 def main() -> None:
     """Run the command line, or explain how to install its dependencies."""
     try:
-        from annealed.cli import app
+        from annealed.app.cli import app
     except ImportError as error:
         sys.exit(
             f"The command line needs optional dependencies that could not be imported ({error}). "

@@ -24,7 +24,7 @@ from time import process_time
 import numpy as np
 
 from annealed import AnnealedLDA, AnnealedLogisticRegression, PottsDA
-from annealed.design.threads import one_thread
+from annealed.rows.threads import one_thread
 from benchmarks.mechanisms import MECHANISMS, Mechanism
 from gates.counting import counting
 from gates.random_tables import random_table

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import torch
 
-from annealed.objectives.array_linear import ArrayProblem
-from annealed.schedules import Schedule
+from annealed.path import Schedule
+from annealed.problems.array_linear import ArrayProblem
 
 PRODUCT_SIZE = 8192
 TRIES = 10

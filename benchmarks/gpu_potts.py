@@ -10,9 +10,9 @@ import argparse
 import numpy as np
 import torch
 
-from annealed.design.threads import threads_over_blocks
-from annealed.objectives.array_potts import ArrayLabelledRows
-from annealed.objectives.potts import MetricPrior, Multilinear, PottsState
+from annealed.potts.on_device import ArrayLabelledRows
+from annealed.potts.problem import MetricPrior, Multilinear, PottsState
+from annealed.rows.threads import threads_over_blocks
 from benchmarks.gpu_machine import bandwidth, gemm_rate, seconds_of, table
 from benchmarks.gpu_rows import make_embeddings
 

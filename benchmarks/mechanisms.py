@@ -99,7 +99,7 @@ def _call(text, trades, name, replacement, *parameters, **options) -> Mechanism:
 
 def _evidence(*args, **options):
     """A score test that knows nothing."""
-    return sys.modules["annealed.objectives"].base.Evidence(nan, nan)
+    return sys.modules["annealed.problems"].base.Evidence(nan, nan)
 
 
 def _from_last_node(problem, nodes, temperature):
@@ -151,8 +151,8 @@ MECHANISMS = [
     _flag("intermediate temperatures in one stack, L-BFGS", "memory; fewer calls", "LBFGS.filled_together", 1),
     _set("joint steps at intermediate temperatures", "a loop; fewer calls", "STEPS_TOGETHER", 0),
     _set("confirmation of several temperatures at once", "memory; fewer calls", "CONFIRMED_TOGETHER", 1),
-    _call("pairs of L-BFGS", "memory; second-order steps", "_Pairs.add", lambda *_: None),
-    _call("final fit's pairs given to folds", "a copy; fewer fold steps", "_Pairs.share", lambda *_: None),
+    _call("pairs of L-BFGS", "memory; second-order steps", "PairsOfFits.add", lambda *_: None),
+    _call("final fit's pairs given to folds", "a copy; fewer fold steps", "PairsOfFits.share", lambda *_: None),
     _call(
         "Hessian of all classes as preconditioner",
         "a Hessian; few steps",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from annealed import AnnealedLogisticRegression
-from annealed.schedules import AdaptiveSchedule
+from annealed.path import AdaptiveSchedule
 from benchmarks.contract import Anchor, Method, Table
 from benchmarks.quality import Yardstick
 

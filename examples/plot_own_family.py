@@ -4,7 +4,7 @@ Custom discriminant functions
 =============================
 
 Annealing works with any differentiable discriminant functions. A subclass of
-:class:`~annealed.objectives.ScoreFamily` defines the scores and their derivatives.
+:class:`~annealed.problems.ScoreFamily` defines the scores and their derivatives.
 :class:`~annealed.AnnealedClassifier` adds the temperatures, the folds, the choice of the temperature, the path and the
 scikit-learn interface.
 
@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.metrics import log_loss
 
 from annealed import AnnealedClassifier, AnnealedLogisticRegression
-from annealed.objectives import Quadratic, ScoreFamily
+from annealed.problems import Quadratic, ScoreFamily
 
 CENTRES = np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, 1.4]])
 RADIUS, NOISE = 1.3, 0.12

@@ -30,7 +30,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from annealed import AnnealedLDA, AnnealedLogisticRegression, ExponentialSchedule, PooledGaussian
-from annealed.objectives import gibbs
+from annealed.problems import gibbs
 from experiments.corpora import Corpus
 from experiments.text_corpora import REPRESENTATIONS, Collection, split_counts
 

@@ -13,7 +13,7 @@ from annealed import (
     PooledGaussian,
     PottsDA,
 )
-from annealed.objectives import Quadratic
+from annealed.problems import Quadratic
 from gates.tables import Table
 
 

@@ -13,19 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PACKAGE = Path(__file__).resolve().parents[1] / "annealed"
-OUTSIDE_THE_CORE = {
-    "tables",
-    "displays",
-    "plots",
-    "report",
-    "sparkline",
-    "comparison",
-    "answers",
-    "progress",
-    "cli",
-    "app",
-    "__main__",
-}
+OUTSIDE_THE_CORE = {"plots", "sparkline", "app", "__main__"}
 
 
 class Size(NamedTuple):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from problems import gaussian
+from small_problems import gaussian
 
 NAMESPACES = ["torch", "strict", pytest.param("cuda", marks=pytest.mark.gpu)]
 TORCH = ["torch", pytest.param("cuda", marks=pytest.mark.gpu)]

@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-import annealed.design.dense
+import annealed.rows.dense
 from annealed.solvers import newton
 from benchmarks import ablation
 from benchmarks.mechanisms import MECHANISMS, Mechanism, attribute, constant
@@ -53,7 +53,7 @@ def test_names_that_are_gone_are_errors():
         pass
     with pytest.raises(LookupError, match="one class DenseDesign with gone"), attribute("DenseDesign.gone", 0):
         pass
-    assert hasattr(annealed.design.dense, "DenseDesign")
+    assert hasattr(annealed.rows.dense, "DenseDesign")
 
 
 def test_mechanisms_are_measured_and_the_idle_ones_are_told(tmp_path, capsys, monkeypatch):

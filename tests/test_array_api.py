@@ -6,14 +6,14 @@
 import numpy as np
 import pytest
 from devices import mover, table
-from problems import gaussian, rare_class, shared_noise, two_classes, wide
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_wine
+from small_problems import gaussian, rare_class, shared_noise, two_classes, wide
 
 import annealed.arrays
 import annealed.estimators.on_device
-import annealed.objectives.array_linear
+import annealed.problems.array_linear
 from annealed import (
     MELDA,
     AnnealedClassifier,
@@ -24,9 +24,9 @@ from annealed import (
     SecondOrderFeatures,
 )
 from annealed.arrays import Place, to_host
-from annealed.design import ArrayDesign, make_design
-from annealed.objectives import InnerProduct, Quadratic, gibbs
-from annealed.objectives.array_families import on_device
+from annealed.problems import InnerProduct, Quadratic, gibbs
+from annealed.problems.array_families import on_device
+from annealed.rows import ArrayDesign, make_design
 
 pytestmark = pytest.mark.usefixtures("dispatch")
 ESTIMATORS = {
@@ -216,7 +216,7 @@ def test_only_the_labels_are_copied_to_the_host(move, monkeypatch):
         sizes.append(int(np.prod(array.shape)))
         return to_host(array)
 
-    for module in (annealed.arrays, annealed.estimators.on_device, annealed.objectives.array_linear):
+    for module in (annealed.arrays, annealed.estimators.on_device, annealed.problems.array_linear):
         monkeypatch.setattr(module, "to_host", recorded)
     for model in (AnnealedLogisticRegression(cv=3), AnnealedLDA(cv=3), AnnealedLogisticRegression(selection="holdout")):
         sizes.clear()
@@ -338,7 +338,7 @@ def test_folds_evaluated_together_score_as_folds_evaluated_one_by_one(move, monk
     X, y = table()
     weight = np.linspace(0.5, 2, len(y))
     together = AnnealedLogisticRegression(cv=3).fit(move(X), y, sample_weight=move(weight))
-    monkeypatch.setattr(annealed.objectives.array_linear, "FEW_COLUMNS", 0)
+    monkeypatch.setattr(annealed.problems.array_linear, "FEW_COLUMNS", 0)
     one_by_one = AnnealedLogisticRegression(cv=3).fit(move(X), y, sample_weight=move(weight))
     np.testing.assert_allclose(together.path_.validation_score, one_by_one.path_.validation_score, rtol=1e-10)
     np.testing.assert_allclose(together.path_.posterior_scale, one_by_one.path_.posterior_scale, rtol=1e-10)
@@ -377,13 +377,13 @@ def test_at_most_three_passes_are_in_full_precision(move_torch, monkeypatch):
     """The final solve evaluates full products once before it and once after it; its steps use corrected fine ones."""
     X, y = table(20_000)
     is_full = []
-    original = annealed.objectives.array_linear.ArrayProblem.objective
+    original = annealed.problems.array_linear.ArrayProblem.objective
 
     def objective(problem, parameters, temperature, fits, quick=False, learn=False, fine=False):
         is_full.append(not quick)
         return original(problem, parameters, temperature, fits, quick, learn, fine)
 
-    monkeypatch.setattr(annealed.objectives.array_linear.ArrayProblem, "objective", objective)
+    monkeypatch.setattr(annealed.problems.array_linear.ArrayProblem, "objective", objective)
     path = (
         AnnealedLogisticRegression(selection="holdout", matmul_precision="tf32")
         .fit(move_torch(X.astype(np.float32)), y)

@@ -5,17 +5,17 @@ import pytest
 from devices import mover, table
 
 import annealed.estimators.potts_da
-import annealed.prototype_search
+import annealed.potts.search
 import annealed.solvers.array_lbfgs
 from annealed import AnnealedLDA, PottsDA
 from annealed.arrays import Place, combined, is_foreign, stacked, take_rows, to_host
-from annealed.design import ArrayDesign, make_design
-from annealed.objectives import Distance, InnerProduct, gibbs
-from annealed.objectives.array_families import on_device
-from annealed.objectives.array_gibbs import fused_kernel, loss_and_residual, scaled_losses, scaled_moments
-from annealed.objectives.array_potts import ArrayLabelledRows
-from annealed.objectives.device_rows import HalfRows
-from annealed.objectives.potts import LabelledRows, PottsState
+from annealed.potts.on_device import ArrayLabelledRows
+from annealed.potts.problem import LabelledRows, PottsState
+from annealed.problems import Distance, InnerProduct, gibbs
+from annealed.problems.array_families import on_device
+from annealed.problems.array_gibbs import fused_kernel, loss_and_residual, scaled_losses, scaled_moments
+from annealed.problems.device_rows import HalfRows
+from annealed.rows import ArrayDesign, make_design
 from annealed.solvers import LBFGS, ArrayLBFGS
 
 pytestmark = pytest.mark.usefixtures("dispatch")
@@ -275,9 +275,9 @@ def test_the_kernel_of_a_sweep_is_used():
 
 def test_many_samples_are_swept_on_the_device(move, monkeypatch):
     X, y = table(1200)
-    for module in (annealed.prototype_search, annealed.estimators.potts_da):
+    for module in (annealed.potts.search, annealed.estimators.potts_da):
         monkeypatch.setattr(module, "FIT_ROWS", 500)
-    monkeypatch.setattr(annealed.prototype_search, "SEARCH_ROWS", 300)
+    monkeypatch.setattr(annealed.potts.search, "SEARCH_ROWS", 300)
     model = PottsDA(n_prototypes=6).fit(move(X), move(y))
     plain = PottsDA(n_prototypes=6).fit(X, y)
     right = np.mean(to_host(model.predict(move(X))) == y)
@@ -294,9 +294,9 @@ def test_many_samples_are_swept_on_the_device(move, monkeypatch):
 def test_samples_without_weight_are_left_out_if_there_are_many(n_weighty, move, monkeypatch):
     """So few samples may remain that they are handled on the host."""
     X, y = table(1200)
-    for module in (annealed.prototype_search, annealed.estimators.potts_da):
+    for module in (annealed.potts.search, annealed.estimators.potts_da):
         monkeypatch.setattr(module, "FIT_ROWS", 500)
-    monkeypatch.setattr(annealed.prototype_search, "SEARCH_ROWS", 300)
+    monkeypatch.setattr(annealed.potts.search, "SEARCH_ROWS", 300)
     weight = np.zeros(len(y))
     weight[np.random.RandomState(0).permutation(len(y))[:n_weighty]] = 1
     weight[y == 2] = 0

@@ -6,7 +6,11 @@ from functools import cache
 import numpy as np
 import oracles
 import pytest
-from problems import (
+from scipy import sparse
+from scipy.special import softmax
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from small_problems import (
     Loudness,
     Radial,
     badly_scaled,
@@ -20,13 +24,9 @@ from problems import (
     wide,
     wide_text,
 )
-from scipy import sparse
-from scipy.special import softmax
-from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
 
 from annealed import AnnealedClassifier, AnnealedLDA, AnnealedLogisticRegression, ExponentialSchedule
-from annealed.objectives import Distance, InnerProduct, Quadratic
+from annealed.problems import Distance, InnerProduct, Quadratic
 
 FAMILIES = {
     "inner_product": InnerProduct(),

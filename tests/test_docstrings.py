@@ -11,7 +11,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 import annealed
-from annealed.objectives import Quadratic
+from annealed.problems import Quadratic
 
 ROOT = Path(annealed.__file__).parent
 PUBLIC = [getattr(annealed, name) for name in annealed.__all__]
@@ -38,10 +38,10 @@ def names_of(lines):
 
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_examples_print_what_they_show(name):
-    if name.startswith("annealed.displays"):
+    if name.startswith("annealed.plots"):
         pytest.importorskip("matplotlib").use("Agg")
     assert doctest.testmod(importlib.import_module(name)).failed == 0
-    if name.startswith("annealed.displays"):
+    if name.startswith("annealed.plots"):
         importlib.import_module("matplotlib.pyplot").close("all")
 
 

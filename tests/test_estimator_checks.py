@@ -12,7 +12,7 @@ from annealed import (
     PottsDA,
     SecondOrderFeatures,
 )
-from annealed.objectives import Quadratic
+from annealed.problems import Quadratic
 
 ESTIMATORS = [
     AnnealedLogisticRegression(),

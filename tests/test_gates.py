@@ -8,7 +8,7 @@ from oracles import multinomial_optimum
 from scipy import sparse
 
 from annealed import AnnealedLogisticRegression
-from annealed.design.narrow import scores_of
+from annealed.rows.narrow import scores_of
 from benchmarks.quality import PenalizedLikelihood
 from gates import __main__ as command
 from gates.comparing import MOST_SUBOPTIMAL, verdict
@@ -51,7 +51,7 @@ def test_every_fit_is_recorded():
 def test_products_with_stored_entries_are_counted():
     rows = np.ones((50, 4))
     with counting(rows.size, with_calls=False) as tally:
-        from annealed.design import narrow  # as a module would call it
+        from annealed.rows import narrow  # as a module would call it
 
         narrow.scores_of(np.ones((3, 4)), rows)
         narrow.sums_of(np.ones((2, 50), dtype=np.float32), rows.astype(np.float32))
@@ -81,11 +81,11 @@ def test_a_function_that_is_gone_is_an_error():
 
 
 def test_a_function_is_replaced_wherever_it_was_imported_and_put_back():
-    import annealed.design.dense
+    import annealed.rows.dense
 
     with patched("scores_of", lambda function: len, ("vectors", "rows")):
-        assert annealed.design.dense.scores_of is len
-    assert annealed.design.dense.scores_of is scores_of
+        assert annealed.rows.dense.scores_of is len
+    assert annealed.rows.dense.scores_of is scores_of
 
 
 def test_a_pass_of_a_known_fit():

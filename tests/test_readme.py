@@ -29,7 +29,7 @@ LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")  # [text](target#anchor); an e
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 OUTPUT = re.compile(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]\d+)?")
-PLACE = re.compile(r"`(annealed/[\w/]+\.py)(?:::([\w.]+))?`")  # `annealed/path.py` or `annealed/path.py::AnnealingPath`
+PLACE = re.compile(r"`(annealed/[\w/]+\.py)(?:::([\w.]+))?`")  # `annealed/errors.py::InputError`
 
 
 class Block(NamedTuple):
@@ -192,8 +192,8 @@ def test_a_bad_block_fails_and_names_its_line(second, error):
 
 
 def test_a_missing_place_is_found():
-    text = "`annealed/path.py::AnnealingPath` `annealed/path.py` `annealed/path.py::melt` `annealed/oven.py`"
-    assert missing_places(text) == ["annealed/path.py::melt", "annealed/oven.py"]
+    text = "`annealed/errors.py::InputError` `annealed/errors.py` `annealed/errors.py::melt` `annealed/oven.py`"
+    assert missing_places(text) == ["annealed/errors.py::melt", "annealed/oven.py"]
 
 
 def test_a_broken_link_is_found(tmp_path):

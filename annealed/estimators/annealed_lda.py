@@ -18,8 +18,8 @@ from annealed.estimators.types import (
     Temperatures,
 )
 from annealed.estimators.validation import check_count
-from annealed.objectives import Distance
-from annealed.schedules import ExponentialSchedule
+from annealed.path import ExponentialSchedule
+from annealed.problems import Distance
 from annealed.solvers import ScaledConjugateGradient, Solver
 
 LITERAL_INNER_ITERATIONS = 15

@@ -18,8 +18,8 @@ from annealed.estimators.types import (
     Temperature,
     Temperatures,
 )
-from annealed.objectives import InnerProduct
-from annealed.schedules import ExponentialSchedule
+from annealed.path import ExponentialSchedule
+from annealed.problems import InnerProduct
 
 
 class AnnealedLogisticRegression(AnnealedClassifier):

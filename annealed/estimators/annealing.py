@@ -12,13 +12,14 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from annealed.callbacks import FitWatch
-from annealed.design import make_design
-from annealed.design.threads import threads_over_blocks
 from annealed.estimators.on_device import device_design
 from annealed.estimators.validation import Rows, ValidationMixin
-from annealed.objectives.array_families import on_device
-from annealed.schedules import AdaptiveSchedule, UntilSchedule, is_auto, make_schedule
-from annealed.selection import (
+from annealed.path import AdaptiveSchedule, Step, UntilSchedule, anneal, concluded, is_auto, make_schedule
+from annealed.problems.array_families import on_device
+from annealed.rows import make_design
+from annealed.rows.threads import threads_over_blocks
+from annealed.solvers import make_solver
+from annealed.validation.selection import (
     LEAST_GAIN,
     NoValidation,
     best_of,
@@ -29,8 +30,6 @@ from annealed.selection import (
     fold_weights,
     improves_significantly,
 )
-from annealed.solvers import make_solver
-from annealed.walk import Step, anneal, concluded
 
 PERTURBED_TOL = 1e-2  # tolerance of folds with a perturbed scaling: one or two steps show if the alternative is better
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from copy import copy
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -14,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from annealed.arrays import Place, is_dispatched, is_foreign
 from annealed.callbacks import CallbackSupportMixin, FitWatch, with_callbacks
-from annealed.design.threads import threads_over_blocks
 from annealed.estimators.annealing import AnnealingMixin
 from annealed.estimators.labels import check_several_classes, coded
 from annealed.estimators.mixins import LogitsMixin, PathDiagramMixin, forget_last_fit
@@ -26,6 +24,7 @@ from annealed.estimators.on_device import (
     coded_labels,
     device_rows,
 )
+from annealed.estimators.path_points import PathPointsMixin
 from annealed.estimators.types import (
     ClassWeight,
     FloatArray,
@@ -46,15 +45,17 @@ from annealed.estimators.weights import (
     weight_of_each,
     weighted_classes,
 )
-from annealed.objectives import InnerProduct, Objective
-from annealed.objectives.leave_one_out import NotTrusted
 from annealed.path import AnnealingPath
-from annealed.schedules import check_temperature
-from annealed.selection import NoValidation
+from annealed.problems import InnerProduct, Objective
+from annealed.problems.leave_one_out import NotTrusted
+from annealed.rows.threads import threads_over_blocks
 from annealed.solvers import Solver
+from annealed.validation.selection import NoValidation
 
 
-class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin, LogitsMixin, BaseEstimator):
+class AnnealedClassifier(
+    AnnealingMixin, PathPointsMixin, PathDiagramMixin, CallbackSupportMixin, LogitsMixin, BaseEstimator
+):
     """Classifier with any family of discriminant functions, fitted along a path of falling temperatures.
 
     A family assigns a score g_j(x) to each class. The posterior is the softmax of the scores divided by a temperature T
@@ -68,7 +69,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
     ----------
     objective : Objective, default=None
         The family of discriminant functions: ``InnerProduct()`` (the same as None), ``Distance()`` or ``Quadratic()``
-        from ``annealed.objectives``, or an instance of your own subclass of ``ScoreFamily``.
+        from ``annealed.problems``, or an instance of your own subclass of ``ScoreFamily``.
     temperature : "auto" or float, default="auto"
         "auto" chooses the temperature as `selection` says. A number ends the path at this temperature and uses it;
         nothing is held out then.
@@ -147,7 +148,7 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
     --------
     >>> from sklearn.datasets import load_wine
     >>> from annealed import AnnealedClassifier
-    >>> from annealed.objectives import Quadratic
+    >>> from annealed.problems import Quadratic
     >>> X, y = load_wine(return_X_y=True)
     >>> model = AnnealedClassifier(Quadratic()).fit(X, y)
     >>> model.score(X, y) > 0.98
@@ -329,69 +330,6 @@ class AnnealedClassifier(AnnealingMixin, PathDiagramMixin, CallbackSupportMixin,
                 ConvergenceWarning,
                 stacklevel=4,
             )
-
-    # -- one temperature of the path ---------------------------------------------------------------------------
-
-    def at(self, temperature: float | None = None, *, C: float | None = None) -> Self:
-        """Get the classifier at another temperature of its path, without a refit.
-
-        Exactly one of `temperature` and `C` must be given.
-
-        Parameters
-        ----------
-        temperature : float, default=None
-            A temperature between the ends of ``path_``. Between the temperatures of the path, parameters are
-            interpolated.
-        C : float, default=None
-            The same as a value of scikit-learn's C, for models that have ``C_``.
-
-        Returns
-        -------
-        classifier : object
-            A fitted copy; this classifier is not changed.
-        """
-        check_is_fitted(self)
-        if (temperature is None) == (C is None):
-            given = "neither" if C is None else f"temperature={temperature!r} and C={C!r}"
-            raise ValueError(f"Exactly one of `temperature` and `C` must be given. Got {given}.")
-        other = copy(self)
-        other._set_temperature(self._temperature_of(C) if temperature is None else check_temperature(temperature))
-        return other
-
-    def _temperature_of(self, C):
-        if self._unit_C is None:
-            raise ValueError(
-                f"temperature must be given: C is not defined for {type(self).__name__} here, whose penalty is not an "
-                f"L2 norm of coefficients. Got C={C!r}."
-            )
-        least, largest = self._unit_C / self.path_.temperatures[[0, -1]]
-        if not least * (1 - 1e-9) <= check_temperature(C, "C") <= largest * (1 + 1e-9):
-            raise ValueError(
-                f"C must lie on the path, between {least:.6g} and {largest:.6g}. Got {C!r}. "
-                "Refit with a schedule that reaches it."
-            )
-        return self._unit_C / float(C)
-
-    def _set_temperature(self, temperature):
-        arrays, scale = self.path_.at(temperature)
-        self._set_point(arrays, float(temperature), scale)
-
-    def _point(self, arrays, temperature, scale):
-        """A copy with these parameters, which can predict before the path is complete."""
-        other = copy(self)
-        other._set_point(arrays, temperature, scale)
-        return other
-
-    def _set_point(self, arrays, temperature, scale):
-        self.temperature_, self.posterior_scale_ = temperature, scale
-        if self._unit_C is not None:
-            self.C_ = self._unit_C / temperature
-        self._arrays = arrays
-        if "coef" in arrays:
-            coef, intercept = scale * arrays["coef"], scale * arrays["intercept"]
-            is_binary = self.classes_.shape[0] == 2
-            self.coef_ = coef[1:, ...] - coef[:1, ...] if is_binary else coef
-            self.intercept_ = intercept[1:] - intercept[:1] if is_binary else intercept
 
     # -- prediction --------------------------------------------------------------------------------------------
 

@@ -14,9 +14,9 @@ import numpy as np
 from scipy import linalg
 
 from annealed.arrays import Place, is_foreign, to_host
-from annealed.design import ArrayDesign
 from annealed.estimators.on_device import check_device_weight, check_labels, weighed_on_device
 from annealed.estimators.weights import check_weight, weighed_by_class
+from annealed.rows import ArrayDesign
 
 SMALLEST_SPREAD = 1e-10  # variance of the scores relative to the largest, below which a direction is rounding noise
 SMALLEST_WITHIN = 1e-6  # smallest share of a direction's variance that is attributed to the variance within classes

@@ -9,9 +9,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import estimator_html_repr
 
 from annealed.estimators.on_device import argmax, named_classes
+from annealed.estimators.sparkline import sparkline
 from annealed.estimators.types import FloatArray
-from annealed.objectives import gibbs
-from annealed.sparkline import sparkline
+from annealed.problems import gibbs
 
 SET_BY_VALIDATION = ("n_features_in_", "feature_names_in_", "classes_")  # every fit sets these anew
 

@@ -15,14 +15,14 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import validate_data
 
 from annealed.arrays import Place, detached, is_foreign, namespace_of, on_named_device, take_rows, to_host
-from annealed.design import ArrayDesign
 from annealed.estimators.labels import check_labels_classify, coded
 from annealed.estimators.weights import class_factors, counted_in_rows, weighted_classes
-from annealed.objectives.array_gibbs import deviations, margins, scaled_losses, scaled_moments
-from annealed.objectives.array_linear import KEPT_BYTES, TEMPORARIES, HeldOutPart
-from annealed.objectives.posterior_scale import least_log_scale, penalty
-from annealed.selection import HeldOutValidator, times_drawn
-from annealed.walk import Validation
+from annealed.path import Validation
+from annealed.problems.array_gibbs import deviations, margins, scaled_losses, scaled_moments
+from annealed.problems.array_linear import KEPT_BYTES, TEMPORARIES, HeldOutPart
+from annealed.rows import ArrayDesign
+from annealed.validation.calibration import least_log_scale, penalty
+from annealed.validation.selection import HeldOutValidator, times_drawn
 
 
 @dataclass(frozen=True)

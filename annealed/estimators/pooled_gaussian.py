@@ -18,7 +18,7 @@ from annealed.estimators.mixins import LogitsMixin, forget_last_fit
 from annealed.estimators.types import FloatArray
 from annealed.estimators.validation import host_rows
 from annealed.estimators.weights import check_weight, weighted_classes
-from annealed.objectives.linear import check_spread
+from annealed.problems.linear import check_spread
 
 
 class PooledGaussian(LogitsMixin, BaseEstimator):

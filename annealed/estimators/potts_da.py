@@ -4,66 +4,33 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
-from itertools import takewhile
-from numbers import Integral, Real
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state, gen_batches
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
 
-from annealed.arrays import Place, is_dispatched, is_foreign, namespace_of, on_named_device, take_rows, to_host
+from annealed.arrays import Place, is_dispatched, is_foreign, on_named_device, take_rows, to_host
 from annealed.callbacks import CallbackSupportMixin, FitWatch, with_callbacks
-from annealed.design.threads import one_thread, threads_over_blocks
 from annealed.estimators.labels import check_several_classes, coded
-from annealed.estimators.mixins import LogitsMixin, forget_last_fit, make_published
-from annealed.estimators.on_device import (
-    argmax,
-    check_foreign,
-    check_same_library,
-    classes_like,
-    coded_labels,
-    named_classes,
-)
-from annealed.estimators.prototype_numbers import numbers_of_prototypes
+from annealed.estimators.mixins import forget_last_fit, make_published
+from annealed.estimators.on_device import check_foreign, classes_like, coded_labels
+from annealed.estimators.potts_prediction import PottsPredictionMixin
+from annealed.estimators.potts_settings import EXTREME, PottsSettingsMixin
 from annealed.estimators.types import FloatArray, RandomState, Temperature, Temperatures
-from annealed.estimators.validation import DTYPES, check_count, check_flag
+from annealed.estimators.validation import DTYPES
 from annealed.estimators.weights import check_weight, counted_in_rows, weighted_classes
-from annealed.objectives import gibbs
-from annealed.objectives.array_potts import ArrayLabelledRows
-from annealed.objectives.potts import LabelledRows
-from annealed.prototype_search import FIT_ROWS, STRENGTHS, Fitted, Plan, few_along_axes, fit_prototypes, search
-from annealed.prototypes import (
-    NO_WATCH,
-    RELAXATIONS,
-    SHRINKAGES,
-    Columns,
-    Cooling,
-    PrototypePath,
-    distinct_rows,
-    scores_of,
-)
-from annealed.schedules import (
-    InverseTemperatureSchedule,
-    UntilSchedule,
-    check_given_temperature,
-    check_temperature,
-    falling,
-    is_auto,
-    make_schedule,
-)
-
-INITS = ("kmeans++", "mean")
-DECISIONS = ("posterior", "nearest")
-SEARCHED_SHRINKAGES = ("oas", 0.3, 0.9)  # candidates of shrinkage="auto"
-BETA_GROWTH = 1.5  # factor on beta from one temperature of the default schedule to the next
-EXTREME = 1e-30  # smallest temperature, inverse coupling and weight relative to the largest: beyond it floats overflow
-BLOCK_ROWS = 1 << 15  # samples predicted at once
+from annealed.path import InverseTemperatureSchedule, is_auto
+from annealed.potts import NO_WATCH, Columns, PrototypePath, distinct_rows
+from annealed.potts.on_device import ArrayLabelledRows
+from annealed.potts.problem import LabelledRows
+from annealed.potts.search import FIT_ROWS, Fitted, few_along_axes, fit_prototypes, search
+from annealed.problems import gibbs
+from annealed.rows.threads import one_thread, threads_over_blocks
 
 
-class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, LogitsMixin, BaseEstimator):
+class PottsDA(CallbackSupportMixin, PottsSettingsMixin, PottsPredictionMixin, BaseEstimator):
     """Potts discriminant analysis: a few labelled prototypes, one Mahalanobis metric, and calibrated probabilities.
 
     A prototype is a point with a label. A sample belongs to the prototypes near it, and its posterior is the mean of
@@ -375,155 +342,8 @@ class PottsDA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transformer
             for name in ("prototypes_", "prototype_labels_"):
                 setattr(self, name, Place.of(X).row(getattr(self, name)))
 
-    def _plan(self, rows) -> Plan:
-        n_per_class, n_total = numbers_of_prototypes(self.n_prototypes, self.init, self.classes_, rows.class_weight)
-        seed = self._seed()
-        return Plan(
-            cooling=self._cooling(seed),
-            n_per_class=n_per_class,
-            n_total=n_total,
-            n_init=int(self.n_init),
-            shrinkages=SEARCHED_SHRINKAGES if self.shrinkage == "auto" else (self.shrinkage,),
-            strengths=STRENGTHS if self.refine else (),
-            seed=seed,
-            sharpness=None if is_auto(self.temperature) else 1 / float(self.temperature),
-        )
-
-    def _cooling(self, seed) -> Cooling:
-        schedule = InverseTemperatureSchedule(growth=BETA_GROWTH) if is_auto(self.schedule) else self.schedule
-        schedule, saturation = make_schedule(schedule), float(self.saturation)
-        if not is_auto(self.temperature):  # the annealing ends there, whether the spins are hard or not
-            schedule, saturation = UntilSchedule(schedule, self.temperature), np.inf
-        ladder = falling(schedule.temperatures(lambda: 2.0))
-        temperatures = tuple(takewhile(lambda value: value >= EXTREME, ladder))  # memberships are hard long before
-        if not temperatures:
-            raise ValueError(f"schedule must begin at a temperature of at least {EXTREME:g}. Got {self.schedule!r}.")
-        return Cooling(
-            temperatures=temperatures,
-            coupling=float(self.label_coupling),
-            shrinkage="oas",
-            relaxation=self.relaxation,
-            max_sweeps=int(self.max_sweeps),
-            saturation=saturation,
-            perturbation=float(self.perturbation),
-            seed=seed,
-        )
-
-    def _seed(self):
-        if self.random_state is None or isinstance(self.random_state, Integral):
-            return int(self.random_state or 0)
-        return int(check_random_state(self.random_state).randint(1 << 31))
-
-    def _check_parameters(self):
-        choices = {"init": INITS, "relaxation": tuple(RELAXATIONS), "decision": DECISIONS}
-        for name, known in choices.items():
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {known}. Got {getattr(self, name)!r}.")
-        for name in ("n_init", "max_sweeps"):
-            check_count(getattr(self, name), name)
-        check_flag(self.refine, "refine")
-        check_given_temperature(self.temperature)
-        if not is_auto(self.temperature) and not EXTREME <= float(self.temperature) <= 1 / EXTREME:
-            raise ValueError(f"temperature must be from {EXTREME:g} to {1 / EXTREME:g}. Got {self.temperature!r}.")
-        if check_temperature(self.label_coupling, "label_coupling") > 1 / EXTREME:
-            raise ValueError(f"label_coupling must be at most {1 / EXTREME:g}. Got {self.label_coupling!r}.")
-        if not isinstance(self.saturation, Real) or not 0 < float(self.saturation) <= 1:
-            raise ValueError(f"saturation must be above 0 and at most 1. Got {self.saturation!r}.")
-        known = ("auto", *SHRINKAGES)
-        if not isinstance(self.perturbation, Real) or not 0 <= float(self.perturbation) < np.inf:
-            raise ValueError(f"perturbation must be a number that is not negative. Got {self.perturbation!r}.")
-        is_share = isinstance(self.shrinkage, Real) and 0 <= float(self.shrinkage) <= 1
-        is_known = isinstance(self.shrinkage, str) and self.shrinkage in known
-        if not is_share and not is_known:
-            raise ValueError(f"shrinkage must be one of {known} or a number from 0 to 1. Got {self.shrinkage!r}.")
-
-    # -- prediction ------------------------------------------------------------------------------------------
-
     def __sklearn_is_fitted__(self):
         return hasattr(self, "prototypes_")
-
-    @property
-    def metric_(self) -> FloatArray:
-        """The metric in the units of the features."""
-        return self._columns.metric(self.temperature_ * self._posterior.metric)
-
-    @property
-    def _n_features_out(self):
-        return self.prototypes_.shape[0]
-
-    def _by_blocks(self, X, function, method):
-        """`function(scores)` of blocks of samples.
-
-        Scores (n_samples, K) are minus half the squared distances divided by the temperature, up to a term that is
-        equal for all prototypes.
-        """
-        check_is_fitted(self)
-        if is_dispatched(X):
-            X = check_foreign(self, X, reset=False)
-        else:
-            X = validate_data(self, X, dtype=DTYPES, reset=False)
-        check_same_library(X, self.prototypes_, self, method)
-        prototypes, metric, _ = self._posterior
-        parts = [
-            function(scores_of(self._columns.rows(X[block, :]), prototypes, metric))
-            for block in gen_batches(X.shape[0], BLOCK_ROWS)
-        ]
-        return namespace_of(parts[0]).concat(parts) if is_foreign(X) else np.concatenate(parts)
-
-    def apply(self, X) -> NDArray[np.integer[Any]]:
-        """Find the nearest prototype of each sample.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        indices : ndarray of shape (n_samples,)
-        """
-        return self._by_blocks(X, argmax, "apply")
-
-    def transform(self, X) -> FloatArray:
-        """Compute the memberships of samples in prototypes.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        memberships : ndarray of shape (n_samples, n_prototypes)
-            Non-negative; those of a sample sum to one.
-        """
-        return self._by_blocks(X, gibbs.posterior, "transform")
-
-    def predict(self, X) -> NDArray[Any]:
-        """Predict the class of the largest posterior, or the label of the nearest prototype, depending on `decision`.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-        """
-        check_is_fitted(self)
-        if self.decision == "nearest":
-            return named_classes(self.classes_, take_rows(argmax(self.prototype_labels_), self.apply(X)))
-        return super().predict(X)
-
-    def _logits(self, X, method):
-        """Log posterior of each class, calibrated but not normalized, (n_samples, n_classes)."""
-        shares = self._by_blocks(X, self._label_shares, method)
-        xp = namespace_of(shares)
-        tiny = float(xp.finfo(shares.dtype).smallest_normal)
-        return self.posterior_scale_ * xp.log(xp.clip(shares, tiny, None))
-
-    def _label_shares(self, scores):
-        """The mean of the prototypes' labels, weighted by the memberships."""
-        labels = self.prototype_labels_
-        return gibbs.posterior(scores) @ (Place.of(scores).row(labels) if is_foreign(scores) else labels)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

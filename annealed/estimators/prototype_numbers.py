@@ -6,7 +6,7 @@ from numbers import Integral
 
 import numpy as np
 
-from annealed.schedules import is_auto
+from annealed.path import is_auto
 
 
 def numbers_of_prototypes(n_prototypes, init, classes, class_weight):

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from annealed.schedules import Schedule
+from annealed.path import Schedule
 
 FloatArray: TypeAlias = NDArray[np.floating[Any]]
 

@@ -24,10 +24,10 @@ from annealed.estimators.on_device import (
     device_validator_of_set,
     named_classes,
 )
-from annealed.estimators.point_scorer import Part, PointScorer
 from annealed.estimators.weights import check_weight, counted_in_rows, weight_of_each
-from annealed.schedules import check_given_temperature, check_temperature, is_auto
-from annealed.selection import (
+from annealed.path import check_given_temperature, check_temperature, is_auto
+from annealed.validation.point_scorer import Part, PointScorer
+from annealed.validation.selection import (
     DEFAULT_FOLDS,
     RULES,
     HeldOutValidator,

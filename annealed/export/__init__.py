@@ -1,17 +1,14 @@
-"""Writes fitted models, predictions and reports to files, and loads models."""
+"""Fitted models outside of Python: data that is safe to load, and files written completely or not at all."""
 
-from annealed.export.base import STANDARD_OUTPUT, check_writable, write_then_rename
-from annealed.export.persistence import load_model, save_model
-from annealed.export.predictions import json_of, write_predictions
-from annealed.export.report import write_report
+from annealed.export.files import STANDARD_OUTPUT, check_writable, write_then_rename
+from annealed.export.model_data import TRUSTED, load_trusted, model_bytes, untrusted_types
 
 __all__ = [
     "STANDARD_OUTPUT",
+    "TRUSTED",
     "check_writable",
-    "json_of",
-    "load_model",
-    "save_model",
-    "write_predictions",
-    "write_report",
+    "load_trusted",
+    "model_bytes",
+    "untrusted_types",
     "write_then_rename",
 ]

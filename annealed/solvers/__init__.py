@@ -3,10 +3,10 @@
 import numpy as np
 from scipy import sparse
 
-from annealed.design.coordinates import CONSTANT, WIDEST_EIGENPROBLEM
-from annealed.objectives import Problem
-from annealed.objectives.array_linear import ArrayProblem
-from annealed.objectives.penalized_linear import PenalizedLinearProblem
+from annealed.problems import Problem
+from annealed.problems.array_linear import ArrayProblem
+from annealed.problems.penalized_linear import PenalizedLinearProblem
+from annealed.rows.coordinates import CONSTANT, WIDEST_EIGENPROBLEM
 from annealed.solvers.array_lbfgs import ArrayLBFGS
 from annealed.solvers.base import Solution, Solver
 from annealed.solvers.lbfgs import LBFGS

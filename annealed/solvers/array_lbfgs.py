@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from annealed.objectives.array_linear import FEW_COLUMNS, ArrayProblem, Evaluation
+from annealed.problems.array_linear import FEW_COLUMNS, ArrayProblem, Evaluation
 from annealed.solvers.base import FOLD_SUBOPTIMALITY_SHARE, SUBOPTIMALITY_SHARE, Solution, Solver
 
 ARMIJO = 1e-4

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from annealed.arrays import namespace_of
-from annealed.objectives import Problem, SmoothProblem
+from annealed.problems import Problem, SmoothProblem
 
 SUBOPTIMALITY_SHARE = 0.01  # of `tol`: bound on the certified relative suboptimality of the final fit
 FOLD_SUBOPTIMALITY_SHARE = 1.0  # of `tol`: bound on the estimated one of a fold, which only selects a temperature

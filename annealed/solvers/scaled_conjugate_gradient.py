@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from annealed.objectives.distance import DistanceProblem
+from annealed.problems.distance import DistanceProblem
 from annealed.solvers.base import Solver, is_solved, unsolved
 
 SMALL_STEP = 1e-4

@@ -28,8 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from annealed.design.threads import map_in_order
-from annealed.objectives import RepresenterProblem, RowPreconditioner
+from annealed.problems import RepresenterProblem, RowPreconditioner
+from annealed.rows.threads import map_in_order
 from annealed.solvers.base import SINGLE_PRECISION_TOL, SUBOPTIMALITY_SHARE, Solver, unsolved
 from annealed.solvers.span import Span
 

@@ -12,20 +12,20 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from problems import fold_masks, gaussian, make_everything_wide, shared_noise, solve, stack_of, text, wide
 from scipy import sparse
 from sklearn.datasets import load_iris, load_wine
 from sklearn.metrics import log_loss
 from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedKFold, StratifiedShuffleSplit
+from small_problems import fold_masks, gaussian, make_everything_wide, shared_noise, solve, stack_of, text, wide
 
 from annealed import AnnealedLogisticRegression
-from annealed.design.shrinkage import RidgeEffect
 from annealed.estimators import annealing
 from annealed.estimators.annealing import Walk
-from annealed.objectives import InnerProduct, penalty_scaling
-from annealed.selection import improves_significantly
+from annealed.path import Step, Validation
+from annealed.problems import InnerProduct, penalty_scaling
+from annealed.rows.shrinkage import RidgeEffect
 from annealed.solvers import LBFGS, Newton
-from annealed.walk import Step, Validation
+from annealed.validation.selection import improves_significantly
 
 TEMPERATURE = 0.3
 
@@ -176,7 +176,7 @@ def mixed_units(n_rows=300, n_words=30, seed=0):
 @pytest.fixture
 def everything_is_wide(monkeypatch):
     make_everything_wide(monkeypatch)
-    monkeypatch.setattr("annealed.objectives.penalized_linear.MOST_SPANNED_ROWS", 1)
+    monkeypatch.setattr("annealed.problems.penalized_linear.MOST_SPANNED_ROWS", 1)
 
 
 @pytest.mark.parametrize("is_wide", [False, True])

@@ -5,14 +5,14 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from problems import Radial
 from sklearn.base import clone
 from sklearn.datasets import load_iris, load_wine, make_circles
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
+from small_problems import Radial
 
 from annealed import AnnealedClassifier, AnnealedLDA, AnnealedLogisticRegression
-from annealed.objectives import Distance, InnerProduct, Quadratic
+from annealed.problems import Distance, InnerProduct, Quadratic
 
 X, y = load_iris(return_X_y=True)
 

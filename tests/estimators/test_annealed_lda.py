@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from problems import sparse_rows
 from scipy import sparse
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import log_loss
+from small_problems import sparse_rows
 
 from annealed import AnnealedLDA, CGrid, ExponentialSchedule
 

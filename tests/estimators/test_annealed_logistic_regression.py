@@ -5,7 +5,6 @@ import warnings
 
 import numpy as np
 import pytest
-from problems import sparse_rows, text, wide
 from scipy import sparse
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
@@ -13,9 +12,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from small_problems import sparse_rows, text, wide
 
 from annealed import AnnealedClassifier, AnnealedLogisticRegression, CGrid
-from annealed.objectives import Quadratic
+from annealed.problems import Quadratic
 
 IRIS = load_iris(return_X_y=True)
 WINE = load_wine(return_X_y=True)

@@ -5,8 +5,8 @@ import inspect
 import numpy as np
 import oracles
 import pytest
-from problems import gaussian
 from sklearn.base import clone
+from small_problems import gaussian
 
 from annealed import MELDA, AnnealedLDA, AnnealedLogisticRegression, ExponentialSchedule, PottsDA
 from annealed.datasets import make_xor_means

@@ -18,7 +18,7 @@ from annealed import (
     PooledGaussian,
     PottsDA,
 )
-from annealed.objectives import InnerProduct, Quadratic
+from annealed.problems import InnerProduct, Quadratic
 
 X, y = load_iris(return_X_y=True)
 CLASSIFIERS = pytest.mark.parametrize(

@@ -5,13 +5,13 @@ from itertools import pairwise
 import numpy as np
 import oracles
 import pytest
-from problems import Table, badly_scaled, gaussian, text, two_classes, uneven_weights
 from scipy import linalg, sparse
 from scipy.special import log_softmax
 from scipy.stats import multivariate_normal
 from sklearn.exceptions import NotFittedError
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
+from small_problems import Table, badly_scaled, gaussian, text, two_classes, uneven_weights
 
 from annealed import MELDA, AnnealedLogisticRegression
 from annealed.datasets import make_gaussian_classes

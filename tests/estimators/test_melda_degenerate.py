@@ -4,8 +4,8 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from problems import gaussian, rare_class, separable, text, wide
 from sklearn.pipeline import make_pipeline
+from small_problems import gaussian, rare_class, separable, text, wide
 
 from annealed import MELDA, SecondOrderFeatures
 

@@ -3,10 +3,10 @@
 import numpy as np
 import oracles
 import pytest
-from problems import gaussian, text, two_classes, uneven_weights
 from scipy import sparse
 from scipy.stats import norm
 from sklearn.exceptions import NotFittedError
+from small_problems import gaussian, text, two_classes, uneven_weights
 
 from annealed import PooledGaussian
 

@@ -5,16 +5,16 @@ import warnings
 
 import numpy as np
 import pytest
-from problems import gaussian, rare_class, separable, two_classes, wide
 from sklearn.base import clone
 from sklearn.datasets import load_iris, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import log_loss
 from sklearn.preprocessing import StandardScaler
+from small_problems import gaussian, rare_class, separable, two_classes, wide
 
 from annealed import InverseTemperatureSchedule, PottsDA
 from annealed.datasets import make_mixed_strips, make_spirals, make_xor_means
-from annealed.objectives import gibbs
+from annealed.problems import gibbs
 
 QUICK = {"n_prototypes": 6, "shrinkage": "oas", "refine": False, "n_init": 2}
 

@@ -6,15 +6,8 @@ from sklearn.base import clone
 from sklearn.datasets import load_wine
 from sklearn.exceptions import NotFittedError
 
-from annealed import (
-    MELDA,
-    AnnealedClassifier,
-    AnnealedLogisticRegression,
-    PooledGaussian,
-    PottsDA,
-    SecondOrderFeatures,
-)
-from annealed.objectives import Distance, Quadratic
+from annealed import MELDA, AnnealedClassifier, AnnealedLogisticRegression, PooledGaussian, PottsDA, SecondOrderFeatures
+from annealed.problems import Distance, Quadratic
 
 X, y = load_wine(return_X_y=True)
 

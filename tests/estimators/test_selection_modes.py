@@ -5,7 +5,6 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import sklearn
-from problems import separable
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.metrics import accuracy_score, log_loss, make_scorer
@@ -17,14 +16,16 @@ from sklearn.model_selection import (
     StratifiedKFold,
     TimeSeriesSplit,
 )
+from small_problems import separable
 
-from annealed import AnnealedLDA, AnnealedLogisticRegression, ExponentialSchedule, selection
+from annealed import AnnealedLDA, AnnealedLogisticRegression, ExponentialSchedule
 from annealed.datasets import make_gaussian_classes
 from annealed.estimators.annealing import AnnealingMixin
-from annealed.objectives import gibbs
-from annealed.objectives.posterior_scale import SCALE_PRIOR, deviations, mean_margin, penalty, rescaled
-from annealed.schedules import AdaptiveSchedule
-from annealed.selection import choose, held_out_by_fold, stratified_splits
+from annealed.path import AdaptiveSchedule
+from annealed.problems import gibbs
+from annealed.validation import selection
+from annealed.validation.calibration import SCALE_PRIOR, deviations, mean_margin, penalty, rescaled
+from annealed.validation.selection import choose, held_out_by_fold, stratified_splits
 
 X, y = load_iris(return_X_y=True)
 

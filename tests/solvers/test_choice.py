@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from problems import fold_masks, gaussian, stack_of
 from scipy import sparse
 from sklearn.utils import Bunch
+from small_problems import fold_masks, gaussian, stack_of
 
-from annealed.objectives import Distance, InnerProduct
+from annealed.problems import Distance, InnerProduct
 from annealed.solvers import SOLVERS, Newton, ScaledConjugateGradient, Subspace, make_solver
 
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from problems import badly_scaled, fold_masks, gaussian, rare_class, separable, stack_of, two_classes, wide
+from small_problems import badly_scaled, fold_masks, gaussian, rare_class, separable, stack_of, two_classes, wide
 
-from annealed.objectives import InnerProduct
+from annealed.problems import InnerProduct
 from annealed.solvers import LBFGS, Newton, make_solver
-from annealed.solvers.lbfgs import WHOLE, _Pairs
 from annealed.solvers.newton import _factored
+from annealed.solvers.pairs import WHOLE, PairsOfFits
 
 CONVEX = [gaussian, badly_scaled, two_classes, rare_class, separable]
 
@@ -64,7 +64,7 @@ def test_newton_converges_from_a_distant_start(make):
 def test_a_long_last_step_is_not_taken_without_evaluation(make, is_kept, monkeypatch):
     """However small the predicted decrease: where the posterior is certain, the Hessian is local information."""
     if not is_kept:
-        monkeypatch.setattr("annealed.objectives.hessian.MOST_PRODUCTS", 0)
+        monkeypatch.setattr("annealed.problems.hessian.MOST_PRODUCTS", 0)
     table = make()
     problem = InnerProduct(penalty_scaling="none").prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
     far = problem.start(0.01) + 30 * np.random.default_rng(0).normal(size=(problem.n_fits, problem.n_parameters))
@@ -125,10 +125,10 @@ def test_the_successor_takes_over_once_two_hessians_were_learned(successor, monk
     problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
     solver, options = LBFGS(successor=successor), {"tol": 1e-6, "max_iter": 200}
     memory = solver.new_memory(problem)
-    monkeypatch.setattr(_Pairs, "kind_due", lambda self, problem, delays: None)
+    monkeypatch.setattr(PairsOfFits, "kind_due", lambda self, problem, delays: None)
     first = solver.minimize(problem, problem.start(1.0), 1.0, memory=memory, **options)
     assert not memory.is_over
-    monkeypatch.setattr(_Pairs, "kind_due", lambda self, problem, delays: WHOLE)
+    monkeypatch.setattr(PairsOfFits, "kind_due", lambda self, problem, delays: WHOLE)
     second = solver.minimize(problem, first.parameters, 0.01, memory=memory, **options)
     assert second.tangent is None
     assert memory.is_over is (successor is not None)

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from annealed import AnnealedLogisticRegression
-from annealed.objectives import representer
+from annealed.problems import representer
 
 N_ROWS = 620
 

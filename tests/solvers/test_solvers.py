@@ -3,7 +3,7 @@
 import numpy as np
 import oracles
 import pytest
-from problems import (
+from small_problems import (
     Loudness,
     Radial,
     badly_scaled,
@@ -17,9 +17,10 @@ from problems import (
     two_classes,
 )
 
-from annealed.objectives import Distance, InnerProduct, Quadratic
+from annealed.problems import Distance, InnerProduct, Quadratic
 from annealed.solvers import LBFGS, SOLVERS
-from annealed.solvers.lbfgs import STEPS_TOGETHER, WHOLE
+from annealed.solvers.lbfgs import STEPS_TOGETHER
+from annealed.solvers.pairs import WHOLE
 
 SMOOTH = [name for name in SOLVERS if name != "subspace"]  # solvers that evaluate the gradient of a problem
 CONVEX = [gaussian, badly_scaled, two_classes, rare_class, separable]

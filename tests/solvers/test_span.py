@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from problems import fold_masks, make_everything_wide, stack_of, two_classes
+from small_problems import fold_masks, make_everything_wide, stack_of, two_classes
 
-from annealed.objectives import InnerProduct
+from annealed.problems import InnerProduct
 from annealed.solvers import Subspace, subspace
 from annealed.solvers.span import _falls
 

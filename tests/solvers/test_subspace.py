@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import oracles
 import pytest
-from problems import (
+from scipy import sparse
+from small_problems import (
     Table,
     dense,
     fold_masks,
@@ -20,10 +21,9 @@ from problems import (
     wide,
     wide_text,
 )
-from scipy import sparse
 
 from annealed import AnnealedClassifier
-from annealed.objectives import HeldOut, InnerProduct
+from annealed.problems import HeldOut, InnerProduct
 from annealed.solvers import LBFGS, Subspace, make_solver, subspace
 from annealed.solvers.subspace import FOLD_SUBOPTIMALITY
 
@@ -358,7 +358,7 @@ def test_many_classes_take_fewer_eigenvectors(monkeypatch):
     """Otherwise the preconditioner's systems, of size eigenvectors x classes, would not be small."""
     table = gaussian(n_samples=120)
     _, before = adapted(table)
-    monkeypatch.setattr("annealed.objectives.representer.LARGEST_SYSTEM", 9)
+    monkeypatch.setattr("annealed.problems.representer.LARGEST_SYSTEM", 9)
     _, problem = adapted(table)
     assert before.eigenvectors.shape[1] > problem.eigenvectors.shape[1] == 2
     solution = minimize(problem, 0.1)
@@ -433,7 +433,7 @@ def test_without_more_eigenvectors_a_slowly_decaying_spectrum_takes_longer(monke
     table = smooth_features(2)
     iterations = []
     for growth in (4, 1):
-        monkeypatch.setattr("annealed.objectives.representer.GROWTH", growth)
+        monkeypatch.setattr("annealed.problems.representer.GROWTH", growth)
         _, problem = adapted(table)
         iterations.append(minimize(problem, 1e-3, max_iter=300).n_iter.max())
     assert iterations[0] < 0.5 * iterations[1]

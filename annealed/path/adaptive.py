@@ -1,0 +1,160 @@
+"""The default schedule: a hot end found from the data, geometric cooling, and early stopping."""
+
+from __future__ import annotations
+
+from math import isnan, log, sqrt
+from numbers import Integral
+
+import numpy as np
+
+from annealed.path.interpolation import lagrange
+from annealed.path.schedules import Schedule, check_temperature
+
+PATIENCE = 1.8  # in log temperature: how far past the best score its fall is tested
+LONG_PATIENCE = 4.0  # in log temperature: how far past the best score the path ends, even if the fall is small
+COLLAPSE = 0.25  # relative fall of the score that ends a path whose scores never improved
+OVERFITTED = 0.5  # share of the hot end's Q / T below which such a path ends too
+FLAT = 1e-3  # relative change over PATIENCE up to which a quantity counts as constant
+NO_GAIN = 1e-5  # share of the hot end's Q / T: a score that changes by less counts as constant,
+SMALL_GAIN = 0.01  # if that is at most this share of its improvement since the hot end
+COLDEST = 1e-10  # share of the hot end: the lowest temperature
+HARD = 1e-5  # share of the hot end's Q / T below which all training samples are nearly certain, and the path ends
+
+
+class AdaptiveSchedule(Schedule):
+    """Geometric cooling from a hot end found from the data, until validation scores have clearly passed their best.
+
+    This is ``schedule="auto"``. The path ends at the first of these events:
+
+    - The mean validation score is below its best by more than the standard error of their difference over the folds.
+      Right after the best it takes three standard errors, or one at the point to which a parabola extrapolates.
+    - The temperature is a fiftieth of the best one.
+    - The validation score no longer changes. Without validation, Q / T or Q no longer changes.
+    - All training samples are nearly certain.
+
+    Parameters
+    ----------
+    n_temperatures : int, default=80
+        Largest number of temperatures. A family whose path can be interpolated adds others between them.
+    cooling_rate : float in (0, 1), default=0.7
+        Ratio of each temperature to the one before. ``schedule="auto"`` uses 0.4 for families that interpolate.
+    learns_late : bool, default=False
+        Whether scores may improve only at low temperatures. An L2 penalty suppresses directions of small variance, and
+        what predicts the classes may be one of them. While the validation score is not clearly better than at the hot
+        end, the path continues until Q / T no longer changes or has halved, or the score has fallen by a quarter; it
+        ends earlier if a score test finds no signal in the suppressed directions. If the test clearly finds a large
+        signal, the path continues whatever the scores. ``schedule="auto"`` uses True for the inner-product and
+        quadratic families.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from annealed import AdaptiveSchedule, AnnealedLogisticRegression
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = AnnealedLogisticRegression(schedule=AdaptiveSchedule(n_temperatures=5)).fit(X, y)
+    >>> len(model.path_)
+    5
+    """
+
+    fills_gaps = True
+
+    def __init__(self, *, n_temperatures=80, cooling_rate=0.7, learns_late=False) -> None:
+        self.n_temperatures = n_temperatures
+        self.cooling_rate = cooling_rate
+        self.learns_late = learns_late
+
+    def temperatures(self, hot):
+        rate = check_temperature(self.cooling_rate, "cooling_rate")
+        if rate >= 1:
+            raise ValueError(f"cooling_rate must be below 1 so that the temperature falls. Got {rate!r}.")
+        if not isinstance(self.n_temperatures, Integral) or self.n_temperatures < 1:
+            raise ValueError(f"n_temperatures must be a whole number of at least 1. Got {self.n_temperatures!r}.")
+        start = hot()
+        for step in range(self.n_temperatures):
+            if rate**step < COLDEST:
+                break
+            yield start * rate**step
+
+    def should_stop(self, temperatures, validation, value):
+        cooled = [log(temperatures[0] / temperature) for temperature in temperatures]
+        if cooled[-1] < LONG_PATIENCE:
+            return False
+        if value[-1] < HARD * value[0]:
+            return True
+        if validation[-1] is None:
+            energy = [
+                per_temperature * temperature for per_temperature, temperature in zip(value, temperatures, strict=True)
+            ]
+            return any(_is_flat(quantity, cooled, PATIENCE) for quantity in (value, energy))
+        scores = np.array(validation)
+        mean = _means(scores)
+        best = _best(mean)
+        if self.learns_late and not _has_learned(scores, best):
+            has_collapsed = mean[best] - mean[-1] > COLLAPSE * abs(mean[best])
+            is_overfitted = value[-1] < OVERFITTED * value[0]
+            return has_collapsed or is_overfitted or _is_flat(value, cooled, LONG_PATIENCE)
+        since_best = cooled[-1] - cooled[best]
+        no_gain = min(NO_GAIN * value[0], SMALL_GAIN * (mean[best] - mean[0]))
+        is_flat = _is_flat(mean, cooled, PATIENCE, no_gain)
+        return _is_passed(scores, cooled, best) or since_best >= LONG_PATIENCE or is_flat
+
+    def is_waiting(self, temperatures, validation, value):
+        is_hot = log(temperatures[0] / temperatures[-1]) < LONG_PATIENCE
+        if not self.learns_late or is_hot or validation[-1] is None or value[-1] < OVERFITTED * value[0]:
+            return False
+        scores = np.array(validation)
+        return not _has_learned(scores, _best(_means(scores)))
+
+
+def _has_learned(scores, best) -> bool:
+    """Whether the best score is clearly better than that at the hot end."""
+    return _is_below(scores[0], scores[best], 1)
+
+
+def _means(scores) -> list[float]:
+    return (scores.sum(axis=1) / scores.shape[1]).tolist()
+
+
+def _best(means) -> int:
+    """Index of the largest mean, the first one of equals; NaN is the smallest."""
+    return max(range(len(means)), key=lambda index: -np.inf if isnan(means[index]) else means[index])
+
+
+def _is_flat(values, cooled, patience, no_change=0.0) -> bool:
+    """Whether the values over the last `patience` in log temperature differ by little, or by at most `no_change`."""
+    recent = [value for value, place in zip(values, cooled, strict=True) if place >= cooled[-1] - patience]
+    is_known = not any(isnan(value) for value in recent)
+    return is_known and max(recent) - min(recent) <= max(FLAT * max(abs(value) for value in recent), no_change)
+
+
+def _is_passed(scores, cooled, best) -> bool:
+    """Whether the last scores are clearly below the best, or are predicted to be at the end of PATIENCE."""
+    since_best = cooled[-1] - cooled[best]
+    if since_best < PATIENCE / 2:
+        return False
+    if since_best >= PATIENCE:
+        return _is_below(scores[-1], scores[best], 1)
+    if _is_below(scores[-1], scores[best], 3):
+        return True
+    return best > 0 and _is_below(_extrapolated(scores, cooled, best), scores[best], 1)
+
+
+def _extrapolated(scores, cooled, best) -> np.ndarray:
+    """Scores at the end of PATIENCE, by a parabola through the last scores, the best, and those as far before it."""
+    since_best = cooled[-1] - cooled[best]
+    before = min(range(best), key=lambda index: abs(cooled[best] - cooled[index] - since_best))
+    known = [before, best, len(scores) - 1]
+    return lagrange([cooled[index] for index in known], cooled[best] + PATIENCE) @ scores[known]
+
+
+def _is_below(score, best, n_errors) -> bool:
+    """Whether the mean fall exceeds `n_errors` standard errors over the folds.
+
+    With one fold, 2 % of the score is taken as its standard error.
+    """
+    fall, n_folds = best - score, len(score)
+    if n_folds == 1:
+        return bool(fall[0] > n_errors * 0.02 * abs(best[0]))
+    mean = float(fall.sum()) / n_folds
+    spread = fall - mean
+    return mean > n_errors * sqrt(float(spread @ spread) / (n_folds * (n_folds - 1)))

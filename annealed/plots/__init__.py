@@ -1,0 +1,8 @@
+"""Pictures of fitted models: they take arrays, draw, and compute nothing."""
+
+from annealed.plots.annealing_path import AnnealingPathDisplay
+from annealed.plots.coefficient_path import CoefficientPathDisplay
+from annealed.plots.projection import ProjectionDisplay
+from annealed.plots.prototype import PrototypeDisplay
+
+__all__ = ["AnnealingPathDisplay", "CoefficientPathDisplay", "ProjectionDisplay", "PrototypeDisplay"]

@@ -1,0 +1,162 @@
+"""Preconditioners computed from the Hessian of the rows.
+
+The Hessian H of the final fit at its current parameters is used for every fold and for the next temperatures, because
+they share most of their rows and the path is smooth. H is full on the coordinates of largest variance, and diagonal on
+the others; each `level` allows twice as many parameters as the one before. When the temperature changes, only the sum
+of H and the penalty is factored again. `LearnedCurvature` holds H in differences of scores
+(`annealed/problems/contrasts.py`).
+
+With many classes or columns, the diagonal blocks of single classes (`ClassCurvature`) cost a fraction of H: one block
+per class instead of one per pair of classes, fewer rows for each, and small factors. They neglect the coupling of
+classes, which then costs more steps.
+
+Shapes: vectors (n_fits, n_scores, width), H (n_differences * n_leading, n_differences * n_leading).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from scipy import linalg
+from scipy.linalg import blas, lapack
+
+from annealed.problems.hessian_sample import HessianSample
+from annealed.rows.threads import blas_threads
+
+RIDGES = {np.float64: (1e-12, 1e-9, 1e-6, 1.0), np.float32: (1e-6, 1e-4, 1e-2, 1.0)}  # on a unit diagonal, in turn
+BY_FACTOR = {np.float32: (blas.strsv, lapack.spotrs), np.float64: (blas.dtrsv, lapack.dpotrs)}  # one vector, several
+SMALLEST_CURVATURE = 1e-12  # floor on the curvature of a class that almost every row excludes
+STALE = 0.3  # relative change of the smallest factored diagonal entry from which H is factored again
+LARGE_FACTOR, COSTLY_FACTOR = 1000, 8.0  # parameters, and cost in passes of one fit, from which a factor is costly
+COLDER_STALE, WARMER_STALE = 0.7, 8.0  # as STALE, for a costly factor when the penalty decreases or increases
+
+
+class LearnedCurvature:
+    """The Hessian of the loss on leading coordinates; `improve` replaces that part of a diagonal solve.
+
+    reference : the score of largest curvature, so that the curvatures of the differences keep their digits
+    """
+
+    def __init__(self, sample: HessianSample, posterior):
+        self.sample = sample
+        self.reference = int(np.argmax(np.einsum("n,nc,nc->c", sample.weight, posterior, 1 - posterior)))
+        self.hessian = sample.hessian(posterior, self.reference)
+        curvature = np.diag(self.hessian) * np.tile(sample.spread, sample.contrasts.n_differences) ** 2
+        self._flattest = curvature.min()
+        self._factored: tuple[float, tuple] | None = None
+
+    def improve(self, solved, vectors, strength):
+        """Overwrite the leading part of `solved` by the solve with the full matrix.
+
+        solved : `vectors` divided by the diagonal, (n_fits, n_scores, width), as `vectors`
+        strength : penalty on each coefficient
+        """
+        if self._factored is None or self._is_stale(self._factored[0], strength):
+            self._factored = None  # frees its memory before the next factor is allocated
+            self._factored = strength, self._factor(strength)
+        balance, factor = self._factored[1]
+        contrasts, leading = self.sample.contrasts, self.sample.leading
+        pull = contrasts.by_differences(vectors[..., leading], self.reference).reshape(len(vectors), -1) * balance
+        full = _solved(factor, pull.T.astype(self.sample.dtype)).T * balance
+        solved[..., self.sample.leading] = self._from_differences(full)
+
+    def improve_root(self, rooted, noise, strength):
+        """As `improve`, with a square root of the inverse: standard normal noise gets the inverse as covariance."""
+        balance, factor = self._factor(strength)
+        drawn = noise[:, : self.sample.contrasts.n_differences, self.sample.leading]
+        flat = drawn.reshape(len(noise), -1).T.astype(self.sample.dtype)
+        root = linalg.solve_triangular(factor, flat, trans=1, lower=True, check_finite=False).T * balance
+        rooted[..., self.sample.leading] = self._from_differences(root)
+
+    def _from_differences(self, flat):
+        contrasts = self.sample.contrasts
+        return contrasts.from_differences(flat.reshape(len(flat), contrasts.n_differences, -1), self.reference)
+
+    def _is_stale(self, old, new):
+        """Whether the penalty has changed so much that a new factor is worth its cost."""
+        limit, size = STALE, len(self.hessian)
+        n_passes = size**2 / (12 * len(self.sample.rows))  # size^3 / 6 multiplications over 2 size n_rows for a pass
+        if size >= LARGE_FACTOR and n_passes >= COSTLY_FACTOR:
+            limit = WARMER_STALE if new > old else COLDER_STALE
+        return _has_moved(old, new, self._flattest, limit)
+
+    def _factor(self, strength):
+        """Scales that give the Hessian plus penalty a unit diagonal, and the Cholesky factor of the scaled matrix."""
+        square, penalty = self.sample.contrasts.square, self.sample.penalty(strength)
+        diagonal = np.maximum(np.diag(self.hessian), SMALLEST_CURVATURE)
+        balance = 1 / np.sqrt(diagonal + np.tile(penalty, len(square)) * square[0, 0])
+        with blas_threads(len(balance)):
+            factor = _first_factor(partial(self._balanced, balance, penalty), self.sample.dtype)
+        return balance / np.tile(self.sample.spread, len(square)), factor
+
+    def _balanced(self, balance, penalty, diagonal):
+        """diag(balance) (Hessian + penalty) diag(balance), with another diagonal; a copy that LAPACK may overwrite."""
+        square, each = self.sample.contrasts.square, np.arange(len(penalty))
+        balance = balance.astype(self.hessian.dtype)
+        balanced = self.hessian * balance
+        balanced *= balance[:, None]
+        table = balance.reshape(len(square), -1).T  # (width, n_differences)
+        penalties = (penalty[:, None, None] * square) * (table[:, :, None] * table[:, None, :])
+        balanced.reshape(len(square), len(penalty), len(square), -1)[:, each, :, each] += penalties
+        np.fill_diagonal(balanced, diagonal)
+        return balanced.T
+
+
+class ClassCurvature:
+    """The diagonal blocks of single classes of the loss's Hessian, on leading coordinates.
+
+    `improve` is as that of `LearnedCurvature`.
+    """
+
+    def __init__(self, sample: HessianSample, posterior):
+        self.sample, self.blocks = sample, sample.class_blocks(posterior)
+        self._diagonal = np.maximum(np.einsum("kii->ki", self.blocks), SMALLEST_CURVATURE)
+        self._flattest = (self._diagonal * sample.spread**2).min()
+        self._factored_at: float | None = None  # strength of the penalty
+
+    def improve(self, solved, vectors, strength):
+        if self._factored_at is None or _has_moved(self._factored_at, strength, self._flattest, STALE):
+            self._factor(strength)
+        leading = self.sample.leading
+        pull = (vectors[..., leading] * self._balance).astype(self.sample.dtype)
+        full = [_solved(factor, pull[:, label].T).T for label, factor in enumerate(self._factors)]
+        solved[..., leading] = np.stack(full, axis=1) * self._balance
+
+    def _factor(self, strength):
+        balance = (1 / np.sqrt(self._diagonal + self.sample.penalty(strength))).astype(self.sample.dtype)
+        pairs = zip(self.blocks, balance, strict=True)
+        self._factors = [_first_factor(partial(_between, *pair), self.sample.dtype) for pair in pairs]
+        self._balance, self._factored_at = balance / self.sample.spread, strength
+
+
+def _has_moved(old, new, flattest, limit):
+    """Whether the penalty has changed by more than a share `limit` of the smallest curvature, penalty included."""
+    return abs(new - old) > limit * (old + flattest)
+
+
+def _between(block, balance, diagonal):
+    """diag(balance) block diag(balance) with another diagonal, as a copy that LAPACK may overwrite."""
+    balanced = block * balance
+    balanced *= balance[:, None]
+    np.fill_diagonal(balanced, diagonal)
+    return balanced.T
+
+
+def _first_factor(make, dtype):
+    """Lower Cholesky factor of `make(1 + ridge)`, with the smallest of RIDGES for which it exists."""
+    for ridge in RIDGES[dtype]:
+        try:
+            return linalg.cho_factor(make(1 + ridge), lower=True, overwrite_a=True, check_finite=False)[0]
+        except linalg.LinAlgError:  # rounding has made it indefinite
+            continue
+    raise AssertionError("a matrix of positive curvatures with a whole ridge has a factor")
+
+
+def _solved(factor, vectors):
+    """(L L')^-1 vectors from the lower factor L; the routine for one vector is much faster than that for a matrix."""
+    solve_one, solve_all = BY_FACTOR[factor.dtype.type]
+    if vectors.shape[1] > 1:
+        return solve_all(factor, vectors, lower=1)[0]
+    half = solve_one(factor, vectors[:, 0], lower=1)
+    return solve_one(factor, half, lower=1, trans=1)[:, None]

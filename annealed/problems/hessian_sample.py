@@ -1,0 +1,293 @@
+"""Hessians of the final fit's loss, estimated from sampled rows in leading coordinates.
+
+The covariance of a row's scores is a sum over pairs of classes:
+
+    diag(p) - p p' = sum over l < r of p_l p_r (e_l - e_r) (e_l - e_r)'
+
+Rows are therefore sampled separately for every pair, with probability proportional to the share w p_l p_r, up to one.
+Where the posterior is nearly hard, few rows matter to a pair, and these are included with certainty. The estimate is
+positive semidefinite for any sample, and unbiased. The block of a single class is sampled in the same way, by the
+variance w p (1 - p) of its score.
+
+Shapes: posterior (n_rows, n_classes), Hessian (n_differences * width, n_differences * width), class blocks (n_classes,
+width, width); width counts the leading coordinates and the intercept.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+
+from annealed.rows.coordinates import SMALLEST_EIGENVALUE
+from annealed.rows.threads import map_in_order
+
+FEWEST_PARAMETERS, MOST_PARAMETERS = 1200, 3600  # of the full part of the Hessian, at level 0 and at the last level
+ALL_LEVELS = 20  # a level at which all parameters up to MOST_PARAMETERS are included
+ROWS_PER_COORDINATE = 20  # rows sampled for a pair of classes, on average over pairs: accuracy against time
+CLASS_ROWS_PER_COORDINATE = 8  # rows sampled for the block of a single class
+MOST_CLASS_ENTRIES = 20_000_000  # entries of the blocks of all classes
+FEWEST_ROWS, USUAL_PAIRS = 2500, 45  # smallest number of rows sampled for a pair; fewer with more than 45 pairs
+PAIR_TIME = 2.5e5  # ns: overhead of a pair of classes
+COPY_TIME, DRAW_TIME = 1.5, 3.0  # ns per entry of a row: all rows in order, and sampled rows
+SQUARE_TIME = {True: 0.015, False: 0.03}  # ns per multiplication of z z', with float32 rows and without
+FACTOR_TIME = 0.05  # ns per multiplication in the Cholesky factor of a Hessian
+CLASS_TIME, CLASS_FACTORS = 2e5, 6  # ns: overhead of the block of a class; number of times that it is factored
+CHEAP_WORK = 4e8  # multiplications for a Hessian that are always affordable: more rows are sampled up to this work
+SAMPLE_PER_PARAMETER, FEW_VALUES = 6, 2_000_000  # rows per parameter, and entries, to sample from if not float32
+MOST_POSTERIORS = 20_000_000  # rows times classes to sample from
+RARE_SHARE = 0.25  # share of the usual number of rows that a pair of rare classes samples at least
+SMALLEST_POSTERIOR = 1e-15  # smaller probabilities become zero: negligible, and their products are slow
+SMALLEST_SHARE = 1e-10  # rows with a smaller share of a pair's largest share are left out
+MOST_PICKED = 0.7  # share of rows up to which they are copied by index: more are faster in order
+SORTED_SHARES = 200_000  # shares that are sorted to find the threshold of inclusion with certainty
+SHARED_WORK = 2_000_000  # multiplications for a pair from which threads pay
+CHUNK_ROWS = 4096  # rows multiplied at a time, so that they stay in cache
+OFFSET = 101  # rows by which the random numbers of one pair of classes are shifted to give those of the next
+DOUBLE_PARAMETERS = 200  # parameters up to which the Hessian and its factor are in float64
+SMALLEST_SPREAD = 1e-150  # smallest spread whose square does not underflow
+
+
+class HessianSample:
+    """Rows in leading coordinates, from which Hessians are sampled.
+
+    rows, weight : indices of the rows in the design, and weights (summing to one) that represent all rows of fit 0
+    leading : positions of the leading coordinates among a score's parameters, the intercept last if there is one
+    spread : root mean square of each
+    """
+
+    def __init__(self, design, coordinates, fit_intercept, n_leading, contrasts, float32_rows=None):
+        self.fit_intercept, self.n_leading, self.contrasts = fit_intercept, n_leading, contrasts
+        rank = coordinates.rank
+        is_sorted = float32_rows is not None  # its columns are in ascending order of variance
+        ascending = np.arange(rank) if is_sorted else np.argsort(coordinates.spectrum)
+        kept = np.sort(ascending[rank - n_leading :])
+        noise = SMALLEST_EIGENVALUE * coordinates.spectrum.max()
+        self.leading, self.spread = kept, np.sqrt(np.maximum(coordinates.spectrum[kept], noise))
+        if fit_intercept:
+            self.leading, self.spread = np.append(kept, coordinates.rank), np.append(self.spread, 1.0)
+        self.spread = np.maximum(self.spread, SMALLEST_SPREAD)
+        self._widest = self._unit = self.spread[:n_leading].max(initial=SMALLEST_SPREAD)
+        self.dtype = np.float64 if contrasts.n_differences * len(self.leading) <= DOUBLE_PARAMETERS else np.float32
+        if float32_rows is None:
+            n_parameters = contrasts.n_differences * len(self.leading)
+            n_sampled = max(SAMPLE_PER_PARAMETER * n_parameters, FEW_VALUES // len(self.leading))
+            self.rows, self.weight = _stratified(design, min(design.n_rows, n_sampled))
+            along = coordinates.along(kept)
+            parts = design.map_rows(lambda block: self._in_units(along(block.rows_as_array())), self.rows)
+            self._points, self._unit = np.concatenate(list(parts)), 1.0
+        else:
+            every = slice(None, None, max(1, design.n_rows * design.n_classes // MOST_POSTERIORS))
+            self.rows, weight = float32_rows.order[every], float32_rows.weight[every, 0].astype(np.float64)
+            self.weight = weight / max(weight.sum(), np.finfo(float).tiny)
+            self._points = float32_rows.X[every, kept[0] : kept[0] + n_leading]  # a view, not a copy
+
+    @staticmethod
+    def count_leading(coordinates, contrasts, fit_intercept, level):
+        """Number of leading coordinates in the full part of the Hessian at a level."""
+        most = min(FEWEST_PARAMETERS * 2**level, MOST_PARAMETERS)
+        return max(0, min(coordinates.rank, most // contrasts.n_differences - fit_intercept))
+
+    @staticmethod
+    def rows_per_pair(n_rows, width, contrasts):
+        """Number of rows sampled for a pair of classes."""
+        cheap = int(CHEAP_WORK / (contrasts.n_pairs * width**2))
+        few = FEWEST_ROWS * min(1, USUAL_PAIRS / contrasts.n_pairs)
+        wanted = int(max(few, ROWS_PER_COORDINATE * width, cheap))
+        return n_rows if n_rows <= 2 * wanted else wanted
+
+    @staticmethod
+    def time(n_rows, width, contrasts, is_float32):
+        """Estimated time, in nanoseconds, of a Hessian and its factor."""
+        n_drawn = HessianSample.rows_per_pair(n_rows, width, contrasts)
+        entry_time = (DRAW_TIME if n_drawn < n_rows else COPY_TIME) + SQUARE_TIME[is_float32] * width / 2
+        return (
+            contrasts.n_pairs * (PAIR_TIME + n_drawn * width * entry_time)
+            + FACTOR_TIME * (contrasts.n_differences * width) ** 3 / 6
+        )
+
+    @staticmethod
+    def count_in_classes(coordinates, contrasts, fit_intercept):
+        """Number of leading coordinates in the blocks of single classes."""
+        return min(coordinates.rank, int(np.sqrt(MOST_CLASS_ENTRIES / contrasts.n_scores)) - fit_intercept)
+
+    @staticmethod
+    def rows_per_class(n_rows, width):
+        """Number of rows sampled for the block of a class."""
+        wanted = CLASS_ROWS_PER_COORDINATE * width
+        return n_rows if n_rows <= 2 * wanted else wanted
+
+    @staticmethod
+    def time_of_classes(n_rows, width, contrasts, is_float32):
+        """As `time`, for the blocks of single classes."""
+        n_numbers = HessianSample.rows_per_class(n_rows, width) * width
+        squares = n_numbers * (DRAW_TIME + SQUARE_TIME[is_float32] * width / 2)
+        return contrasts.n_scores * (CLASS_TIME + squares + CLASS_FACTORS * FACTOR_TIME * width**3 / 6)
+
+    def class_blocks(self, posterior):
+        """Weighted mean over rows of the variance of each class's score times z z', (n_classes, width, width).
+
+        Each coordinate of z is divided by its spread.
+        """
+        n_rows, n_classes = posterior.shape
+        width = len(self.leading)
+        blocks = np.empty((n_classes, width, width), self.dtype)
+        n_drawn = self.rows_per_class(n_rows, width)
+        by_class, weight = posterior.T, self.weight.astype(posterior.dtype)
+        by_class[by_class <= SMALLEST_POSTERIOR] = 0
+        uniform = _uniform(n_rows + OFFSET * n_classes).astype(posterior.dtype) if n_drawn < n_rows else None
+
+        def fill(label):
+            share = weight * by_class[label] * (1 - by_class[label])
+            if uniform is None:
+                drawn = _not_negligible(share)
+            else:
+                threshold = _threshold(_subset(share), n_drawn / n_rows)
+                drawn = _drawn(share, uniform[label * OFFSET :][:n_rows], threshold)
+            blocks[label] = self._square(*drawn)
+
+        self._for_each(fill, range(n_classes), n_drawn)
+        return blocks
+
+    def _for_each(self, fill, numbers, n_drawn):
+        """Call `fill` with each number, in threads if that saves time."""
+        is_much = n_drawn * len(self.leading) ** 2 >= SHARED_WORK
+        list(map_in_order(fill, numbers) if is_much else map(fill, numbers))
+
+    def hessian(self, posterior, reference):
+        """Weighted mean over rows of the scores' covariance kron z z', by differences from the reference score.
+
+        Each coordinate of z is divided by its spread. The block of a pair with the reference belongs on the diagonal,
+        at the other class. Blocks of other pairs are stored below the diagonal first, and added when all are computed.
+        """
+        width, size = len(self.leading), self.contrasts.n_differences
+        hessian = np.zeros((size, width, size, width), self.dtype)
+        number = np.full(posterior.shape[1], -1)  # index of each class's difference from the reference
+        number[self.contrasts.others(reference)] = np.arange(size)
+        n_drawn = self.rows_per_pair(len(posterior), width, self.contrasts)
+        sampler = _PairSampler(self.contrasts.pair_weight * self.weight, posterior, n_drawn)
+
+        def fill(pair):
+            square = self._square(*sampler.draw(pair))
+            low, high = sorted((number[sampler.left[pair]], number[sampler.right[pair]]))
+            hessian[high, :, low if low >= 0 else high] = square
+
+        self._for_each(fill, range(len(sampler.left)), n_drawn)
+        for low, high in combinations(range(size), 2):
+            square = hessian[high, :, low].copy()
+            hessian[low, :, low] += square
+            hessian[high, :, high] += square
+            hessian[low, :, high] = hessian[high, :, low] = -square
+        return hessian.reshape(size * width, -1)
+
+    def penalty(self, strength):
+        """Penalty on the square of each leading coordinate divided by its spread; zero for the intercept."""
+        penalty = strength / self.spread**2
+        if self.fit_intercept:
+            penalty[-1] = 0
+        return penalty
+
+    def _in_units(self, points):
+        """Points divided by the largest spread, so that their squares do not overflow in float32."""
+        return (points / self._widest).astype(self.dtype)
+
+    def _square(self, drawn, share):
+        """Sum over the sampled rows of share times z z', with each coordinate of z divided by its spread.
+
+        drawn : indices of the rows, None for all of them; share : the share that each represents
+        """
+        root, n_leading = np.sqrt(share), self.n_leading
+        weight, root = (root / self._unit).astype(self.dtype), root.astype(self.dtype)
+        total = np.zeros((len(self.leading), len(self.leading)), self.dtype)
+        for first in range(0, len(root), CHUNK_ROWS):
+            chunk = slice(first, first + CHUNK_ROWS)
+            points = self._points[chunk if drawn is None else drawn[chunk]]
+            is_copy = drawn is not None and points.dtype == self.dtype
+            points = np.multiply(points, weight[chunk, None], out=points if is_copy else None)
+            total[:n_leading, :n_leading] += np.dot(points.T, points)
+            if self.fit_intercept:
+                total[-1, :n_leading] += root[chunk] @ points
+        scale = self._widest / self.spread
+        if self.fit_intercept:
+            total[:n_leading, -1], total[-1, -1], scale[-1] = total[-1, :n_leading], share.sum(), 1.0
+        scale = scale.astype(self.dtype)
+        total *= scale
+        total *= scale[:, None]
+        return total
+
+
+class _PairSampler:
+    """Samples rows for each pair of classes.
+
+    Rows whose share is at least `threshold`, common to all pairs, are included with certainty; others with probability
+    share / threshold. The threshold is lower for a pair that would sample far fewer rows than `n_drawn`, because its
+    curvature matters to rare classes. Negligible entries of `posterior` are set to zero in place.
+    """
+
+    def __init__(self, weight, posterior, n_drawn):
+        self.n_rows, n_classes = posterior.shape
+        self.left, self.right = np.triu_indices(n_classes, 1)
+        self.by_class = posterior.T
+        self.by_class[self.by_class <= SMALLEST_POSTERIOR] = 0
+        self.weight = weight.astype(posterior.dtype)
+        self.n_drawn = n_drawn
+        if n_drawn < self.n_rows:
+            self.uniform = _uniform(self.n_rows + OFFSET * len(self.left)).astype(posterior.dtype)
+            some = slice(None, None, max(1, self.n_rows * len(self.left) // SORTED_SHARES))
+            shares = self.weight[some] * self.by_class[self.left, some] * self.by_class[self.right, some]
+            self.threshold = _threshold(shares, n_drawn / self.n_rows)
+
+    def draw(self, pair):
+        """Indices of the rows sampled for a pair, None for all of them, and the share that each represents."""
+        share = self.weight * self.by_class[self.left[pair]] * self.by_class[self.right[pair]]
+        if self.n_drawn >= self.n_rows:
+            return _not_negligible(share)
+        threshold = min(self.threshold, _threshold(_subset(share), RARE_SHARE * self.n_drawn / self.n_rows))
+        return _drawn(share, self.uniform[pair * OFFSET :][: self.n_rows], threshold)
+
+
+def _not_negligible(share):
+    """Indices of the rows whose share is not negligible, None if they are nearly all, and their shares."""
+    drawn = np.flatnonzero(share > SMALLEST_SHARE * share.max())
+    return (None, share) if len(drawn) > MOST_PICKED * len(share) else (drawn, share[drawn])
+
+
+def _drawn(share, uniform, threshold):
+    """Sample rows with probability min(1, share / threshold): their indices, and the share that each represents."""
+    drawn = np.flatnonzero(share > uniform * threshold)
+    return drawn, np.maximum(share[drawn], threshold)
+
+
+def _subset(share):
+    """A subset of the shares, large enough to estimate the threshold."""
+    return share[:: max(1, len(share) // FEWEST_ROWS)]
+
+
+def _uniform(size):
+    """Random numbers between zero and one, the same in every call."""
+    return np.random.RandomState(0).uniform(size=size)
+
+
+def _threshold(shares, part):
+    """The threshold for which min(1, share / threshold) is on average `part`, the share of rows to be sampled."""
+    shares = np.sort(shares, axis=None)[::-1].astype(np.float64)
+    n_wanted = part * len(shares)
+    rest = np.cumsum(shares[::-1])[::-1]  # sums of the smallest shares, those sampled at random
+    n_sure = int(np.searchsorted(np.arange(len(shares)) + rest / np.maximum(shares, np.finfo(float).tiny), n_wanted))
+    return rest[n_sure] / (n_wanted - n_sure) if n_sure < n_wanted else 0.0
+
+
+def _stratified(design, size):
+    """Indices of rows, with all rows of rare classes, and weights (summing to one) that represent all rows of fit 0."""
+    generator = np.random.RandomState(0)
+    quota = size if size >= design.n_rows else -(-size // design.n_classes)
+    rows, weights = [], []
+    for label in range(design.n_classes):
+        class_rows = np.flatnonzero(design.labels == label)
+        if not len(class_rows):
+            continue
+        picked = generator.permutation(class_rows)[:quota]
+        rows.append(picked)
+        weights.append(design.weight[picked, 0] * len(class_rows) / len(picked))
+    weight = np.concatenate(weights)
+    return np.concatenate(rows), weight / max(weight.sum(), np.finfo(float).tiny)

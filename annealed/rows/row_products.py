@@ -1,0 +1,111 @@
+"""Products with the Gram matrix of the samples, K = Z Z' with Z = (X - center) / scale.
+
+A product is `Z @ (Z' @ V)`. For sparse X, both X and its transpose are stored as CSR with the columns sorted by how
+many rows use them, which keeps the frequently used part of `Z' @ V` in cache; float32 halves the memory traffic. K
+itself is formed only for few dense samples with more features than samples, when it is smaller than X.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+from annealed.rows.base import MANY_BLOCKS, Design, even_slices
+from annealed.rows.narrow import scores_of, sums_of
+from annealed.rows.threads import map_in_order
+
+MOST_FORMED_ROWS = 2000  # dense samples, fewer than features, for which K is formed
+SMALLEST_EIGENVALUE = 1e-7  # of K, relative to the largest: smaller ones are rounding errors, of either sign
+
+
+class RowProducts:
+    """K of a design's samples. `image(V)` is K @ V; `combine(V)` is Z' @ V, (n_features, n_columns)."""
+
+    def __init__(self, design: Design, scale, dtype):
+        self.design, self.scale = design, scale
+        self.shift = (design.center / scale).astype(np.float64)
+        self.dtype = np.dtype(dtype)
+        self.n_rows = design.n_rows
+        self._formed = None
+        if sparse.issparse(design.X):
+            self._columns = self._by_use(design.X).T.tocsr()
+            self._rows = self._columns.T.tocsr()  # transposing twice sorts the indices
+            self._center_basis = np.column_stack([design.X @ (self.shift / scale), np.ones(self.n_rows)])
+            self._center_form = np.array([[0.0, 1.0], [1.0, -self.shift @ self.shift]])
+        elif self.n_rows <= min(MOST_FORMED_ROWS, design.n_features):
+            self._formed = design.row_gram(1 / scale)
+
+    def _by_use(self, X):
+        """Scaled rows without centring; the columns that most rows use come first."""
+        n_uses = np.bincount(X.indices, minlength=X.shape[1])
+        new_index = np.empty(X.shape[1], dtype=X.indices.dtype)
+        new_index[np.argsort(-n_uses, kind="stable")] = np.arange(X.shape[1])
+        entries = (X.data / self.scale[X.indices]).astype(self.dtype)
+        return sparse.csr_array((entries, new_index[X.indices], X.indptr), shape=X.shape)
+
+    def image(self, vectors):
+        if self._formed is not None:
+            return self._formed @ vectors
+        if not sparse.issparse(self.design.X):
+            combined = (self.combine(vectors) / self.scale[:, None]).T
+            scores = map_in_order(lambda rows: scores_of(combined, self._dense_rows(rows)), self._parts)
+            return np.concatenate(list(scores), axis=1).T - combined @ self.design.center
+        product = self._rows @ (self._columns @ vectors.astype(self.dtype, copy=False))
+        # Centring is a correction of rank two by vectors with one entry per sample, in float64.
+        return product - self._center_basis @ (self._center_form @ (self._center_basis.T @ vectors))
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether images are computed in float32."""
+        return sparse.issparse(self.design.X) and self.dtype == np.float32
+
+    def exact_image(self, vectors):
+        """Like `image`, in float64."""
+        if not self.is_rounded:
+            return self.image(vectors)
+        combined = self.combine(vectors) / self.scale[:, None]
+        return self.design.X @ combined - self.design.center @ combined
+
+    def rounding(self) -> float:
+        """Relative error of an image: eigenvalues of K below it are lost."""
+        vector = np.random.RandomState(0).standard_normal((self.n_rows, 1))
+        return float(np.linalg.norm(self.image(vector) - self.exact_image(vector)) / np.linalg.norm(vector))
+
+    def combine(self, vectors):
+        """In float64 and in the design's column order; certificates and reported coefficients are made of it."""
+        combined = self._sums(vectors)
+        combined /= self.scale[:, None]
+        combined -= np.outer(self.shift, vectors.sum(axis=0))
+        return combined
+
+    def _sums(self, vectors):
+        """X' @ V, (n_features, n_columns)."""
+        if sparse.issparse(self.design.X):
+            return self.design.X.T @ vectors
+        weights = np.ascontiguousarray(vectors.T)
+        parts = map_in_order(lambda rows: sums_of(weights[:, rows], self._dense_rows(rows)), self._parts)
+        return sum(parts, start=np.zeros((len(weights), self.design.n_features))).T
+
+    @cached_property
+    def _parts(self):
+        return even_slices(0, self.n_rows, max(256, -(-self.n_rows // MANY_BLOCKS)))
+
+    def _dense_rows(self, rows):
+        return np.asarray(self.design.X[rows], dtype=np.float64)
+
+    def diagonal(self):
+        """Squared norm of each row of Z."""
+        return np.concatenate(list(self.design.map_blocks(lambda block: block.row_squares(1 / self.scale))))
+
+    def leading(self, n_vectors):
+        """Approximate leading eigenvalues of K with eigenvectors (n_rows, n_vectors), at most as many as its rank."""
+        operator = LinearOperator(
+            (self.n_rows, self.n_rows), lambda vector: self.image(vector.reshape(-1, 1))[:, 0], dtype=np.float64
+        )
+        start = np.random.RandomState(0).standard_normal(self.n_rows)
+        eigenvalues, eigenvectors = eigsh(operator, k=n_vectors, tol=1e-2, v0=start)
+        is_real = eigenvalues > SMALLEST_EIGENVALUE * eigenvalues[-1]
+        return eigenvalues[is_real], eigenvectors[:, is_real]

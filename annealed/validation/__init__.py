@@ -1,0 +1,1 @@
+"""Validation: folds, scores of held-out samples, calibration, and the choice of the temperature."""

@@ -1,0 +1,84 @@
+"""Exact Hessians: with stored points of all rows, or summed over blocks of rows."""
+
+import numpy as np
+import pytest
+from small_problems import badly_scaled, fold_masks, gaussian, rare_class, stack_of, text, two_classes, wide
+
+from annealed.problems import InnerProduct, hessian
+from annealed.solvers import Newton
+
+
+def prepared(table, **settings):
+    return InnerProduct(**settings).prepare(stack_of(table, fold_masks(len(table.y))))
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("make", [gaussian, badly_scaled, two_classes, rare_class, wide, text])
+def test_stored_points_and_blocks_of_rows_agree(make, fit_intercept, monkeypatch):
+    small = prepared(make(), fit_intercept=fit_intercept)
+    point = small.start(1.0) + 0.1 * np.random.default_rng(0).normal(size=(small.n_fits, small.n_parameters))
+    fits = np.array([2, 0])
+    kept = small.objective_and_hessian(point[fits], 0.3, fits)
+    assert isinstance(small._hessian_rows, hessian.SmallRows)
+    monkeypatch.setattr(hessian, "MOST_PRODUCTS", 0)
+    large = prepared(make(), fit_intercept=fit_intercept)
+    added = large.objective_and_hessian(point[fits], 0.3, fits)
+    assert isinstance(large._hessian_rows, hessian.BlockRows)
+    for one, other in zip(kept, added, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("is_small", [True, False])
+@pytest.mark.parametrize("make", [gaussian, badly_scaled, two_classes, rare_class, wide, text])
+def test_evaluations_with_and_without_a_hessian_agree(make, is_small, fit_intercept, monkeypatch):
+    if not is_small:
+        monkeypatch.setattr(hessian, "MOST_PRODUCTS", 0)
+    problem = prepared(make(), fit_intercept=fit_intercept)
+    rng = np.random.default_rng(0)
+    point = problem.without_shift(problem.start(1.0) + 0.1 * rng.normal(size=(problem.n_fits, problem.n_parameters)))
+    along = problem.without_shift(rng.normal(size=point.shape))
+    fits = np.array([2, 0])
+    value, gradient, matrix = problem.objective_and_hessian(point[fits], 0.3, fits)
+    seen_value, seen_gradient, product = problem.objective_along(point[fits], along[fits], 0.3, fits)
+    np.testing.assert_allclose(seen_value, value, rtol=1e-12)
+    np.testing.assert_allclose(seen_gradient, gradient, rtol=1e-9, atol=1e-12)
+    step = 1e-5
+    _, ahead, _ = problem.objective_along(point[fits] + step * along[fits], along[fits], 0.3, fits)
+    _, behind, _ = problem.objective_along(point[fits] - step * along[fits], along[fits], 0.3, fits)
+    size = np.abs(product).max()
+    np.testing.assert_allclose(product, (ahead - behind) / (2 * step), rtol=1e-5, atol=1e-7 * size)
+    # Differences of scores of mean zero: the last score is the reference.
+    table = along[fits].reshape(len(fits), problem.n_scores, -1)
+    differences = table if problem.n_scores == 1 else table[:, :-1] - table[:, -1:]
+    by_matrix = np.einsum("fpq,fq->fp", matrix, differences.reshape(len(fits), -1))
+    np.testing.assert_allclose(problem.by_differences(product), by_matrix, rtol=1e-8, atol=1e-10 * size)
+
+
+@pytest.mark.parametrize("make", [gaussian, badly_scaled, two_classes, wide])
+def test_a_hessian_for_a_step_has_seven_digits_while_the_penalty_is_strong(make, monkeypatch):
+    monkeypatch.setattr(hessian, "FEWEST_ROUGH", 0)
+    problem = prepared(make())
+    point, fits = problem.start(1.0), slice(None)
+    weak = 0.1 * hessian.ROUGH_STRENGTH * problem.coordinates.spectrum.max() / problem.l2_strength
+    for temperature, is_rough in ((0.3, True), (weak, False)):
+        exact = problem.objective_and_hessian(point, temperature, fits)
+        rough = problem.objective_and_hessian(point, temperature, fits, for_step=True)
+        for one, other in zip(exact[:2], rough[:2], strict=True):
+            np.testing.assert_array_equal(one, other)
+        difference = np.abs(exact[2] - rough[2]).max()
+        assert difference <= 1e-6 * np.abs(exact[2]).max()
+        assert (difference > 0) == is_rough
+
+
+def test_a_stack_of_temperatures_agrees_with_single_ones():
+    problem = prepared(gaussian())
+    start = problem.start(1.0)
+    temperatures = np.array([1.0, 0.1, 0.01])
+    options = {"tol": 1e-10, "max_iter": 100}
+    together = Newton().fill(problem, np.repeat(start[:1], 3, axis=0), temperatures, **options)
+    assert together.converged.all()
+    for number, temperature in enumerate(temperatures):
+        alone = Newton().minimize(problem, start, temperature, final_only=True, **options)
+        np.testing.assert_allclose(together.parameters[number], alone.parameters[0], rtol=1e-8, atol=1e-10)
+        assert together.value[number] == pytest.approx(alone.value[0], rel=1e-12)
