@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from annealed.potts.on_device import ArrayLabelledRows
-from annealed.potts.problem import MetricPrior, Multilinear, PottsState
+from annealed.potts.state import MetricPrior, PottsState
+from annealed.potts.sweep import Multilinear
 from annealed.rows.threads import threads_over_blocks
 from benchmarks.gpu_machine import bandwidth, gemm_rate, seconds_of, table
 from benchmarks.gpu_rows import make_embeddings

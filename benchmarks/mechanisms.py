@@ -331,8 +331,8 @@ MECHANISMS = [
     _call(
         "principal axes",
         "an eigendecomposition; no large factorizations",
-        "has_many_columns",
-        lambda rows: False,
+        "along_axes",
+        lambda rows: rows,
         fits=POTTS,
     ),
     _set("refinement", "a descent; a better posterior", "STRENGTHS", (), fits=POTTS),

@@ -311,7 +311,7 @@ def _second_order(tally, function, X, columns=slice(None)):
     return features
 
 
-@counts("sum_over_rows", "rows", "state")
+@counts("LabelledRows.sums", "self", "state")
 def _sweep(tally, function, rows, state, *args):
     tally.add(sweeps=1)
     for _ in range(2):  # forward and back

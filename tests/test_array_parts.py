@@ -10,7 +10,8 @@ import annealed.solvers.array_lbfgs
 from annealed import AnnealedLDA, PottsDA
 from annealed.arrays import Place, combined, is_foreign, stacked, take_rows, to_host
 from annealed.potts.on_device import ArrayLabelledRows
-from annealed.potts.problem import LabelledRows, PottsState
+from annealed.potts.rows import LabelledRows
+from annealed.potts.state import PottsState
 from annealed.problems import Distance, InnerProduct, gibbs
 from annealed.problems.array_families import on_device
 from annealed.problems.array_gibbs import fused_kernel, loss_and_residual, scaled_losses, scaled_moments

@@ -22,9 +22,8 @@ from annealed.estimators.types import FloatArray, RandomState, Temperature, Temp
 from annealed.estimators.validation import DTYPES
 from annealed.estimators.weights import check_weight, counted_in_rows, weighted_classes
 from annealed.path import InverseTemperatureSchedule, is_auto
-from annealed.potts import NO_WATCH, Columns, PrototypePath, distinct_rows
+from annealed.potts import NO_WATCH, Columns, LabelledRows, PrototypePath, distinct_rows
 from annealed.potts.on_device import ArrayLabelledRows
-from annealed.potts.problem import LabelledRows
 from annealed.potts.search import FIT_ROWS, Fitted, few_along_axes, fit_prototypes, search
 from annealed.problems import gibbs
 from annealed.rows.threads import one_thread, threads_over_blocks

@@ -21,8 +21,8 @@ from annealed.path import (
     is_auto,
     make_schedule,
 )
-from annealed.potts import RELAXATIONS, SHRINKAGES, Cooling
-from annealed.potts.search import STRENGTHS, Plan
+from annealed.potts import RELAXATIONS, SHRINKAGES, Cooling, Plan
+from annealed.potts.search import STRENGTHS
 
 INITS = ("kmeans++", "mean")
 DECISIONS = ("posterior", "nearest")

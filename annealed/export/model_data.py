@@ -22,7 +22,7 @@ TRUSTED = [
     "annealed.problems.quadratic.Quadratic",
     "annealed.problems.quadratic.QuadraticPredictor",
     "annealed.path.record.AnnealingPath",
-    "annealed.potts.columns.Columns",
+    "annealed.potts.rows.Columns",
     "annealed.potts.record.PrototypePath",
     "annealed.potts.refinement.CalibratedPosterior",
     "annealed.path.adaptive.AdaptiveSchedule",

@@ -1,4 +1,4 @@
-"""Triton kernel: one E-step pass of `annealed/potts/problem.py` over float32 torch rows on a GPU.
+"""Triton kernel: one E-step pass of `annealed/potts/sweep.py` over float32 torch rows on a GPU.
 
     D = softmax over prototypes of (x @ directions.T + level),    sums over rows of w D x, w D, w D^2, w log partition
 

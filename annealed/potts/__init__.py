@@ -1,23 +1,25 @@
-"""Prototypes by Potts annealing: initialization, cooling, growth, discriminative refinement, and their choice."""
+"""Prototypes by Potts annealing: state, sweeps, cooling, growth, discriminative refinement, and their choice."""
 
-from annealed.potts.columns import Columns, distinct_rows
 from annealed.potts.cooling import NO_WATCH, RELAXATIONS, SHRINKAGES, Cooling, scores_of
+from annealed.potts.growth import Plan, plus_plus_starts
 from annealed.potts.record import PrototypePath
-from annealed.potts.refinement import CalibratedPosterior, calibrated, refinements
-from annealed.potts.start import mean_start, plus_plus_starts
+from annealed.potts.rows import Columns, LabelledRows, distinct_rows
+from annealed.potts.state import MetricPrior
+from annealed.potts.sweep import Multilinear, Quadratic
 
 __all__ = [
-    "CalibratedPosterior",
     "Columns",
     "Cooling",
+    "LabelledRows",
+    "MetricPrior",
+    "Multilinear",
     "NO_WATCH",
+    "Plan",
     "PrototypePath",
+    "Quadratic",
     "RELAXATIONS",
     "SHRINKAGES",
-    "calibrated",
     "distinct_rows",
-    "mean_start",
     "plus_plus_starts",
-    "refinements",
     "scores_of",
 ]

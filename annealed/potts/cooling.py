@@ -1,4 +1,4 @@
-"""Mean-field annealing of given prototypes: sweeps at falling temperatures until the spins are nearly hard.
+"""Cooling of given prototypes: sweeps at falling temperatures until the spins are nearly hard.
 
 The scatter behind the metric is shrunk towards a sphere: oracle approximating shrinkage (OAS), Ledoit-Wolf shrinkage,
 or a given share s, with W <- (1 - s) W + s mean(diag W) I.
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
-from annealed.arrays import Place, is_foreign
-from annealed.potts.diagonal_plus import diagonal, inner
-from annealed.potts.problem import LabelledRows, MetricPrior, Multilinear, PottsState, metric_of
-from annealed.potts.quadratic import Quadratic
+from annealed.arrays import Place
+from annealed.potts.rows import LabelledRows
+from annealed.potts.state import MetricPrior, PottsState, Symmetric, diagonal, directions_and_levels, inner
+from annealed.potts.sweep import Multilinear, Quadratic, with_scatter
 from annealed.rows.whitening import ledoit_wolf_share, oas_share
 
 RELAXATIONS = {"multilinear": Multilinear, "quadratic": Quadratic}
@@ -68,21 +68,12 @@ class Cooled(NamedTuple):
     n_duplicate: int
 
 
-class Watch(Protocol):
-    """Observer of the temperatures, which may stop the run.
+class NoWatch:
+    """Observer of the temperatures, which may stop the run; this one does neither.
 
     `end` receives a function that returns the `Cooled` of a run that ends at the present temperature.
     """
 
-    @property
-    def is_stopped(self) -> bool: ...
-
-    def begin(self, temperature=None): ...
-
-    def end(self, nodes=None): ...
-
-
-class NoWatch:
     is_stopped = False
 
     def begin(self, temperature=None):
@@ -95,7 +86,7 @@ class NoWatch:
 NO_WATCH = NoWatch()
 
 
-def cool(rows: LabelledRows, state: PottsState, cooling: Cooling, watch: Watch = NO_WATCH) -> Cooled:
+def cool(rows: LabelledRows, state: PottsState, cooling: Cooling, watch=NO_WATCH) -> Cooled:
     """Run through the temperatures from a given state, each with a warm start from the one before."""
     sweeper = RELAXATIONS[cooling.relaxation](rows, cooling.coupling)
     steps: list[Step] = []
@@ -103,8 +94,10 @@ def cool(rows: LabelledRows, state: PottsState, cooling: Cooling, watch: Watch =
     generator = np.random.RandomState(cooling.seed)
     for temperature in cooling.temperatures:
         watch.begin(temperature)
-        if cooling.perturbation:
-            state = _perturbed(rows, state, cooling.perturbation, generator)
+        if cooling.perturbation:  # equal prototypes of one label have equal updates, so they would never split
+            spread = np.sqrt(np.maximum(diagonal(rows.second_moment), 0))
+            noise = cooling.perturbation * spread * generator.normal(size=state.prototypes.shape)
+            state = replace(state, prototypes=state.prototypes + noise)
         prior = metric_prior(rows, state, cooling.shrinkage)
         state, counts, step = _settle(sweeper, state, temperature, prior, cooling.max_sweeps)
         steps.append(step)
@@ -112,22 +105,6 @@ def cool(rows: LabelledRows, state: PottsState, cooling: Cooling, watch: Watch =
         if watch.is_stopped or min(step.membership_saturation, step.label_saturation) > cooling.saturation:
             break
     return _pruned(state, counts, steps)
-
-
-def _perturbed(rows: LabelledRows, state: PottsState, perturbation, generator) -> PottsState:
-    """Prototypes moved at random: equal prototypes of one label have equal updates, so they would never split."""
-    spread = np.sqrt(np.maximum(diagonal(rows.second_moment), 0))
-    noise = generator.normal(size=state.prototypes.shape)
-    return replace(state, prototypes=state.prototypes + perturbation * spread * noise)
-
-
-def _pruned(state, counts, steps) -> Cooled:
-    """Remove prototypes without rows, and duplicates of an earlier prototype of the same label; keep at least one."""
-    is_dead = counts < DEAD
-    is_dead[np.argmax(counts)] = False
-    alive = state.take(~is_dead)
-    is_duplicate = _lies_on_another(alive)
-    return Cooled(alive.take(~is_duplicate), steps, int(is_dead.sum()), int(is_duplicate.sum()))
 
 
 def _settle(sweeper, state, temperature, prior, max_sweeps):
@@ -145,14 +122,31 @@ def _settle(sweeper, state, temperature, prior, max_sweeps):
     return state, swept.counts, step
 
 
-# --- the metric --------------------------------------------------------------------------------------------
+def _pruned(state, counts, steps) -> Cooled:
+    """Remove prototypes without rows, and duplicates of an earlier prototype of the same label; keep at least one."""
+    is_dead = counts < DEAD
+    is_dead[np.argmax(counts)] = False
+    alive = state.take(~is_dead)
+    is_duplicate = _lies_on_another(alive)
+    return Cooled(alive.take(~is_duplicate), steps, int(is_dead.sum()), int(is_duplicate.sum()))
 
 
-def start_state(rows: LabelledRows, prototypes, labels, scatter, shrinkage) -> PottsState:
+def _lies_on_another(state: PottsState):
+    """Whether each prototype coincides with an earlier one of the same label, (K,)."""
+    centred = state.prototypes - state.prototypes.mean(axis=0)
+    products = centred @ state.metric @ centred.T
+    distances = np.diag(products)[:, None] + np.diag(products) - products - products.T
+    labels = state.labels.argmax(axis=1)
+    return np.any(np.tril((distances < DUPLICATE) & (labels[:, None] == labels), -1), axis=1)
+
+
+# --- shrinkage -------------------------------------------------------------------------------------------------
+
+
+def start_state(rows: LabelledRows, prototypes, labels, scatter: Symmetric, shrinkage) -> PottsState:
     """A state from prototypes, labels and a scatter, with the metric shrunk in the same way as during cooling."""
     unshrunk = PottsState(prototypes, labels, np.eye(len(scatter)), 0.0, scatter)
-    metric, log_det = metric_of(scatter, metric_prior(rows, unshrunk, shrinkage), rows.smallest_variance)
-    return PottsState(prototypes, labels, metric, log_det, scatter)
+    return with_scatter(rows, prototypes, labels, scatter, metric_prior(rows, unshrunk, shrinkage))
 
 
 def metric_prior(rows: LabelledRows, state: PottsState, shrinkage) -> MetricPrior:
@@ -163,10 +157,9 @@ def metric_prior(rows: LabelledRows, state: PottsState, shrinkage) -> MetricPrio
 
 def shrinkage_share(rows: LabelledRows, state: PottsState, shrinkage) -> float:
     """The shrinkage of a state's scatter, from 0 to 1."""
+    scatter = state.scatter
     if shrinkage == "oas":
-        return oas_share(
-            inner(state.scatter, state.scatter), diagonal(state.scatter).sum(), rows.total, len(state.scatter)
-        )
+        return oas_share(inner(scatter, scatter), diagonal(scatter).sum(), rows.total, len(scatter))
     return _ledoit_wolf(rows, state) if shrinkage == "ledoit_wolf" else float(shrinkage)
 
 
@@ -179,28 +172,16 @@ def _ledoit_wolf(rows: LabelledRows, state: PottsState) -> float:
     return ledoit_wolf_share(np.sum(scatter**2), np.trace(scatter), fourth, rows.total, len(scatter))
 
 
-# --- nearest prototypes ------------------------------------------------------------------------------------
+# --- nearest prototypes ----------------------------------------------------------------------------------------
 
 
 def scores_of(X, prototypes, metric):
     """-d2 / 2 plus x' A x / 2, which is equal for all prototypes of a row, (n_rows, K)."""
-    directions = prototypes @ metric
-    level = -0.5 * np.sum(directions * prototypes, axis=1)
-    if is_foreign(X):
-        place = Place.of(X)
-        return X @ place.row(directions).T + place.row(level)
-    return X @ directions.T.astype(X.dtype) + level.astype(X.dtype)
+    directions, levels = directions_and_levels(prototypes, metric)
+    place = Place.of(X)
+    return X @ place.row(directions).T + place.row(levels)
 
 
 def nearest(X, state: PottsState):
     """Index of the nearest prototype in the metric, (n_rows,)."""
     return np.argmax(scores_of(X, state.prototypes, state.metric), axis=1)
-
-
-def _lies_on_another(state: PottsState):
-    """Whether each prototype coincides with an earlier one of the same label, (K,)."""
-    centred = state.prototypes - state.prototypes.mean(axis=0)
-    products = centred @ state.metric @ centred.T
-    distances = np.diag(products)[:, None] + np.diag(products) - products - products.T
-    labels = state.labels.argmax(axis=1)
-    return np.any(np.tril((distances < DUPLICATE) & (labels[:, None] == labels), -1), axis=1)

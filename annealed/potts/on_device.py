@@ -1,4 +1,4 @@
-"""Rows on a device for the sweeps of `annealed/potts/problem.py`, through the array API.
+"""Rows on a device for the sweeps of `annealed/potts/sweep.py`, through the array API.
 
 As on the host, rows are sorted by class. On a GPU, one fused kernel makes a pass over float32 torch rows if the number
 of prototypes and columns fits it (`annealed/gpu/potts_kernels.py`). Otherwise the one-hot classes are stored as
@@ -12,9 +12,11 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+from sklearn.utils import gen_batches
 
 from annealed.arrays import Place, aligned_width, to_host
-from annealed.potts.problem import SMALLEST_VARIANCE, LabelledRows, PottsState, Sums, label_leads
+from annealed.potts.rows import LabelledRows
+from annealed.potts.state import PottsState, Sums, directions_and_levels, label_leads
 from annealed.problems.array_gibbs import fused_kernel
 from annealed.problems.device_rows import half_factor
 from annealed.rows.array_api import DEVICE_BLOCK_BYTES
@@ -41,7 +43,7 @@ class ArrayLabelledRows(LabelledRows):
         n_zeros = aligned_width(X.shape[1] + n_classes) - X.shape[1] - n_classes
         zeros = xp.zeros((X.shape[0], n_zeros), dtype=place.row_dtype, device=place.device)
         self.rows = xp.concat([xp.take(X, order, axis=0), place.row(targets), zeros], axis=1)
-        self.n_features, self.n_classes = X.shape[1], n_classes
+        self.n_features, self.n_classes, self.itemsize = X.shape[1], n_classes, place.row_bytes
         total, least, most = place.host(xp.sum(weight), xp.min(weight), xp.max(weight))
         self.total, self.is_unweighted = float(total), bool(least == 1 and most == 1)
         self._largest_weight = float(most)
@@ -59,44 +61,31 @@ class ArrayLabelledRows(LabelledRows):
         X = np.ascontiguousarray(to_host(xp.take(self.rows, indices, axis=0))[:, : self.n_features])
         return LabelledRows(X, self.labels[rows], to_host(xp.take(self.weight, indices)), self.n_classes)
 
+    def like(self, X) -> LabelledRows:
+        return ArrayLabelledRows(X, self.labels, self.weight, self.n_classes)
+
     def turned(self, axes) -> LabelledRows:
-        return ArrayLabelledRows(self.X @ self.place.row(axes), self.labels, self.weight, self.n_classes)
+        return self if axes is None else self.like(self.X @ self.place.row(axes))
 
     def _blocks(self, width):
         bytes_of_block = DEVICE_BLOCK_BYTES if self.place.is_accelerator else BLOCK_BYTES
-        step = max(64, bytes_of_block // (self.place.row_bytes * width))
-        for first in range(0, self.n_rows, step):
-            rows = slice(first, min(first + step, self.n_rows))
+        for rows in gen_batches(self.n_rows, max(64, bytes_of_block // (self.itemsize * width))):
             yield self.rows[rows, :], self.weight[rows]
 
     @cached_property
-    def _moments(self):
-        """The second moment S of the columns, and the total weight of each class."""
-        place, xp = self.place, self.place.xp
-        squares, counts = place.zeros((self.n_features,) * 2), place.zeros((self.n_classes,))
-        for rows, weight in self._blocks(2 * self.rows.shape[1]):
-            wide = place.wide(rows)
-            weighted = wide * weight[:, None]
-            squares = squares + weighted[:, : self.n_features].T @ wide[:, : self.n_features]
-            counts = counts + xp.sum(weighted[:, self.n_features : self.n_features + self.n_classes], axis=0)
-        squares, counts = place.host(squares, counts)
-        return squares / self.total, counts
-
-    @property
     def second_moment(self):
-        return self._moments[0]
-
-    @property
-    def class_weight(self):
-        return self._moments[1]
+        squares = self.place.zeros((self.n_features, self.n_features))
+        for rows, weight in self._blocks(2 * self.rows.shape[1]):
+            wide = self.place.wide(rows[:, : self.n_features])
+            squares = squares + (wide * weight[:, None]).T @ wide
+        return self.place.host(squares)[0] / self.total
 
     @cached_property
-    def smallest_variance(self) -> float:
-        mean = np.trace(self.second_moment) / len(self.second_moment)
-        return SMALLEST_VARIANCE[self.place.row_bytes] * (mean if mean > 0 else 1.0)
+    def class_weight(self):
+        return np.bincount(self.labels, to_host(self.weight), self.n_classes)
 
     def sums(self, state: PottsState, beta: float, coupling: float) -> Sums:
-        """The E-step for memberships; see `sum_over_rows`. Results are transferred to the host once, at the end."""
+        """The E-step for memberships. Results are transferred to the host once, at the end."""
         fused = self._fused_kernel
         if fused is not None and (shape := fused.padded_shape(len(state), self.n_features)) is not None:
             try:
@@ -104,8 +93,8 @@ class ArrayLabelledRows(LabelledRows):
             except Exception:  # for example no GPU memory for the partial sums: matrix products give the same
                 self._fused_kernel = None
         place = self.place
-        directions = beta * (state.prototypes @ state.metric)
-        level = place.row(-0.5 * np.sum(directions * state.prototypes, axis=1))
+        directions, levels = directions_and_levels(state.prototypes, beta * state.metric)
+        level = place.row(levels)
         zeros = np.zeros((len(state), self.rows.shape[1] - self.n_features - self.n_classes))
         flat = place.row(np.concatenate([directions, (beta * coupling) * label_leads(state.labels), zeros], axis=1))
         sums, totals = place.zeros((len(state), self.rows.shape[1])), place.zeros((2,))
@@ -124,7 +113,7 @@ class ArrayLabelledRows(LabelledRows):
     @cached_property
     def _fused_kernel(self):
         """The module `annealed/gpu/potts_kernels.py` if it supports these rows, or None."""
-        is_single = self.place.is_torch and self.place.row_bytes == 4
+        is_single = self.place.is_torch and self.itemsize == 4
         if not is_single or fused_kernel(self.rows[:, None, :]) is None:
             return None
         from annealed.gpu import potts_kernels
@@ -163,8 +152,7 @@ class ArrayLabelledRows(LabelledRows):
         """
         place, n_prototypes, n_features = self.place, len(state), self.n_features
         beta = beta / np.log(2)
-        directions = state.prototypes @ (beta * state.metric)
-        level = -0.5 * np.einsum("kf,kf->k", directions, state.prototypes)
+        directions, level = directions_and_levels(state.prototypes, beta * state.metric)
         directions /= self._factor
         unit = half_factor(max(directions.max(), -directions.min()))
         table = np.zeros((shape[1] + self.n_classes, shape[0]), dtype=np.float32)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from annealed.potts import descent
-from annealed.potts.descent import PulledDescent
+from annealed.potts import refinement
+from annealed.potts.refinement import PulledDescent
 
 
 @pytest.fixture
@@ -17,8 +17,8 @@ def bowl():
 
 
 def test_every_penalty_has_its_minimum(bowl, monkeypatch):
-    monkeypatch.setattr(descent, "SMALLEST_GAIN", 1e-14)
-    monkeypatch.setattr(descent, "MOST_STEPS", 200)
+    monkeypatch.setattr(refinement, "SMALLEST_GAIN", 1e-14)
+    monkeypatch.setattr(refinement, "MOST_STEPS", 200)
     hessian, slope, loss = bowl
     origin = np.linspace(-1, 1, 8)
     pulled = PulledDescent(loss, origin)

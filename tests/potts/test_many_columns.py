@@ -7,13 +7,12 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from annealed import PottsDA
-from annealed.potts import Cooling, calibrated, plus_plus_starts, refinements
-from annealed.potts.cooling import cool, start_state
-from annealed.potts.diagonal_plus import DiagonalPlus, dense
-from annealed.potts.principal_rows import PrincipalRows, has_many_columns
-from annealed.potts.problem import LabelledRows, MetricPrior, Multilinear, free_energy, metric_of
-from annealed.potts.quadratic import Quadratic
-from annealed.potts.start import within_class_scatter
+from annealed.potts.cooling import Cooling, cool, start_state
+from annealed.potts.growth import plus_plus_starts, within_class_scatter
+from annealed.potts.refinement import calibrated, refinements
+from annealed.potts.rows import LabelledRows, along_axes, principal_rows
+from annealed.potts.state import DiagonalPlus, MetricPrior, dense, shrunk_inverse
+from annealed.potts.sweep import Multilinear, Quadratic, free_energy
 
 COOLING = Cooling(tuple(2 / 1.5**step for step in range(12)), coupling=8.0, shrinkage=0.3)
 
@@ -28,17 +27,17 @@ def made_rows(n_rows=40, n_features=12, seed=0):
 
 def both_starts(rows):
     """The same start in the columns of the rows and in their principal axes."""
-    principal = PrincipalRows(rows)
+    principal = principal_rows(rows)
     prototypes, labels = rows.X[[0, 1, -2, -1]], np.eye(2)[[0, 0, 1, 1]]
-    plain = start_state(rows, prototypes, labels, within_class_scatter(rows), 0.3)
-    turned = start_state(principal, principal.along(prototypes), labels, within_class_scatter(principal), 0.3)
+    plain = start_state(rows, prototypes, labels, within_class_scatter(rows)[0], 0.3)
+    turned = start_state(principal, prototypes @ principal.axes, labels, within_class_scatter(principal)[0], 0.3)
     return principal, plain, turned
 
 
 @pytest.mark.parametrize("n_rows", [60, 10], ids=["tall", "wide"])
 def test_the_second_moment_is_diagonal_along_the_axes(n_rows):
     rows = made_rows(n_rows)
-    principal = PrincipalRows(rows)
+    principal = principal_rows(rows)
     moment = (principal.X.T * principal.weight / principal.total) @ principal.X
     np.testing.assert_allclose(moment, np.diag(principal.variances), atol=1e-10)
     np.testing.assert_allclose(principal.X @ principal.X.T, rows.X @ rows.X.T, atol=1e-8)
@@ -47,8 +46,9 @@ def test_the_second_moment_is_diagonal_along_the_axes(n_rows):
 
 
 def test_equal_rows_keep_one_axis():
-    principal = PrincipalRows(LabelledRows(np.zeros((4, 3)), np.array([0, 0, 1, 1]), np.ones(4), 2))
-    assert principal.X.shape == (4, 1) and has_many_columns(LabelledRows(np.zeros((3, 3)), np.arange(3), np.ones(3), 3))
+    principal = principal_rows(LabelledRows(np.zeros((4, 3)), np.array([0, 0, 1, 1]), np.ones(4), 2))
+    assert principal.X.shape == (4, 1)
+    assert along_axes(LabelledRows(np.zeros((3, 3)), np.arange(3), np.ones(3), 3)).axes is not None
 
 
 @pytest.mark.parametrize("relaxation", [Multilinear, Quadratic])
@@ -62,7 +62,7 @@ def test_sweeps_are_the_same(relaxation):
         np.testing.assert_allclose(swept.free_energy, expected.free_energy)
         plain, turned = expected.state, swept.state
         np.testing.assert_allclose(turned.labels, plain.labels, atol=1e-10)
-        np.testing.assert_allclose(turned.prototypes, principal.along(plain.prototypes), atol=1e-8)
+        np.testing.assert_allclose(turned.prototypes, plain.prototypes @ principal.axes, atol=1e-8)
         np.testing.assert_allclose(dense(turned.metric), principal.axes.T @ plain.metric @ principal.axes, atol=1e-8)
     assert isinstance(turned.metric, DiagonalPlus)
 
@@ -72,24 +72,23 @@ def test_the_free_energy_of_any_memberships_is_the_same():
     principal, plain, turned = both_starts(rows)
     spins = np.random.default_rng(1).dirichlet(np.ones(4), size=40)
     prior = MetricPrior(0.4, 0.7)
-    expected = free_energy(rows, plain, spins, 0.7, 8.0, prior)
-    np.testing.assert_allclose(free_energy(principal, turned, spins, 0.7, 8.0, prior), expected)
+    expected = free_energy(rows, plain, spins, 0.7, prior, 8.0)
+    np.testing.assert_allclose(free_energy(principal, turned, spins, 0.7, prior, 8.0), expected)
 
 
 def test_cooling_ends_at_the_same_state():
     rows = made_rows(80)
     principal, plain, turned = both_starts(rows)
     expected, cooled = cool(rows, plain, COOLING), cool(principal, turned, COOLING)
-    np.testing.assert_allclose(cooled.state.prototypes, principal.along(expected.state.prototypes), atol=1e-6)
+    np.testing.assert_allclose(cooled.state.prototypes, expected.state.prototypes @ principal.axes, atol=1e-6)
     energies = [[step.free_energy for step in result.steps] for result in (expected, cooled)]
     np.testing.assert_allclose(*energies)
 
 
 def test_without_a_prior_the_floor_on_eigenvalues_is_kept():
     scatter = DiagonalPlus(np.array([1.0, 1e-12, 2.0]), np.array([[0.3, 0.0, 0.1]]), np.array([[0.5]]))
-    no_prior = MetricPrior(0.0, 1.0)
-    pairs = zip(metric_of(scatter, no_prior, 1e-3), metric_of(scatter.dense(), no_prior, 1e-3), strict=True)
-    for actual, expected in pairs:
+    both = (shrunk_inverse(matrix, 0.0, 1.0, 1e-3) for matrix in (scatter, scatter.dense()))
+    for actual, expected in zip(*both, strict=True):
         np.testing.assert_allclose(actual, expected)
 
 
@@ -99,9 +98,9 @@ def test_without_a_prior_the_floor_on_eigenvalues_is_kept():
 def test_refinement_in_a_complete_span_is_that_of_all_columns():
     """With as many prototypes as columns the span holds everything, so both minimize the same function."""
     rows = made_rows(60, 4)
-    principal = PrincipalRows(rows)
+    principal = principal_rows(rows)
     state = cool(rows, next(plus_plus_starts(rows, [3, 3], 0.3, np.random.RandomState(0))), COOLING).state
-    turned = replace(state, prototypes=principal.along(state.prototypes), scatter=None)
+    turned = replace(state, prototypes=state.prototypes @ principal.axes, scatter=None)
     metric = DiagonalPlus(np.ones(4), np.eye(4), principal.axes.T @ state.metric @ principal.axes - np.eye(4))
     (expected,) = refinements(rows, calibrated(rows, state, 1.0), [0.02])
     (refined,) = refinements(principal, calibrated(principal, replace(turned, metric=metric), 1.0), [0.02])

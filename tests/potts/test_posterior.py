@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from annealed.potts.posterior import PrototypePosterior, log_posterior, loss_and_gradient
-from annealed.potts.problem import LabelledRows
+from annealed.potts import LabelledRows
+from annealed.potts.refinement import CalibratedPosterior, PrototypePosterior, loss_and_gradient
 
 
 @pytest.fixture
@@ -27,6 +27,10 @@ def metric_of(point):
     return point.root @ point.root.T
 
 
+def log_posterior(X, point):
+    return CalibratedPosterior(point.prototypes, metric_of(point), point.label_logits).log_proba(X)
+
+
 def test_the_gradient_agrees_with_finite_differences(rows, point):
     gradient = loss_and_gradient(rows, point)[1].flat()
     slopes = approx_fprime(point.flat(), lambda flat: loss_and_gradient(rows, point.like(flat))[0], 1e-6)
@@ -34,7 +38,7 @@ def test_the_gradient_agrees_with_finite_differences(rows, point):
 
 
 def test_the_loss_is_that_of_the_posterior(rows, point):
-    log_proba = log_posterior(rows.X, point.prototypes, metric_of(point), point.label_logits)
+    log_proba = log_posterior(rows.X, point)
     np.testing.assert_allclose(np.exp(log_proba).sum(axis=1), 1)
     of_true_class = log_proba[np.arange(len(rows.X)), rows.labels]
     np.testing.assert_allclose(loss_and_gradient(rows, point)[0], -rows.weight @ of_true_class / rows.total)
@@ -46,9 +50,7 @@ def test_the_posterior_mixes_labels_by_distance(point):
     closeness = np.exp(-0.5 * np.einsum("kd,de,ke->k", offset, metric_of(point), offset))
     labels = np.exp(point.label_logits) / np.exp(point.label_logits).sum(axis=1, keepdims=True)
     expected = closeness @ labels / closeness.sum()
-    np.testing.assert_allclose(
-        np.exp(log_posterior(x[None], point.prototypes, metric_of(point), point.label_logits))[0], expected
-    )
+    np.testing.assert_allclose(np.exp(log_posterior(x[None], point))[0], expected)
 
 
 def test_single_precision_is_accurate(rows, point):

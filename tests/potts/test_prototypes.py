@@ -8,22 +8,13 @@ import pytest
 from sklearn.covariance import ledoit_wolf, oas
 
 from annealed.datasets import make_spirals, make_xor_means
-from annealed.potts import (
-    Columns,
-    Cooling,
-    PrototypePath,
-    calibrated,
-    distinct_rows,
-    mean_start,
-    plus_plus_starts,
-    refinements,
-)
-from annealed.potts.cooling import cool, metric_prior, nearest, shrinkage_share
-from annealed.potts.growth import grown
-from annealed.potts.ladder import Plan, climb
-from annealed.potts.posterior import PrototypePosterior, loss_and_gradient
-from annealed.potts.principal_rows import PrincipalRows
-from annealed.potts.problem import LabelledRows, MetricPrior, Multilinear
+from annealed.potts.cooling import Cooling, cool, metric_prior, nearest, shrinkage_share
+from annealed.potts.growth import Plan, climb, grown, mean_starts, plus_plus_starts
+from annealed.potts.record import PrototypePath
+from annealed.potts.refinement import PrototypePosterior, calibrated, loss_and_gradient, refinements
+from annealed.potts.rows import Columns, LabelledRows, distinct_rows, principal_rows
+from annealed.potts.state import MetricPrior
+from annealed.potts.sweep import Multilinear
 
 COOLING = Cooling(tuple(2 / 1.5**step for step in range(20)), coupling=8.0, shrinkage="oas")
 
@@ -58,7 +49,7 @@ def test_columns_are_standardized_and_converted_back():
 def test_principal_axes_of_wide_rows_preserve_distances():
     X = np.random.default_rng(1).normal(size=(8, 30))
     columns = Columns.of_rows(X, np.ones(8))
-    columns = columns.turned(PrincipalRows(LabelledRows(columns.rows(X), np.arange(8) % 2, np.ones(8), 2)).axes)
+    columns = columns.turned(principal_rows(LabelledRows(columns.rows(X), np.arange(8) % 2, np.ones(8), 2)).axes)
     rows = columns.rows(X)
     assert rows.shape == (8, 7)
     scaled = (X - X.mean(axis=0)) / X.std(axis=0)
@@ -112,7 +103,7 @@ def test_no_more_starts_than_rows():
 
 
 def test_the_start_of_the_slides_has_nearly_equal_labels(strips):
-    state = mean_start(strips, 4, "oas", np.random.RandomState(0))
+    state = next(mean_starts(strips, 4, "oas", np.random.RandomState(0)))
     assert np.abs(state.prototypes).max() < 0.1 and np.abs(state.labels - 0.5).max() < 0.01
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from annealed.datasets import make_mixed_strips
-from annealed.potts import calibrated, plus_plus_starts
-from annealed.potts.problem import LabelledRows
-from annealed.potts.search import SHARPER, _is_over, _loss, _sharpened, make_folds
+from annealed.potts import LabelledRows, plus_plus_starts
+from annealed.potts.refinement import calibrated
+from annealed.potts.search import SHARPER, _loss, _sharpened, is_path_over, make_folds
 
 FAR = (np.inf,)
 
@@ -27,7 +27,7 @@ FAR = (np.inf,)
     ],
 )
 def test_a_path_of_penalties_stops(walk, best_walk, is_over):
-    assert _is_over(walk, best_walk) is is_over
+    assert is_path_over(walk, best_walk) is is_over
 
 
 class Fold:
@@ -50,7 +50,8 @@ def test_the_sharpness_has_the_lowest_loss_of_all_candidates(n_each):
         )
 
     best = min([1.0, *SHARPER, *(1 / factor for factor in SHARPER)], key=total)
-    sharpness, posteriors = _sharpened(ladder, states)
+    starts = [(fold.train, state) for fold, state in zip(ladder, states, strict=True)]
+    sharpness, posteriors = _sharpened(ladder, starts)
     assert sharpness == best
     losses = [_loss(posterior, fold.test) for posterior, fold in zip(posteriors, ladder, strict=True)]
     assert sum(losses) == total(best)

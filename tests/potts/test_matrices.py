@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from annealed.potts.diagonal_plus import DiagonalPlus, dense, diagonal, inner
+from annealed.potts.state import DiagonalPlus, dense, diagonal, inner, plus
 
 
 def positive(seed, n=7, rank=3):
@@ -24,9 +24,10 @@ def test_products_are_those_of_the_dense_matrix(matrix):
     rows = np.random.default_rng(1).normal(size=(4, 7))
     np.testing.assert_allclose(rows @ matrix, rows @ matrix.dense())
     np.testing.assert_allclose((np.float64(0.3) * matrix).dense(), 0.3 * matrix.dense())
-    np.testing.assert_allclose(matrix.with_diagonal(np.arange(7.0)).dense(), matrix.dense() + np.diag(np.arange(7.0)))
     more = matrix.plus(rows[:2], np.diag([2.0, -3.0]))
     np.testing.assert_allclose(more.dense(), matrix.dense() + (rows[:2].T * [2.0, -3.0]) @ rows[:2])
+    weights = np.array([2.0, -3.0])
+    np.testing.assert_allclose(plus(matrix.dense(), rows[:2], weights), plus(matrix, rows[:2], weights).dense())
 
 
 def test_the_inverse_and_its_determinant(matrix):
