@@ -16,9 +16,8 @@ from annealed.estimators.on_device import argmax, check_foreign, check_same_libr
 from annealed.estimators.types import FloatArray
 from annealed.estimators.validation import DTYPES
 from annealed.potts import Columns, scores_of
+from annealed.potts.rows import ROWS_TOGETHER
 from annealed.problems import gibbs
-
-BLOCK_ROWS = 1 << 15  # samples predicted at once
 
 
 class PottsPredictionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LogitsMixin):
@@ -57,7 +56,7 @@ class PottsPredictionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Lo
         prototypes, metric, _ = self._posterior
         parts = [
             function(scores_of(self._columns.rows(X[block, :]), prototypes, metric))
-            for block in gen_batches(X.shape[0], BLOCK_ROWS)
+            for block in gen_batches(X.shape[0], ROWS_TOGETHER)
         ]
         return namespace_of(parts[0]).concat(parts) if is_foreign(X) else np.concatenate(parts)
 

@@ -14,15 +14,13 @@ import numpy as np
 
 from annealed.arrays import Place
 from annealed.potts.rows import LabelledRows
-from annealed.potts.state import MetricPrior, PottsState, Symmetric, diagonal, directions_and_levels, inner
+from annealed.potts.state import CONVERGED, MetricPrior, PottsState, Symmetric, diagonal, directions_and_levels, inner
 from annealed.potts.sweep import Multilinear, Quadratic, with_scatter
 from annealed.rows.whitening import ledoit_wolf_share, oas_share
 
 RELAXATIONS = {"multilinear": Multilinear, "quadratic": Quadratic}
 SHRINKAGES = ("oas", "ledoit_wolf")
-SMALLEST_CHANGE = 1e-5  # decrease of the free energy per row in a sweep, below which a temperature has converged
 DEAD = 0.5  # total weight, in rows; a prototype with less is removed
-DUPLICATE = 1e-6  # squared distance in the metric; of two prototypes of one label that are nearer, one is removed
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ def _settle(sweeper, state, temperature, prior, max_sweeps):
     while n_sweeps < max_sweeps:
         swept = sweeper.sweep(state, temperature, prior)
         state, n_sweeps = swept.state, n_sweeps + 1
-        if value - swept.free_energy <= SMALLEST_CHANGE * total:
+        if value - swept.free_energy <= CONVERGED * total:
             break
         value = swept.free_energy
     label_saturation = float(np.vdot(state.labels, state.labels)) / len(state)
@@ -132,12 +130,12 @@ def _pruned(state, counts, steps) -> Cooled:
 
 
 def _lies_on_another(state: PottsState):
-    """Whether each prototype coincides with an earlier one of the same label, (K,)."""
+    """Whether each prototype coincides, up to rounding, with an earlier one of the same label, (K,)."""
     centred = state.prototypes - state.prototypes.mean(axis=0)
     products = centred @ state.metric @ centred.T
     distances = np.diag(products)[:, None] + np.diag(products) - products - products.T
     labels = state.labels.argmax(axis=1)
-    return np.any(np.tril((distances < DUPLICATE) & (labels[:, None] == labels), -1), axis=1)
+    return np.any(np.tril((distances < np.finfo(np.float32).eps) & (labels[:, None] == labels), -1), axis=1)
 
 
 # --- shrinkage -------------------------------------------------------------------------------------------------

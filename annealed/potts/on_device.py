@@ -22,8 +22,6 @@ from annealed.problems.device_rows import half_factor
 from annealed.rows.array_api import DEVICE_BLOCK_BYTES
 from annealed.rows.base import BLOCK_BYTES
 
-PROGRAMS = 264  # programs of the fused kernel, each with partial sums: two rounds on 132 multiprocessors
-
 
 class ArrayLabelledRows(LabelledRows):
     """Rows in standardized columns on a device; `take` copies a subset to the host, for the search and the growth.
@@ -129,7 +127,8 @@ class ArrayLabelledRows(LabelledRows):
     @cached_property
     def _runs(self):
         """First row, end row and class of each program, (n_programs, 3); one-hot classes (n_classes, n_programs)."""
-        step = -(-self.n_rows // max(PROGRAMS - self.n_classes, PROGRAMS // 2))
+        two_rounds = 2 * self.place.xp.cuda.get_device_properties(self.place.device).multi_processor_count
+        step = -(-self.n_rows // max(two_rounds - self.n_classes, two_rounds // 2))
         ends = np.searchsorted(self.labels, np.arange(self.n_classes + 1)).tolist()
         runs = np.array(
             [

@@ -31,14 +31,21 @@ from typing import NamedTuple
 import numpy as np
 
 from annealed.potts.rows import LabelledRows
-from annealed.potts.state import DiagonalPlus, PottsState, Symmetric, dense, directions_and_levels, symmetric_eigen
+from annealed.potts.state import (
+    CONVERGED,
+    DiagonalPlus,
+    PottsState,
+    Symmetric,
+    dense,
+    directions_and_levels,
+    symmetric_eigen,
+)
 from annealed.problems import gibbs
 from annealed.rows.threads import map_in_order
 
 SMOOTHING = 0.5  # pseudo-rows per class and prototype, in proportion to class frequencies (additive smoothing)
 MEMORY = 10  # pairs of L-BFGS
 MOST_STEPS = 20  # iterations per penalty: points on the path are validated, so they need not be exact minima
-SMALLEST_GAIN = 1e-5  # decrease of the penalized loss by a step, below which a penalty has converged
 
 
 class CalibratedPosterior(NamedTuple):
@@ -204,7 +211,7 @@ class PulledDescent:
     def minimize(self, penalty):
         """The minimizer at a penalty, up to `MOST_STEPS` steps."""
         for _ in range(MOST_STEPS):
-            if self._step(penalty) <= SMALLEST_GAIN:
+            if self._step(penalty) <= CONVERGED:
                 break
         return self._point
 

@@ -30,7 +30,7 @@ from annealed.problems.linear import check_spread
 from annealed.rows.threads import map_in_order
 
 ROUNDING = 1e-14  # standard deviation relative to |mean|; a column with less is constant up to rounding
-CONVERTED_ROWS = 1 << 18  # rows that are converted to float64 at once
+ROWS_TOGETHER = 1 << 15  # rows that are converted to float64, or predicted, at once
 BLOCK_NUMBERS = 1 << 16  # memberships per block of rows: half a megabyte in float64, which stays in cache
 SMALLEST_VARIANCE = {8: 1e-10, 4: 1e-6}  # floor, in units of the mean variance, by item size: below it is rounding
 MANY_COLUMNS = 128  # columns, from which on diagonal plus low-rank algebra repays the eigendecomposition
@@ -56,7 +56,7 @@ class Columns:
         """The coordinates of X and weight (n_rows,), both in NumPy or on a device."""
         place = Place.of(X)
         share = weight / place.xp.sum(weight)
-        parts = list(gen_batches(X.shape[0], CONVERTED_ROWS))
+        parts = list(gen_batches(X.shape[0], ROWS_TOGETHER))
         with np.errstate(over="ignore", invalid="ignore"):
             center = sum(share[rows] @ place.wide(X[rows, :]) for rows in parts)
             square = sum(share[rows] @ (place.wide(X[rows, :]) - center) ** 2 for rows in parts)

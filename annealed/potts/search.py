@@ -25,7 +25,6 @@ from annealed.potts.state import PottsState
 from annealed.validation.calibration import deviations, rescaled
 from annealed.validation.selection import stratified_splits
 
-TRIAL_ROUNDS = 2  # rounds for the choice of the shrinkage: one prototype per class, and two
 PATIENCE = 3  # rounds without improvement before growth stops
 HARDLY_LEARNT = 0.8  # share of the log-loss of the class frequencies, above which patience is doubled: see `_is_over`
 HOPELESS = 1.15  # loss relative to the best round at the same penalty, above which a path stops, from the third on
@@ -105,7 +104,7 @@ def search(rows: LabelledRows, plan: Plan, watch=NO_WATCH) -> Choice:
 
     if len(rounds) > 1:
         for shrinkage in rounds:
-            extend(shrinkage, TRIAL_ROUNDS)
+            extend(shrinkage, 2)  # before growth
     best = min(seen, key=lambda choice: choice.loss).shrinkage if seen else plan.shrinkages[0]
     extend(best, np.inf)
     validation_loss = tuple(choice.loss for choice in rounds[best])

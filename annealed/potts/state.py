@@ -18,6 +18,8 @@ import numpy as np
 from scipy import linalg
 from scipy.linalg import lapack
 
+CONVERGED = 1e-5  # decrease of the free energy or loss per row by a step, below which it has converged
+
 Symmetric = Any  # an array (n, n), or DiagonalPlus
 
 

@@ -17,7 +17,7 @@ def bowl():
 
 
 def test_every_penalty_has_its_minimum(bowl, monkeypatch):
-    monkeypatch.setattr(refinement, "SMALLEST_GAIN", 1e-14)
+    monkeypatch.setattr(refinement, "CONVERGED", 1e-14)
     monkeypatch.setattr(refinement, "MOST_STEPS", 200)
     hessian, slope, loss = bowl
     origin = np.linspace(-1, 1, 8)
