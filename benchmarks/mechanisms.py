@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from math import inf, nan
+from math import inf
 
 from gates.counting import library_modules, patched
 
@@ -99,7 +99,7 @@ def _call(text, trades, name, replacement, *parameters, **options) -> Mechanism:
 
 def _evidence(*args, **options):
     """A score test that knows nothing."""
-    return sys.modules["annealed.problems"].base.Evidence(nan, nan)
+    return sys.modules["annealed.problems.evidence"].NO_EVIDENCE
 
 
 def _from_last_node(problem, nodes, temperature):
@@ -124,7 +124,7 @@ MECHANISMS = [
     _call(
         "float32 copy of the rows",
         "a copy of X; half the bytes",
-        "LinearProblem._copy_pays",
+        "LinearScores.float32_copy_pays",
         lambda *_: False,
         fits=BOTH,
     ),
@@ -132,7 +132,7 @@ MECHANISMS = [
     _call(
         "float32 Hessians for steps",
         "rounding; twice the speed",
-        "ExactHessian._is_rough_enough",
+        "ExactHessians._is_rough_enough",
         lambda *_: False,
     ),
     _set("float32 learned Hessians", "rounding; half the bytes", "DOUBLE_PARAMETERS", 10**9),
@@ -156,20 +156,20 @@ MECHANISMS = [
     _call(
         "Hessian of all classes as preconditioner",
         "a Hessian; few steps",
-        "CurvatureLearning.learning_cost",
+        "Preconditioners.cost",
         lambda *_: inf,
     ),
     _flag(
         "blocks of single classes as preconditioner",
         "a kind of Hessian; few steps",
-        "CurvatureLearning._learns_classes",
+        "Preconditioners._learns_classes",
         False,
     ),
     Mechanism(
         "any second-order preconditioner",
         all_of(
-            lambda: function("CurvatureLearning.learning_cost", lambda *_: inf),
-            lambda: function("CurvatureLearning.class_learning_cost", lambda *_: inf),
+            lambda: function("Preconditioners.cost", lambda *_: inf),
+            lambda: function("Preconditioners.class_cost", lambda *_: inf),
         ),
         "Hessians; few steps",
     ),
@@ -210,7 +210,7 @@ MECHANISMS = [
     Mechanism(
         "basis of the span of the samples",
         all_of(
-            lambda: function("PenalizedLinearProblem._is_in_span", lambda *_: False),
+            lambda: function("_is_in_span", lambda *_: False),
             lambda: function("spans_fewer_than_columns", lambda design: False),
         ),
         "an eigendecomposition; small problems for wide X",
@@ -291,7 +291,7 @@ MECHANISMS = [
         "InnerProduct.learns_late",
         False,
     ),
-    _call("score test", "a pass; ends a hopeless path", "PenalizedLinearProblem.evidence_held_back", _evidence),
+    _call("score test", "a pass; ends a hopeless path", "evidence_held_back", _evidence),
     _call(
         "predicted end of the path",
         "a parabola; fewer temperatures",
@@ -311,7 +311,7 @@ MECHANISMS = [
         "trial of another penalty scaling",
         all_of(
             lambda: function("AnnealingMixin._prefers_alternative", lambda *_: False),
-            lambda: function("ScalingChoices.always_tries_alternative", lambda *_: False),
+            lambda: function("ScalingChoices.tries_alternative", lambda *_: False),
         ),
         "a second path; the better penalty",
     ),
@@ -324,7 +324,7 @@ MECHANISMS = [
     _call(
         "first scaling by least squares",
         "an eigendecomposition; whitening of wide X",
-        "ScalingChoices.initial_scaling",
+        "ScalingChoices.initial",
         lambda self: self,
     ),
     # --- prototypes ------------------------------------------------------------------------------------

@@ -252,10 +252,10 @@ def _small_product(tally, function, tables, matrices):
     return function(tables, matrices)
 
 
-@counts("ExactHessian.objective_and_hessian")
-def _hessians(tally, function, problem, parameters, *args, **options):
+@counts("ExactHessians.terms")
+def _hessians(tally, function, hessians, parameters, *args, **options):
     tally.add(hessians=len(parameters))
-    return function(problem, parameters, *args, **options)
+    return function(hessians, parameters, *args, **options)
 
 
 @counts("HessianSample.hessian")

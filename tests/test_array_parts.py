@@ -12,7 +12,7 @@ from annealed.arrays import Place, combined, is_foreign, stacked, take_rows, to_
 from annealed.potts.on_device import ArrayLabelledRows
 from annealed.potts.rows import LabelledRows
 from annealed.potts.state import PottsState
-from annealed.problems import Distance, InnerProduct, gibbs
+from annealed.problems import Distance, InnerProduct, evidence, gibbs
 from annealed.problems.array_families import on_device
 from annealed.problems.array_gibbs import fused_kernel, loss_and_residual, scaled_losses, scaled_moments
 from annealed.problems.device_rows import HalfRows
@@ -39,9 +39,9 @@ def problems(family, move, n_fits=3):
 def test_objective_equals_that_of_numpy(family, move):
     plain, moved = problems(family, move)
     # The signs of axes are arbitrary: compare coefficients of the features.
-    plain_coordinates, moved_coordinates = plain.coordinates, moved.host.coordinates
+    plain_coordinates, moved_coordinates = plain.scores.coordinates, moved.host.scores.coordinates
     of_features = np.random.RandomState(1).standard_normal((3, 3, 4))
-    intercept = np.zeros((3, 3, plain.n_parameters // 3 - 4))
+    intercept = np.zeros((3, 3, plain.start(1.0).shape[1] // 3 - 4))
     parameters = np.concatenate([of_features @ plain_coordinates.inverse, intercept], 2)
     evaluation = moved.objective(
         moved.place.wide(np.concatenate([of_features @ moved_coordinates.inverse, intercept], axis=2)), 0.7, slice(0, 3)
@@ -76,8 +76,8 @@ def test_solver_finds_the_same_minimum_as_numpy(family, few_columns, move, monke
         np.testing.assert_allclose(solution.value, reference.value, rtol=1e-6)
         if isinstance(family, InnerProduct):
             variance = to_host(moved.class_variance)  # as of the last evaluation
-            expected = plain.evidence_held_back(reference.parameters[0], temperature, variance)
-            held_back = moved.evidence_held_back(solution.parameters[0, ...], temperature)
+            expected = evidence.excess(plain, reference.parameters[:1], temperature, variance)
+            held_back = evidence.evidence_held_back(moved, solution.parameters[0, ...], temperature)
             np.testing.assert_allclose(held_back, expected, rtol=1e-3, atol=1e-3)
         polished = array_solver.polish(moved, solution.parameters, temperature, **options)
         assert polished.converged[0] and polished.value[0] <= reference.value[0] * (1 + 1e-7)

@@ -16,6 +16,7 @@ from annealed.estimators.on_device import device_design
 from annealed.estimators.validation import Rows, ValidationMixin
 from annealed.path import AdaptiveSchedule, Step, UntilSchedule, anneal, concluded, is_auto, make_schedule
 from annealed.problems.array_families import on_device
+from annealed.problems.penalty_scaling import ScalingChoices
 from annealed.rows import make_design
 from annealed.rows.threads import threads_over_blocks
 from annealed.solvers import make_solver
@@ -84,17 +85,18 @@ class AnnealingMixin(ValidationMixin):
             if rows.device is not None:
                 problem = on_device(problem, self.matmul_precision)
                 problem.returns_numpy = rows.device.returns_numpy
+            choices = ScalingChoices(problem)
             if len(splits) > 1 and self._leaves_setting_open() and deals_rows(self.cv):
-                problem = problem.initial_scaling()
-            first = best = walk(problem)
-            for other in self._alternatives(problem, first, watch):
+                choices = choices.initial()
+            first = best = walk(choices.problem)
+            for other in self._alternatives(choices, first, watch):
                 alternative = walk(other)
                 scores = self._fold_scores(alternative)
                 if scores.mean() > self._fold_scores(best).mean() and clearly_exceeds(scores, self._fold_scores(first)):
                     best = alternative
             return replace(best, steps=concluded(best.problem, best.steps, best.solver, best.options))
 
-    def _alternatives(self, problem, first: Walk, watch: FitWatch):
+    def _alternatives(self, choices: ScalingChoices, first: Walk, watch: FitWatch):
         """Problems that may validate better than the first path.
 
         With `penalty_scaling="cv"` these are all that the family offers, with "auto" one that a small perturbation of
@@ -105,11 +107,11 @@ class AnnealingMixin(ValidationMixin):
         scores = self._fold_scores(first)
         if self._is_log_loss() and scores.mean() >= -LEAST_GAIN:  # no other can be better by that much
             return
-        yield from takewhile(lambda _: not watch.is_stopped, problem.alternatives())
+        yield from takewhile(lambda _: not watch.is_stopped, choices.others())
         if watch.is_stopped or not self._leaves_setting_open():
             return
-        if len(scores) > 1 and (problem.always_tries_alternative(scores.mean()) or self._prefers_alternative(first)):
-            yield problem.with_alternative_scaling()
+        if len(scores) > 1 and (choices.tries_alternative(scores.mean()) or self._prefers_alternative(choices, first)):
+            yield choices.alternative()
 
     def _leaves_setting_open(self) -> bool:
         """Whether the scaling may be chosen: only if the schedule finds its range, because given temperatures refer to
@@ -117,7 +119,7 @@ class AnnealingMixin(ValidationMixin):
         """
         return isinstance(self._schedule(), AdaptiveSchedule) and self._is_log_loss()
 
-    def _prefers_alternative(self, walk: Walk) -> bool:
+    def _prefers_alternative(self, choices: ScalingChoices, walk: Walk) -> bool:
         """Whether validation scores clearly improve with a small step towards another scaling.
 
         The folds are solved again with a slightly perturbed scaling, at the best of the last nodes, the only ones that
@@ -130,20 +132,17 @@ class AnnealingMixin(ValidationMixin):
         scores = compared(nodes)
         best = best_of(scores)
         node = nodes[best]
-        with_perturbed_scaling = walk.problem.with_perturbed_scaling(
-            node.parameters[0, ...], node.temperature, node.value
-        )
-        if with_perturbed_scaling is None:
+        perturbed = choices.perturbed(node.parameters[:1, ...], node.temperature, node.value)
+        if perturbed is None:
             return False
         options = {**walk.options, "tol": max(self.tol, PERTURBED_TOL)}
         parameters, reference = node.parameters, scores[best]
         if walk.solver.leaves_folds_rough:
             parameters = walk.solver.minimize_folds(walk.problem, parameters, node.temperature, **options).parameters
             reference = walk.validator.validate(walk.problem, parameters, node.temperature).compared
-        found = walk.solver.minimize_folds(with_perturbed_scaling, parameters, node.temperature, **options)
-        return improves_significantly(
-            walk.validator.validate(with_perturbed_scaling, found.parameters, node.temperature).compared, reference
-        )
+        found = walk.solver.minimize_folds(perturbed, parameters, node.temperature, **options)
+        validation = walk.validator.validate(perturbed, found.parameters, node.temperature)
+        return improves_significantly(validation.compared, reference)
 
     def _design(self, rows: Rows, splits):
         if rows.device is not None:
@@ -157,7 +156,7 @@ class AnnealingMixin(ValidationMixin):
 
     def _walk(self, problem, validator, max_iter, watch: FitWatch, dtype) -> Walk:
         self._predictor = problem.predictor  # which scorers need
-        solver, settings = make_solver(self.solver, problem), problem.chosen()
+        solver, settings = make_solver(self.solver, problem), ScalingChoices(problem).chosen()
         problem = solver.adapt(problem, self.tol)
 
         def fitted_so_far(nodes):  # no reference to `watch`, so that it and the samples are freed after the fit

@@ -19,7 +19,7 @@ from annealed.estimators.labels import check_labels_classify, coded
 from annealed.estimators.weights import class_factors, counted_in_rows, weighted_classes
 from annealed.path import Validation
 from annealed.problems.array_gibbs import deviations, margins, scaled_losses, scaled_moments
-from annealed.problems.array_linear import KEPT_BYTES, TEMPORARIES, HeldOutPart
+from annealed.problems.array_linear import KEPT_BYTES, TEMPORARIES, HeldOutOnDevice, HeldOutPart
 from annealed.rows import ArrayDesign
 from annealed.validation.calibration import least_log_scale, penalty
 from annealed.validation.selection import HeldOutValidator, times_drawn
@@ -201,6 +201,7 @@ class DeviceValidator(HeldOutValidator):
     total: float = field(default=0.0)
     _shares: list = field(default_factory=list, init=False)
     _weights: Any = field(default=None, init=False)
+    _held_out: Any = field(default=None, init=False)
 
     @property
     def n_rows(self) -> float:
@@ -260,7 +261,9 @@ class DeviceValidator(HeldOutValidator):
 
     def _parts(self, problem, parameters, temperature):
         if self.X is None:
-            yield from problem.held_out_parts(parameters, temperature, self.weight)
+            if self._held_out is None or self._held_out.problem is not problem:
+                self._held_out = HeldOutOnDevice(problem, self.held_out)
+            yield from self._held_out.parts(parameters, temperature, self.weight)
             return
         place = problem.place
         design = ArrayDesign(self.X, self.labels, self.weight[:, None], None, problem.n_classes, place)

@@ -46,7 +46,6 @@ def anneal(
 
     `memory` is the result of `solver.new_memory(problem)`. If the path is kept, pass it to `concluded`.
     """
-    problem.watch(validator.held_out)
     fills_gaps = schedule.fills_gaps and problem.interpolates
     annealing = _Annealing(problem, solver, validator, fills_gaps, {"tol": tol, "max_iter": max_iter, "memory": memory})
     ladder = falling(schedule.temperatures(problem.hot_temperature))

@@ -6,6 +6,7 @@ import numpy as np
 
 from annealed.path.base import Step
 from annealed.problems import Problem
+from annealed.problems.evidence import evidence_held_back
 
 LEAST_LEARNED = 0.01  # relative decrease of Q / T since the hot end, from which something was learned
 MUCH_HELD_BACK = 0.1  # share of Q / T by which the suppressed directions could lower it
@@ -26,7 +27,7 @@ def has_ended(problem: Problem, schedule, nodes: list[Step]) -> bool:
     if not schedule.learns_late or not (has_passed or is_waiting):
         return has_passed
     last = nodes[-1]
-    held_back = problem.evidence_held_back(last.parameters[0, ...], last.temperature)
+    held_back = evidence_held_back(problem, last.parameters[0, ...], last.temperature)
     if not has_passed:
         return held_back.errors < NO_EVIDENCE or (np.isnan(held_back.errors) and _has_long_been_worse(nodes))
     has_learned = last.value < (1 - LEAST_LEARNED) * nodes[0].value

@@ -29,12 +29,17 @@ def predicted(problem: Problem, nodes: list[Step], temperature):
         positions = np.log([node.temperature for node in latest])
         return combined(nearest_parabola(positions, np.log(temperature)), [node.parameters for node in latest])
     latest = nodes[-3:] if problem.extrapolates else nodes[-1:]
-    carried = [problem.carry(node.parameters, node.temperature, temperature) for node in latest]
+    carried = [carried_over(problem, node.parameters, node.temperature, temperature) for node in latest]
     positions = np.log([node.temperature for node in latest])
     target = np.log(temperature)
     if len(latest) < 3 or positions[-1] - target > 2 * min(positions[0] - positions[1], positions[1] - positions[2]):
         return carried[-1]
     return combined(lagrange(positions, target), carried)
+
+
+def carried_over(problem: Problem, parameters, temperature, new_temperature):
+    """Parameters with the same scores at another temperature; if `temperature_free`, with the same logits."""
+    return parameters if problem.temperature_free else parameters * (temperature / new_temperature)
 
 
 def along_tangents(nodes: list[Step], temperature):

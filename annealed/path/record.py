@@ -11,6 +11,7 @@ from annealed.optional import require
 from annealed.path.base import Step
 from annealed.path.interpolation import between
 from annealed.problems import Problem
+from annealed.problems.array_linear import ArrayProblem
 
 PRINTED_ROWS = 12
 COLUMN_WIDTH = 12
@@ -122,8 +123,9 @@ class AnnealingPath:
     ) -> AnnealingPath:
         scores = [step.validation.scores for step in steps if step.validation.scores is not None]
         compared = [step.validation.compared.mean() for step in steps if step.validation.compared is not None]
-        arrays = problem.reported([(step.parameters[0, ...], step.temperature) for step in steps])
-        if arrays is None:
+        if isinstance(problem, ArrayProblem):
+            arrays = problem.reported([(step.parameters[0, ...], step.temperature) for step in steps])
+        else:
             arrays = {name: array.astype(dtype, copy=False) for name, array in _reported(steps, problem).items()}
         certificate = np.array([step.certificate for step in steps])
         return cls(
@@ -142,8 +144,8 @@ class AnnealingPath:
             best_index=best_index,
             score_name=score_name,
             certificate=certificate if np.isfinite(certificate).any() else None,
-            columns=problem.used,
-            n_columns=problem.n_columns,
+            columns=problem.features.used,
+            n_columns=problem.features.number,
             compared_score=np.array(compared) if compared else None,
             rule=rule,
             unit_C=unit_C,
@@ -268,13 +270,13 @@ def _reported(steps: list[Step], problem: Problem) -> dict[str, np.ndarray]:
 
     For a long path, each array is allocated once and filled, so that no copy of its size is needed.
     """
-    size = max(1, REPORTED_VALUES // (problem.n_classes * problem.n_columns)) if problem.temperature_free else 1
+    size = max(1, REPORTED_VALUES // (problem.n_classes * problem.features.number)) if problem.temperature_free else 1
     arrays: dict[str, np.ndarray] = {}
     for first in range(0, len(steps), size):
         batch = steps[first : first + size]
         report = problem.report(np.stack([step.parameters[0] for step in batch]), batch[0].temperature, slice(0, 1))
-        if problem.used is not None:
-            report["coef"] = report["coef"][..., problem.used]
+        if problem.features.used is not None:
+            report["coef"] = report["coef"][..., problem.features.used]
         if len(batch) == len(steps):
             return report
         for name, values in report.items():

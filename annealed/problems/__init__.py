@@ -1,17 +1,19 @@
 """Families of discriminant functions: each a free energy at a temperature."""
 
-from annealed.problems.base import NOTHING_HELD_OUT, HeldOut, Objective, Predictor, Problem, TrainingSummary
+from annealed.problems.base import Features, Objective, Predictor, Problem, TrainingSummary
 from annealed.problems.distance import Distance
 from annealed.problems.family import ScoreFamily
+from annealed.problems.held_out import NOTHING_HELD_OUT, HeldOut, held_out_logits
 from annealed.problems.inner_product import InnerProduct
 from annealed.problems.quadratic import Quadratic
 from annealed.problems.representer import RepresenterProblem, RowPreconditioner
-from annealed.problems.smooth import SmoothProblem
+from annealed.problems.smooth import Scores, SmoothProblem
 
 __all__ = [
     "Distance",
-    "InnerProduct",
+    "Features",
     "HeldOut",
+    "InnerProduct",
     "NOTHING_HELD_OUT",
     "Objective",
     "Predictor",
@@ -20,6 +22,8 @@ __all__ = [
     "RepresenterProblem",
     "RowPreconditioner",
     "ScoreFamily",
+    "Scores",
     "SmoothProblem",
     "TrainingSummary",
+    "held_out_logits",
 ]

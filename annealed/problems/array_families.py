@@ -14,8 +14,6 @@ from annealed.problems.array_linear import ArrayProblem
 from annealed.problems.penalized_linear import PenalizedLinearProblem
 from annealed.problems.smooth import HOT_LOGIT
 
-NARROWEST = 100.0  # smallest spread of a tested coordinate, in rounding errors of the widest coordinate's spread
-
 
 class ArrayPenalizedProblem(ArrayProblem):
     """The penalized free energy (17): see `PenalizedLinearProblem`. Here two classes have two scores, of mean zero.
@@ -25,11 +23,11 @@ class ArrayPenalizedProblem(ArrayProblem):
 
     def __init__(self, host, matmul_precision=None):
         super().__init__(host, matmul_precision)
-        self.l2_strength, self.fit_intercept = host.l2_strength, host.fit_intercept
-        self.width = self.rank + host.fit_intercept
-        self.missing = self.place.wide(host.missing)
+        self.l2_strength, self.fit_intercept = host.l2_strength, host.scores.table.fit_intercept
+        self.width = self.rank + self.fit_intercept
+        self.missing = self.place.wide(host.missing.weight)
         self._is_penalized = self.place.wide(np.arange(self.width) < self.rank)
-        self._has_missing = bool(host.missing.any()) and host.fit_intercept
+        self._has_missing = host.missing.any(slice(None))
 
     def _split(self, table):
         if self.fit_intercept:
@@ -41,7 +39,7 @@ class ArrayPenalizedProblem(ArrayProblem):
 
     def start(self, temperature):
         coef = self.place.zeros((self.n_fits, self.n_classes, self.rank))
-        prior = np.log(self.class_shares + self.host.missing)
+        prior = np.log(self.class_shares + self.host.missing.weight)
         return self._join(coef, self.place.wide(prior - prior.mean(axis=1, keepdims=True)))
 
     def terms(self, parameters, temperature, fits):
@@ -124,20 +122,12 @@ class ArrayPenalizedProblem(ArrayProblem):
             (squares,) = rows.design.sum_rows(kernel)
         return float(np.sqrt(squares.max()) / (self.l2_strength * HOT_LOGIT))
 
-    def evidence_held_back(self, parameters, temperature):
-        """Score test without coordinates so narrow that rounding errors of the widest coordinate may hide them."""
-        host_parameters, variance = self.place.host(parameters, self.class_variance)
-        narrowest = NARROWEST * self.place.rounding
-        return self.host.evidence_held_back(
-            self._as_host(host_parameters.reshape(1, -1))[0], temperature, variance, narrowest
-        )
-
     def _report(self, parameters, temperature, fits):
         """Arrays with mean zero over classes."""
         centered = parameters - self.xp.mean(parameters, axis=1, keepdims=True)
         return super()._report(centered, temperature, fits)
 
-    def _as_host(self, flat):
+    def as_host(self, flat):
         """Parameters for the host problem, which has one score for two classes: (second - first) / sqrt(2)."""
         if self.n_classes != 2:
             return flat
@@ -151,7 +141,7 @@ class ArrayDistanceProblem(ArrayProblem):
     def __init__(self, host, matmul_precision=None):
         super().__init__(host, matmul_precision)
         self.anchor = host.anchor
-        self.log_prior, self.shares = self.place.wide(host.log_prior), self.place.wide(host.anchored_shares)
+        self.log_prior, self.shares = self.place.wide(host.scores.log_prior), self.place.wide(host.anchored_shares)
         self.class_means = self.place.wide(host.class_means)
         self.width = self.rank
 

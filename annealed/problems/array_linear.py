@@ -22,8 +22,9 @@ import numpy as np
 
 from annealed.arrays import to_host
 from annealed.problems import array_gibbs
-from annealed.problems.base import NOTHING_HELD_OUT, Problem, TrainingSummary
+from annealed.problems.base import Problem, TrainingSummary
 from annealed.problems.device_rows import HalfRows, PlainRows
+from annealed.problems.held_out import HeldOut
 from annealed.rows import ArrayDesign
 
 INSPECTED_ROWS = 1 << 15  # rows from which the change of the loss by the posterior scale is estimated
@@ -59,18 +60,15 @@ class ArrayProblem(Problem):
     returns_numpy = False  # whether reported arrays are converted to NumPy, because the user's X was NumPy
 
     def __init__(self, host, matmul_precision: str | None = None):
-        self.host = host
-        self.matmul_precision = (
-            None if host.span else matmul_precision
-        )  # rows in a basis of their span are few: they are not rounded
-        self.design, self.predictor = host.design, host.predictor
-        self.n_fits, self.n_classes, self.class_shares = host.n_fits, host.n_classes, host.class_shares
-        self.n_columns = host.n_columns
+        super().__init__(host.design, host.features)
+        self.host, self.predictor = host, host.predictor
+        # Rows in a basis of their span are few: they are not rounded.
+        self.matmul_precision = None if host.features.span else matmul_precision
         self.temperature_free, self.extrapolates = host.temperature_free, host.extrapolates
         self.interpolates, self.fits_are_alike = host.interpolates, host.fits_are_alike
         place = self.place = self.design.place
         self.xp = place.xp
-        coordinates = host.coordinates
+        coordinates = host.scores.coordinates
         self.basis, inverse = place.wide(coordinates.basis), place.wide(coordinates.inverse)
         self.basis_across, self.inverse_across = (
             self.xp.matrix_transpose(matrix) if matrix.ndim > 1 + coordinates.per_fit else matrix
@@ -84,7 +82,6 @@ class ArrayProblem(Problem):
         self._seen: dict[float, tuple[float, float]] = {}
         self.visits_all = self.n_fits == 1
         self.n_passes = 0
-        self.watch(NOTHING_HELD_OUT)
 
     # -- coordinates ------------------------------------------------------------------------------------------
 
@@ -190,65 +187,13 @@ class ArrayProblem(Problem):
     def _half_rows(self) -> HalfRows:
         return HalfRows(self.design)
 
-    # -- held-out logits and reports, for the path --------------------------------------------------------------
+    # -- reports, for the path --------------------------------------------------------------------------------
 
-    def watch(self, held_out):
-        """Set the held-out rows, each with the fit that was trained without it."""
-        self.held_out = held_out
-        self._fold_of_row: Any = None
-        self._own_rows: list = []
-        is_once = len(held_out.rows) > 0 and np.bincount(held_out.rows).max() == 1 and held_out.fits.min() > 0
-        if is_once and (self.n_fits - 1) * self.n_classes <= FEW_COLUMNS:
-            fold = np.full(self.design.n_rows, -1)
-            fold[held_out.rows] = held_out.fits - 1
-            self._fold_of_row = self.place.whole(fold)
-        else:
-            of_fits = ((fit, held_out.fits == fit) for fit in range(self.n_fits))
-            self._own_rows = [
-                (fit, self.place.whole(held_out.rows[is_of_fit])) for fit, is_of_fit in of_fits if is_of_fit.any()
-            ]
+    def logits_of(self, rows, parameters, temperature, fits):
+        raise NotImplementedError("rows on a device are validated in parts: see HeldOutOnDevice")
 
-    def held_out_logits(self, parameters, temperature):
-        raise NotImplementedError("rows on a device are validated in parts: see held_out_parts")
-
-    def held_out_parts(self, parameters, temperature, weight):
-        """Yield the held-out rows in parts, each with the logits of its fold's fit; `weight` (n_rows,) of all rows."""
-        with self.place.products_in(self.matmul_precision):
-            if self._fold_of_row is not None:
-                yield from self._parts_of_all(parameters, temperature, weight)
-            else:
-                yield from self._parts_by_fold(parameters, temperature, weight)
-
-    def _parts_of_all(self, parameters, temperature, weight):
-        """Few columns: one product for all folds, from which each row takes those of its fold; others get weight 0."""
-        xp, place, fits = self.xp, self.place, slice(1, self.n_fits)
-        coef, intercept = self.forward(parameters[fits, ...], temperature, fits)
-        flat = place.row(xp.reshape(coef, (-1, coef.shape[-1])))
-        level = place.row(xp.reshape(intercept, (-1,)))
-
-        def part(block):
-            fold = self._fold_of_row[block.rows]
-            logits = block.scores(flat, level)
-            known = xp.where(fold < 0, fold * 0, fold)
-            index = xp.broadcast_to(known[:, None, None], (fold.shape[0], 1, self.n_classes))
-            scores = xp.take_along_axis(xp.reshape(logits, (-1, *intercept.shape)), index, axis=1)[:, 0, :]
-            deviation = array_gibbs.deviations(place, scores, block.labels)
-            return HeldOutPart(deviation, weight[block.rows] * place.wide(fold >= 0), fold)
-
-        yield from self.design.map_blocks(part, fits)
-
-    def _parts_by_fold(self, parameters, temperature, weight):
-        xp, place = self.xp, self.place
-        for fit, rows in self._own_rows:
-            flat, level = self._one_fit(parameters[fit : fit + 1, ...], temperature, slice(fit, fit + 1))
-
-            def part(block, flat=flat, level=level, fit=fit):
-                deviation = array_gibbs.deviations(place, block.scores(flat, level), block.labels)
-                return HeldOutPart(deviation, place.wide(xp.take(weight, block.rows)), block.labels * 0 + (fit - 1))
-
-            yield from self.design.map_rows(part, rows, TEMPORARIES)
-
-    def _one_fit(self, parameters, temperature, fits):
+    def one_fit(self, parameters, temperature, fits):
+        """Coefficients and intercepts of the first of `fits`, in the dtype of the rows."""
         coef, intercept = self.forward(parameters, temperature, fits)
         return self.place.row(coef[0, ...]), self.place.row(intercept[0, ...])
 
@@ -272,7 +217,7 @@ class ArrayProblem(Problem):
 
     def _gain(self, blocks, weight, total, parameters, temperature, scale):
         """Change of the mean loss of the blocks' rows by a posterior scale."""
-        flat, level = self._one_fit(parameters[None, ...], temperature, slice(0, 1))
+        flat, level = self.one_fit(parameters[None, ...], temperature, slice(0, 1))
         gain, done = total * 0.0, 0
         with self.place.products_in(self.matmul_precision):
             for block in blocks:
@@ -290,13 +235,14 @@ class ArrayProblem(Problem):
         return {name: to_host(array) for name, array in arrays.items()} if self.returns_numpy else arrays
 
     def _on_device(self, parameters, temperature, fits):
-        if self.host.span:
+        if self.features.span:
             flat = self.place.host(parameters)[0].reshape(parameters.shape[0], -1)
-            arrays = self.host.report(self._as_host(flat), temperature, fits)
+            arrays = self.host.report(self.as_host(flat), temperature, fits)
             return {name: self.place.wide(array) for name, array in arrays.items()}
         return self._report(parameters, temperature, fits)
 
-    def _as_host(self, flat):
+    def as_host(self, flat):
+        """Parameters for the host problem."""
         return flat
 
     def _report(self, parameters, temperature, fits):
@@ -317,26 +263,61 @@ class ArrayProblem(Problem):
         arrays = {name: self.xp.concat(rows) for name, rows in parts.items()}
         return {name: to_host(array) for name, array in arrays.items()} if self.returns_numpy else arrays
 
-    def chosen(self):
-        return self.host.chosen()
-
-    def initial_scaling(self):
-        host = self.host.initial_scaling()
-        return self if host is self.host else self._of(host)
-
-    def alternatives(self):
-        return (self._of(host) for host in self.host.alternatives())
-
-    def always_tries_alternative(self, score):
-        return self.host.always_tries_alternative(score)
-
-    def with_alternative_scaling(self):
-        return self._of(self.host.with_alternative_scaling())
-
-    def _of(self, host):
+    def of_host(self, host):
+        """The device counterpart of another host problem."""
         other = type(self)(host, self.matmul_precision)
         other.returns_numpy = self.returns_numpy
         return other
 
-    def leave_one_out(self, parameters, temperature):
-        raise ValueError('selection="loo" needs rows of NumPy or SciPy. Use selection="cv" or "holdout".')
+
+class HeldOutOnDevice:
+    """Held-out rows on a device, each with the fit that was trained without it; they are scored in parts."""
+
+    def __init__(self, problem: ArrayProblem, held_out: HeldOut):
+        self.problem = problem
+        place, n_folds = problem.place, problem.n_fits - 1
+        self._fold_of_row: Any = None
+        is_once = len(held_out.rows) > 0 and np.bincount(held_out.rows).max() == 1 and held_out.fits.min() > 0
+        if is_once and n_folds * problem.n_classes <= FEW_COLUMNS:
+            fold = np.full(problem.design.n_rows, -1)
+            fold[held_out.rows] = held_out.fits - 1
+            self._fold_of_row = place.whole(fold)
+        else:
+            parts = ((int(fit), held_out.rows[positions]) for fit, positions in held_out.positions.items())
+            self._rows_of_fit = [(fit, place.whole(rows)) for fit, rows in parts]
+
+    def parts(self, parameters, temperature, weight):
+        """Yield the held-out rows in parts, each with the logits of its fold's fit; `weight` (n_rows,) of all rows."""
+        with self.problem.place.products_in(self.problem.matmul_precision):
+            few_columns = self._fold_of_row is not None
+            yield from (self._of_all if few_columns else self._by_fold)(parameters, temperature, weight)
+
+    def _of_all(self, parameters, temperature, weight):
+        """Few columns: one product for all folds, from which each row takes those of its fold; others get weight 0."""
+        problem, xp, place = self.problem, self.problem.xp, self.problem.place
+        fits = slice(1, problem.n_fits)
+        coef, intercept = problem.forward(parameters[fits, ...], temperature, fits)
+        flat = place.row(xp.reshape(coef, (-1, coef.shape[-1])))
+        level = place.row(xp.reshape(intercept, (-1,)))
+
+        def part(block):
+            fold = self._fold_of_row[block.rows]
+            logits = block.scores(flat, level)
+            known = xp.where(fold < 0, fold * 0, fold)
+            index = xp.broadcast_to(known[:, None, None], (fold.shape[0], 1, problem.n_classes))
+            scores = xp.take_along_axis(xp.reshape(logits, (-1, *intercept.shape)), index, axis=1)[:, 0, :]
+            deviation = array_gibbs.deviations(place, scores, block.labels)
+            return HeldOutPart(deviation, weight[block.rows] * place.wide(fold >= 0), fold)
+
+        yield from problem.design.map_blocks(part, fits)
+
+    def _by_fold(self, parameters, temperature, weight):
+        problem, xp, place = self.problem, self.problem.xp, self.problem.place
+        for fit, rows in self._rows_of_fit:
+            flat, level = problem.one_fit(parameters[fit : fit + 1, ...], temperature, slice(fit, fit + 1))
+
+            def part(block, flat=flat, level=level, fit=fit):
+                deviation = array_gibbs.deviations(place, block.scores(flat, level), block.labels)
+                return HeldOutPart(deviation, place.wide(xp.take(weight, block.rows)), block.labels * 0 + (fit - 1))
+
+            yield from problem.design.map_rows(part, rows, TEMPORARIES)

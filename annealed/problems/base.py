@@ -15,27 +15,14 @@ the solver; logits (n_rows, n_fits, n_classes).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from annealed.arrays import as_slice
-from annealed.rows import Design
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Held-out rows in ascending order: `rows[i]` is scored by the fit `fits[i]`, which was trained without it."""
-
-    rows: np.ndarray
-    fits: np.ndarray
-
-
-NOTHING_HELD_OUT = HeldOut(np.empty(0, dtype=int), np.empty(0, dtype=int))
+from annealed.rows import Design, RowSpan
 
 
 @dataclass(frozen=True)
@@ -102,15 +89,31 @@ class Predictor(ABC):
         """Logits (n_rows, n_classes) of X under one point of the path."""
 
 
-class Evidence(NamedTuple):
-    """Score test: excess of the statistic over its expectation under chance.
+@dataclass(frozen=True)
+class Features:
+    """The user's features, and how the columns of the design that is solved in are made from them.
 
-    errors : the excess in standard errors
-    nats : the excess in nats per row
+    number : how many there are
+    used : indices of those that the design has if it leaves out columns of zeros, else None
+    center, scale : of the features used; None where the family needs none
+    span : basis of the span of the rows, if the design holds rows in it
     """
 
-    errors: float
-    nats: float
+    number: int
+    used: np.ndarray | None = None
+    center: Any = None
+    scale: Any = None
+    span: RowSpan | None = None
+
+    def linear(self, coef, intercept) -> dict[str, np.ndarray]:
+        """Coefficients and intercepts in the user's features, from those of the centred features (or of the span)."""
+        if self.span:
+            coef = self.span.expand_coef(coef)
+        intercept = intercept - coef @ self.center
+        if self.used is not None:
+            used_coef, coef = coef, np.zeros((*coef.shape[:-1], self.number))
+            coef[..., self.used] = used_coef
+        return {"coef": coef, "intercept": intercept}
 
 
 class Problem(ABC):
@@ -118,41 +121,30 @@ class Problem(ABC):
 
     `temperature_free` : the loss part of the objective, as a function of the parameters, is the same at every
     temperature. `extrapolates` : minima move smoothly enough with temperature to be predicted. `interpolates` : minima
-    are unique and lie on one smooth curve, so that a few nodes determine all of it.
+    are unique and lie on one smooth curve, so that a few nodes determine all of it. `hessians` computes exact Hessians,
+    None if the family has none.
     """
 
+    hessians: Any = None
     temperature_free = False
     extrapolates = True
     interpolates = False
     visits_all = False  # whether every temperature is solved although `interpolates`: without folds that costs little
-    used: np.ndarray | None = None  # indices of the columns in `design` if it leaves out columns of zeros, else None
     predictor: Predictor
 
-    def __init__(self, design: Design):
-        self.design = design
+    def __init__(self, design: Design, features: Features):
+        self.design, self.features = design, features
         self.n_fits = design.n_fits
         self.n_classes = design.n_classes
-        self.n_columns = design.n_features  # of the user's X
         self.class_shares = design.class_weight_sums()
-        self.watch(NOTHING_HELD_OUT)
 
     @abstractmethod
     def start(self, temperature: float) -> np.ndarray:
         """Parameters before the first temperature."""
 
-    def watch(self, held_out: HeldOut):
-        """Set the held-out rows whose logits `held_out_logits` returns."""
-        self.held_out = held_out
-        self.held_out_of_fit = {fit: as_slice(np.flatnonzero(held_out.fits == fit)) for fit in np.unique(held_out.fits)}
-
     @abstractmethod
-    def held_out_logits(self, parameters, temperature) -> np.ndarray:
-        """Logits (n_picks, n_classes) of the watched rows."""
-
-    def held_out_logits_of(self, points, temperatures) -> np.ndarray:
-        """Logits at several points, (n_points, n_picks, n_classes)."""
-        logits = [self.held_out_logits(*point).T for point in zip(points, temperatures, strict=True)]
-        return np.stack(logits).swapaxes(1, 2)
+    def logits_of(self, rows, parameters, temperature, fits) -> np.ndarray:
+        """Logits (n, n_fits, n_classes) of some rows; in memory the axis of rows is contiguous, as in blocks."""
 
     @abstractmethod
     def summarize(self, points, entropy=None) -> list[TrainingSummary]:
@@ -165,50 +157,6 @@ class Problem(ABC):
     def report(self, parameters, temperature, fits=slice(None)) -> dict[str, np.ndarray]:
         """Named arrays in the user's units with a leading axis of fits, e.g. coef and intercept of the logits."""
 
-    def reported(self, points) -> dict[str, Any] | None:
-        """The final fit's arrays at every (parameters, temperature), in the type of X; None if only `report` can."""
-        return None
-
     @abstractmethod
     def hot_temperature(self) -> float:
         """A temperature at which every posterior is near the prior."""
-
-    def chosen(self) -> dict[str, Any]:
-        """Settings that the family or validation chose, by name; the estimator exposes them with an underscore."""
-        return {}
-
-    def initial_scaling(self) -> Problem:
-        """The same rows in the penalty scaling to start with, if the user left it open and the rows are independent."""
-        return self
-
-    def alternatives(self) -> Iterable[Problem]:
-        """The same rows in other penalty scalings, for validation to choose from; each is made when it is needed."""
-        return ()
-
-    def with_perturbed_scaling(self, parameters, temperature, value) -> Problem | None:
-        """The same problem in a scaling a small step towards `with_alternative_scaling`.
-
-        Validation uses it to estimate whether the alternative would improve the score. The penalty of the final fit's
-        parameters is unchanged. None if there is no alternative, or if it cannot help.
-        """
-        return None
-
-    def evidence_held_back(self, parameters, temperature) -> Evidence:
-        """Score test of the directions that the penalty suppresses in the final fit; NaN if a family has none."""
-        return Evidence(np.nan, np.nan)
-
-    def always_tries_alternative(self, score: float) -> bool:
-        """Whether to try `with_alternative_scaling` without the perturbation; `score` is minus the best log-loss."""
-        return False
-
-    def with_alternative_scaling(self) -> Problem:
-        """The same rows in the scaling towards which `with_perturbed_scaling` goes."""
-        raise NotImplementedError
-
-    def leave_one_out(self, parameters, temperature) -> tuple[np.ndarray, np.ndarray]:
-        """Logits (n_rows, n_classes) of every row from a fit without it, and each row's leverage on the fit."""
-        raise ValueError('selection="loo" needs the inner-product or the quadratic family. Use selection="cv".')
-
-    def carry(self, parameters, temperature, new_temperature):
-        """Parameters with the same scores at another temperature; if `temperature_free`, with the same logits."""
-        return parameters if self.temperature_free else parameters * (temperature / new_temperature)

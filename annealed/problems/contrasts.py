@@ -12,6 +12,8 @@ Shapes: scores (n_rows, n_fits, n_scores) or (n_rows, n_scores), logits and resi
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from annealed.problems import gibbs
@@ -189,3 +191,45 @@ class Contrasts:
         summed = np.ones(n_rows) @ weighted - mean @ posterior
         total = share.sum(axis=1)[:, None] * np.eye(n_scores) - np.swapaxes(share, 1, 2) @ posterior
         return square, summed, total
+
+
+@dataclass(frozen=True)
+class ParameterTable:
+    """Parameters as a table (n_fits, n_scores, width): the `rank` coefficients of a score, and its intercept."""
+
+    contrasts: Contrasts
+    rank: int
+    fit_intercept: bool
+
+    @property
+    def n_scores(self) -> int:
+        return self.contrasts.n_scores
+
+    @property
+    def width(self) -> int:
+        return self.rank + self.fit_intercept
+
+    @property
+    def n_parameters(self) -> int:
+        return self.n_scores * self.width
+
+    @property
+    def is_coef(self):
+        """One for each parameter that is a coefficient, zero for intercepts."""
+        return np.tile(np.arange(self.width) < self.rank, self.n_scores).astype(np.float64)
+
+    def of(self, parameters):
+        return parameters.reshape(-1, self.n_scores, self.width)
+
+    def split(self, parameters):
+        """Coefficients (n_fits, n_scores, rank) and intercepts (n_fits, n_scores)."""
+        table = self.of(parameters)
+        return (table[..., :-1], table[..., -1]) if self.fit_intercept else (table, np.zeros(table.shape[:2]))
+
+    def join(self, coef, intercept):
+        table = np.concatenate([coef, intercept[..., None]], axis=2) if self.fit_intercept else coef
+        return table.reshape(len(table), -1)
+
+    def class_intercept(self, parameters):
+        """Intercepts of classes (n_fits, n_classes)."""
+        return self.contrasts.to_classes(self.split(parameters)[1], axis=1)

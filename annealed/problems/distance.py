@@ -16,22 +16,24 @@ Shapes: coef (n_fits, n_classes, rank). Covariance and class means are estimated
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 from numbers import Real
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
 from annealed.arrays import to_host
-from annealed.problems.base import Objective
+from annealed.problems.base import Features, Objective
 from annealed.problems.linear import (
     LinearProblem,
+    LinearScores,
+    fitted_rows,
     mean_of_columns,
-    missing_class_weight,
     spans_fewer_than_columns,
     spread_of_columns,
 )
+from annealed.problems.missing_classes import missing_class_weight
 from annealed.problems.smooth import HOT_LOGIT, ROUNDING
 from annealed.rows import ArrayDesign, Design, SinglePrecisionRows
 from annealed.rows.coordinates import WIDEST_EIGENPROBLEM, Coordinates, TurnedCoordinates
@@ -82,8 +84,42 @@ class Distance(Objective):
         return DistanceProblem(design, self, check_random_state(random_state))
 
 
+class DistanceScores(LinearScores):
+    """Soft means as linear logits with tied intercepts; `log_prior` (n_fits, n_classes)."""
+
+    def __init__(self, design: Design, coordinates, log_prior):
+        super().__init__(design, coordinates)
+        self.log_prior = log_prior
+
+    def table(self, parameters):
+        return parameters.reshape(len(parameters), self.log_prior.shape[1], -1)
+
+    def forward(self, parameters, temperature, fits, quick=False):
+        coef = self.table(parameters)
+        intercept = self.log_prior[fits] - _along_fits(temperature, 1) / 4 * np.sum(coef**2, axis=2)
+        if quick and self.float32_rows is not None:
+            turned = self._float32_turns.of_fits(fits).to_frame(coef.astype(np.float32))
+            return turned, intercept.astype(np.float32)
+        return self.coordinates.of_fits(fits).to_features(coef), intercept
+
+    def backward(self, sums, parameters, temperature, fits, quick=False):
+        pulled, residual_sum = sums
+        if quick and self.float32_rows is not None:
+            gradient = self._float32_turns.of_fits(fits).from_frame(pulled.astype(np.float32)).astype(np.float64)
+        else:
+            gradient = self.coordinates.of_fits(fits).from_features(pulled)
+        gradient -= _along_fits(temperature, 2) / 2 * self.table(parameters) * residual_sum[..., None]
+        return gradient.reshape(len(parameters), -1)
+
+    def make_float32_copy(self):
+        """Copy the rows in the frame, the coordinates that all fits have in common up to a rotation."""
+        if isinstance(self.coordinates, TurnedCoordinates) and self.float32_copy_pays(self.log_prior.shape[1]):
+            self.float32_rows = SinglePrecisionRows(self.design, self.coordinates.frame)
+            self._float32_turns = replace(self.coordinates, turns=self.coordinates.turns.astype(np.float32))
+
+
 class DistanceProblem(LinearProblem):
-    """Soft means as linear logits with tied intercepts.
+    """Soft means, pulled to the class means.
 
     `class_means` and parameters are in the whitened coordinates of each fit.
     """
@@ -98,130 +134,49 @@ class DistanceProblem(LinearProblem):
         covariance = _named_covariance(family.covariance, centered)
         scale = np.ones(design.n_features) if covariance == "identity" else spread_of_columns(design, center)
         in_span = covariance != "diagonal" and spans_fewer_than_columns(centered)
-        super().__init__(design, center, scale, in_span)
-        shares = self.class_shares + missing_class_weight(self.class_shares, self.design.total_weight, UNSEEN_WEIGHT)
+        rows, features = fitted_rows(design, Features(design.n_features, None, center, scale), in_span)
+        super().__init__(rows, features)
+        shares = self.class_shares + missing_class_weight(self.class_shares, rows.total_weight, UNSEEN_WEIGHT)
         self.anchored_shares = shares / shares.sum(axis=1, keepdims=True)  # a missing class is pulled to the centre
-        self.log_prior = self._log_prior()
-        means = self.design.class_sums() / np.maximum(self.class_shares, np.finfo(float).tiny)[..., None]
+        log_prior = np.zeros_like(shares)  # the paper's form has none
+        if self.anchor:
+            log_prior = np.where(self.class_shares[0] > 0, np.log(self.anchored_shares), UNSEEN_LOG_PRIOR)
+        means = rows.class_sums() / np.maximum(self.class_shares, np.finfo(float).tiny)[..., None]
         self._are_columns = covariance in ("diagonal", "identity")
-        self.coordinates = self._coordinates(means, covariance, family.shrinkage)
-        self.class_means = self.coordinates.from_features(means)
-        self.start_means = self._start_means(family.init, random_state)
+        coordinates = self._coordinates(means, covariance, family.shrinkage)
+        self.scores = DistanceScores(rows, coordinates, log_prior)
+        if isinstance(coordinates, TurnedCoordinates) and not self.scores.float32_copy_pays(self.n_classes):
+            self.scores.coordinates = coordinates.merged()
+        self.class_means = self.scores.coordinates.from_features(means)
+        self.start_means = _start_means(self, family.init, random_state)
+        self._flat_shares = np.repeat(self.anchored_shares, self.scores.coordinates.rank, axis=1)
 
     def _coordinates(self, means, covariance, shrinkage) -> Coordinates | TurnedCoordinates:
         """Coordinates in which the covariance of each fit is the identity."""
+        rows, features, shares = self.design, self.features, self.class_shares
         if self._are_columns:
-            return _column_coordinates(self.design, means, self.class_shares, self.scale, covariance == "diagonal")
-        column_scale = None if self.span else self.scale
-        estimates = Covariances(
-            self.design, means, self.class_shares, covariance == "pooled", shrinkage, column_scale, self.n_columns
-        )
-        coordinates = whitening_coordinates(estimates, all_diagonal=self.anchor == 0)
-        if isinstance(coordinates, TurnedCoordinates) and not self._copy_pays(self.n_classes):
-            return coordinates.merged()
-        return coordinates
-
-    def _log_prior(self):
-        """Log priors; zeros in the paper's form, which has none."""
-        if not self.anchor:
-            return np.zeros_like(self.anchored_shares)
-        return np.where(self.class_shares[0] > 0, np.log(self.anchored_shares), UNSEEN_LOG_PRIOR)
-
-    def _start_means(self, init, random_state):
-        if init == "means":
-            return self.class_means
-        if init == "zero":
-            points = self.span.project(-self.center) if self.span else -self.center
-        else:
-            picked = np.zeros((self.n_classes, self.design.n_rows))
-            rows = random_state.randint(self.design.n_rows, size=self.n_classes)
-            picked[np.arange(self.n_classes), rows] = 1
-            points = self.design.combine_rows(picked)
-        shape = (self.n_fits, self.n_classes, self.design.n_features)
-        return self.coordinates.from_features(np.broadcast_to(points, shape))
-
-    def make_float32_copy(self):
-        """Copy the rows in the frame, the coordinates that all fits have in common up to a rotation."""
-        if isinstance(self.coordinates, TurnedCoordinates) and self._copy_pays(self.n_classes):
-            self._float32_rows = SinglePrecisionRows(self.design, self.coordinates.frame)
-            self._float32_turns = replace(self.coordinates, turns=self.coordinates.turns.astype(np.float32))
-
-    def rows_and_forward(self, quick):
-        return (
-            (self._float32_rows, self._float32_forward)
-            if quick and self._float32_rows
-            else super().rows_and_forward(quick)
-        )
+            return _column_coordinates(rows, means, shares, features.scale, covariance == "diagonal")
+        column_scale = None if features.span else features.scale
+        estimates = Covariances(rows, means, shares, covariance == "pooled", shrinkage, column_scale, features.number)
+        return whitening_coordinates(estimates, all_diagonal=self.anchor == 0)
 
     def loss(self, parameters, temperature, fits=slice(None), quick=False):
         """Use the float32 rows only while scores are so small that their differences keep enough digits."""
         is_precise = quick and np.sum(self.class_means[0] ** 2, axis=1).max() <= LARGEST_FLOAT32_SCORE * temperature
         return super().loss(parameters, temperature, fits, is_precise)
 
-    def _table(self, parameters):
-        return parameters.reshape(len(parameters), self.n_classes, -1)
-
     def start(self, temperature):
         return (2 / temperature * self.start_means).reshape(self.n_fits, -1)
 
-    def forward(self, parameters, temperature, fits):
-        coef = self._table(parameters)
-        return self.coordinates.of_fits(fits).to_features(coef), self._intercept(coef, temperature, fits)
-
-    def _float32_forward(self, parameters, temperature, fits):
-        coef = self._table(parameters)
-        turned = self._float32_turns.of_fits(fits).to_frame(coef.astype(np.float32))
-        return turned, self._intercept(coef, temperature, fits).astype(np.float32)
-
-    # -- the paper's coordinates: soft means relative to the centre, in the units of the features ----------------
-
-    def means_of(self, parameters, temperature, fits=slice(None)):
-        """Soft means (n_fits, n_classes * n_features) of parameters."""
-        points = self.coordinates.of_fits(fits).to_points(temperature / 2 * self._table(parameters))
-        points = self.span.expand_points(points) if self.span else points
-        return points.reshape(len(points), -1)
-
-    def parameters_of_means(self, means, temperature, fits=slice(None)):
-        """The inverse of `means_of`."""
-        points = means.reshape(len(means), self.n_classes, -1)
-        points = self.span.project_stack(points) if self.span else points
-        return (2 / temperature * self.coordinates.of_fits(fits).from_features(points)).reshape(len(means), -1)
-
-    def gradient_of_means(self, gradient, fits=slice(None)):
-        """Gradient of Q by the means, eq. (12), from that of Q / T by the parameters, where means = T / 2 * points."""
-        pulled = 2 * self.coordinates.of_fits(fits).to_features(self._table(gradient))
-        pulled = self.span.expand_coef(pulled) if self.span else pulled
-        return pulled.reshape(len(pulled), -1)
-
-    def _intercept(self, coef, temperature, fits):
-        return self.log_prior[fits] - _along_fits(temperature, 1) / 4 * np.sum(coef**2, axis=2)
-
-    def backward(self, sums, parameters, temperature, fits, quick=False):
-        pulled, residual_sum = sums
-        coef = self._table(parameters)
-        if quick and self._float32_rows:
-            gradient = self._float32_turns.of_fits(fits).from_frame(pulled.astype(np.float32)).astype(np.float64)
-        else:
-            gradient = self.coordinates.of_fits(fits).from_features(pulled)
-        gradient -= _along_fits(temperature, 2) / 2 * coef * residual_sum[..., None]
-        return gradient.reshape(len(parameters), -1)
-
     def penalty(self, temperature, fits):
         temperature = _along_fits(temperature, 1)
-        return self.anchor * temperature / 4 * self._flat_shares[fits], 2 / temperature * self._flat_means[fits]
-
-    @cached_property
-    def _flat_shares(self):
-        """The class share in the strength of each parameter; cached, because every evaluation uses it several times."""
-        return np.repeat(self.anchored_shares, self.coordinates.rank, axis=1)
-
-    @cached_property
-    def _flat_means(self):
-        return self.class_means.reshape(self.n_fits, -1)
+        return self.anchor * temperature / 4 * self._flat_shares[fits], 2 / temperature * self.class_means.reshape(
+            self.n_fits, -1
+        )[fits]
 
     def curvature(self, temperature, fits):
         variance = np.maximum(self.class_variance[fits], 1e-12)
-        spectrum = self.coordinates.spectrum[fits][:, None]
+        spectrum = self.scores.coordinates.spectrum[fits][:, None]
         return (variance[..., None] * spectrum).reshape(len(variance), -1)
 
     def hot_temperature(self):
@@ -232,30 +187,69 @@ class DistanceProblem(LinearProblem):
 
     def _spread_along_means(self):
         """Largest root mean square, over the class means of the final fit, of the rows' inner products with a mean."""
-        final = self.coordinates.of_fits(slice(0, 1))
-        if self.span is None and not self._are_columns:  # the second moment is diagonal
+        span, final = self.features.span, self.scores.coordinates.of_fits(slice(0, 1))
+        if span is None and not self._are_columns:  # the second moment is diagonal
             return np.sqrt(np.sum(final.spectrum * self.class_means[0] ** 2, axis=1).max())
         coef = final.to_features(self.class_means[:1])
-        if self.span is None:
-            return self._spread_of_scores(coef)
-        return np.sqrt((to_host(self.design.weight)[:, 0] @ (self.span.rows @ coef[0].T) ** 2).max())
-
-    def _spread_of_scores(self, coef):
-        """The same for any coefficients (1, n_classes, n_features), in one pass over the rows."""
+        if span is not None:
+            return np.sqrt((to_host(self.design.weight)[:, 0] @ (span.rows @ coef[0].T) ** 2).max())
         unit = max(np.abs(coef).max(), np.finfo(float).tiny)  # avoids overflow: a fourth power of large columns
         coef = coef / unit
 
         def kernel(block):
             return (block.weight[:, 0] @ block.product(coef)[:, 0, :] ** 2,)
 
-        (squares,) = self.design.sum_rows(kernel, slice(0, 1), self.copies_rows)
+        (squares,) = self.design.sum_rows(kernel, slice(0, 1), self.scores.copies_rows)
         return unit * np.sqrt(squares.max())
 
     def report(self, parameters, temperature, fits=slice(None)):
-        points = self.coordinates.of_fits(fits).to_points(temperature / 2 * self._table(parameters))
-        means = self.span.expand_points(points) if self.span else points
-        linear = self.report_linear(*self.forward(parameters, temperature, fits))
-        return {**linear, "means": means + self.center}
+        means = SoftMeans(self, temperature).of(parameters, fits).reshape(len(parameters), self.n_classes, -1)
+        linear = self.features.linear(*self.scores.forward(parameters, temperature, fits))
+        return {**linear, "means": means + self.features.center}
+
+
+def _start_means(problem: DistanceProblem, init, random_state):
+    """The class means, zeros, or random rows, in the coordinates of each fit."""
+    if init == "means":
+        return problem.class_means
+    design, features = problem.design, problem.features
+    if init == "zero":
+        points = features.span.project(-features.center) if features.span else -features.center
+    else:
+        picked = np.zeros((design.n_classes, design.n_rows))
+        rows = random_state.randint(design.n_rows, size=design.n_classes)
+        picked[np.arange(design.n_classes), rows] = 1
+        points = design.combine_rows(picked)
+    shape = (design.n_fits, design.n_classes, design.n_features)
+    return problem.scores.coordinates.from_features(np.broadcast_to(points, shape))
+
+
+class SoftMeans(NamedTuple):
+    """The paper's coordinates: soft means relative to the centre, in the units of the features, flattened."""
+
+    problem: DistanceProblem
+    temperature: Any
+
+    def of(self, parameters, fits=slice(None)):
+        """Soft means (n_fits, n_classes * n_features) of parameters."""
+        scores, span = self.problem.scores, self.problem.features.span
+        points = scores.coordinates.of_fits(fits).to_points(self.temperature / 2 * scores.table(parameters))
+        points = span.expand_points(points) if span else points
+        return points.reshape(len(points), -1)
+
+    def parameters(self, means, fits=slice(None)):
+        """The inverse of `of`."""
+        points, span = self.problem.scores.table(means), self.problem.features.span
+        points = span.project_stack(points) if span else points
+        coordinates = self.problem.scores.coordinates.of_fits(fits)
+        return (2 / self.temperature * coordinates.from_features(points)).reshape(len(means), -1)
+
+    def gradient(self, gradient, fits=slice(None)):
+        """Gradient of Q by the means, eq. (12), from that of Q / T by the parameters, where means = T / 2 * points."""
+        scores, span = self.problem.scores, self.problem.features.span
+        pulled = 2 * scores.coordinates.of_fits(fits).to_features(scores.table(gradient))
+        pulled = span.expand_coef(pulled) if span else pulled
+        return pulled.reshape(len(pulled), -1)
 
 
 def _along_fits(temperature, n_axes):

@@ -15,9 +15,9 @@ from reprlib import repr as shown
 import numpy as np
 from scipy import sparse
 
-from annealed.problems.base import Objective, Predictor, check_strength
+from annealed.problems.base import Features, Objective, Predictor, check_strength
 from annealed.problems.linear import mean_of_columns, spread_of_columns
-from annealed.problems.smooth import SmoothProblem
+from annealed.problems.smooth import Scores, SmoothProblem
 from annealed.rows import Design
 
 CHECKED_ROWS = 10  # rows on which the shapes and values that a family returns are checked
@@ -97,19 +97,47 @@ class FamilyPredictor(Predictor):
         return np.asarray(self.family.scores(X, arrays["parameters"])) / temperature
 
 
+class FamilyScores(Scores):
+    """Scores of a user-defined family, of parameters `theta / T` of any `shape`, flattened."""
+
+    def __init__(self, design: Design, family: ScoreFamily, scale, shape):
+        super().__init__(design)
+        self.family, self.scale, self.shape = family, scale, shape
+
+    def parameters(self, flat, temperature):
+        return temperature * flat.reshape(len(flat), *self.shape)
+
+    def forward(self, parameters, temperature, fits, quick=False):
+        return self.parameters(parameters, temperature), temperature
+
+    def logits(self, block, state):
+        parameters, temperature = state
+        X = block.features(1 / self.scale)
+        return np.stack([self.family.scores(X, theta) for theta in parameters], axis=1) / temperature
+
+    def pullback(self, block, state, residual):
+        parameters, _ = state
+        X = block.features(1 / self.scale)
+        pulled = [self.family.pullback(X, theta, residual[:, fit]) for fit, theta in enumerate(parameters)]
+        return (np.stack(pulled).reshape(len(parameters), -1),)
+
+    def backward(self, sums, parameters, temperature, fits, quick=False):
+        return sums[0]
+
+
 class FamilyProblem(SmoothProblem):
     """A user-defined family bound to rows, solved in `theta / T`, so that the gradient is the paper's dQ / dtheta."""
 
     def __init__(self, design: Design, family: ScoreFamily, random_state):
-        self.family = family
-        center, self.scale = np.zeros(design.n_features), np.ones(design.n_features)
-        if not sparse.issparse(design.X):
+        self.family, is_standardized = family, not sparse.issparse(design.X)
+        center, scale = np.zeros(design.n_features), np.ones(design.n_features)
+        if is_standardized:
             center = mean_of_columns(design)
-            self.scale = spread_of_columns(design, center)
-        super().__init__(design.centered(center))
-        self.predictor = FamilyPredictor(family, center, self.scale, not sparse.issparse(design.X))
+            scale = spread_of_columns(design, center)
+        super().__init__(design.centered(center), Features(design.n_features, None, center, scale))
+        self.predictor = FamilyPredictor(family, center, scale, is_standardized)
         starts = [self._start(fit, random_state) for fit in range(self.n_fits)]
-        self.shape = starts[0].shape
+        self.scores = FamilyScores(self.design, family, scale, starts[0].shape)
         self._check_starts(starts)
         self.start_parameters = np.stack(starts)
         self._check_family()
@@ -126,15 +154,15 @@ class FamilyProblem(SmoothProblem):
                 f"Got shape {scores.shape}: {scores[:2]!r}."
             )
         pulled = np.asarray(self.family.pullback(X, parameters, np.zeros(scores.shape)))
-        if pulled.shape != self.shape or not np.isfinite(pulled).all():
+        if pulled.shape != self.scores.shape or not np.isfinite(pulled).all():
             raise ValueError(
-                f"{name}.pullback must return finite numbers in the shape of the parameters, {self.shape}. "
+                f"{name}.pullback must return finite numbers in the shape of the parameters, {self.scores.shape}. "
                 f"Got shape {pulled.shape}: {pulled!r}."
             )
 
     def _check_starts(self, starts):
         for fit, start in enumerate(starts):
-            if start.shape == self.shape and start.size and np.isfinite(start).all():
+            if start.shape == self.scores.shape and start.size and np.isfinite(start).all():
                 continue
             weights = np.bincount(self.design.labels, self.design.weight[:, fit], self.n_classes)
             lacking = np.flatnonzero(weights == 0).tolist()
@@ -166,37 +194,17 @@ class FamilyProblem(SmoothProblem):
     def _features(self, rows):
         """Some rows in the form that the family's methods receive."""
         X = self.design.X[rows]
-        return X if sparse.issparse(X) else (X - self.design.center) / self.scale
-
-    def _unflatten(self, parameters, temperature):
-        return temperature * parameters.reshape(len(parameters), *self.shape)
+        return X if sparse.issparse(X) else (X - self.design.center) / self.features.scale
 
     def start(self, temperature):
         return self.start_parameters.reshape(self.n_fits, -1) / temperature
-
-    def forward(self, parameters, temperature, fits):
-        return self._unflatten(parameters, temperature), temperature
-
-    def block_logits(self, block, state):
-        parameters, temperature = state
-        X = block.features(1 / self.scale)
-        return np.stack([self.family.scores(X, theta) for theta in parameters], axis=1) / temperature
-
-    def block_pullback(self, block, state, residual):
-        parameters, _ = state
-        X = block.features(1 / self.scale)
-        pulled = [self.family.pullback(X, theta, residual[:, fit]) for fit, theta in enumerate(parameters)]
-        return (np.stack(pulled).reshape(len(parameters), -1),)
-
-    def backward(self, sums, parameters, temperature, fits, quick=False):
-        return sums[0]
 
     def penalty(self, temperature, fits):
         return np.full(1, float(self.family.l2_strength) * temperature), self.start(temperature)[fits]
 
     def curvature(self, temperature, fits):
         variance = self.class_variance[fits].mean(axis=1, keepdims=True)
-        return np.broadcast_to(variance, (len(variance), int(np.prod(self.shape))))
+        return np.broadcast_to(variance, (len(variance), int(np.prod(self.scores.shape))))
 
     def report(self, parameters, temperature, fits=slice(None)):
-        return {"parameters": self._unflatten(parameters, temperature)}
+        return {"parameters": self.scores.parameters(parameters, temperature)}

@@ -5,10 +5,11 @@ differences of scores (`annealed/problems/contrasts.py`) has, for each pair of s
 
     sum over rows of weight * covariance of the two scores * z z'
 
-`BlockRows` and `SmallRows` compute `Terms` of a stack of fits and, at a fraction of the cost, `TermsAlong`, with the
-Hessian times a vector instead of the Hessian. `BlockRows` sums over blocks of any design. `SmallRows` stores the points
-z and the upper triangle of z z' for all rows, so that a Hessian is a single matrix product, in float32 where that is
-accurate enough for a step. `ExactHessian` adds the penalty and the imaginary rows of missing classes.
+`BlockRows` and `SmallRows` compute `terms` of a stack of fits: loss (n_fits,), gradient and Hessian. `terms_along` has
+the Hessian times a vector in place of the Hessian, at a fraction of the cost. `BlockRows` sums over blocks of any
+design. `SmallRows` stores the points z and the upper triangle of z z' for all rows, so that a Hessian is a single
+matrix product, in float32 where that is accurate enough for a step. `ExactHessians` adds the penalty and the imaginary
+rows of missing classes.
 
 Shapes: table and along (n_fits, n_scores, width). A Hessian is (n_fits, n_differences * width, n_differences * width),
 with the coordinates of a difference contiguous.
@@ -17,13 +18,10 @@ with the coordinates of a difference contiguous.
 from __future__ import annotations
 
 from functools import cache, cached_property, partial
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from annealed.arrays import as_slice
-from annealed.problems import gibbs
-from annealed.problems.contrasts import Contrasts
 from annealed.problems.hessian_sample import SMALLEST_POSTERIOR
 from annealed.rows import CsrDesign, DenseDesign
 from annealed.rows.coordinates import SMALLEST_EIGENVALUE
@@ -35,47 +33,32 @@ ROUGH_STRENGTH = 1e-6  # penalty over the largest variance of a coordinate from 
 FEWEST_ROUGH = 100_000  # multiplications for the Hessian of one fit: with fewer, float32 saves no time
 
 
-class Terms(NamedTuple):
-    """loss (n_fits,), gradient (n_fits, n_scores, width), and the Hessian of the loss by differences of scores."""
-
-    loss: np.ndarray
-    gradient: np.ndarray
-    hessian: np.ndarray
-
-
-class TermsAlong(NamedTuple):
-    """loss (n_fits,), gradient (n_fits, n_scores, width), and the Hessian of the loss times vectors of that shape."""
-
-    loss: np.ndarray
-    gradient: np.ndarray
-    product: np.ndarray
-
-
-def hessian_rows(design, coordinates, contrasts, fit_intercept):
+def hessian_rows(design, coordinates, table):
     """`SmallRows` if the products z z' of all rows fit into memory, else `BlockRows`."""
-    n_products = design.n_rows * (coordinates.rank + fit_intercept) ** 2
+    n_products = design.n_rows * table.width**2
     is_small = n_products <= MOST_PRODUCTS and not (coordinates.per_fit and design.n_fits * n_products > MOST_OF_FITS)
     kind = SmallRows if is_small and isinstance(design, (DenseDesign, CsrDesign)) else BlockRows
-    return kind(design, coordinates, contrasts, fit_intercept)
+    return kind(design, coordinates, table)
 
 
 class SmallRows:
     """Points z of all rows in memory, and the upper triangles of z z'."""
 
-    def __init__(self, design, coordinates, contrasts, fit_intercept):
-        self.contrasts, self.labels, self.weight = contrasts, design.labels, design.weight
+    def __init__(self, design, coordinates, table):
+        contrasts = self.contrasts = table.contrasts
+        self.labels, self.weight = design.labels, design.weight
         rows = np.concatenate(list(design.map_blocks(lambda block: block.rows_as_array())))
         self.points = coordinates.from_features(rows)  # with a leading axis of fits if coordinates differ among fits
-        if fit_intercept:
+        if table.fit_intercept:
             self.points = np.concatenate([self.points, np.ones((*self.points.shape[:-1], 1))], axis=-1)
-        self.typical = _typical_lengths(coordinates, fit_intercept)
+        self.typical = _typical_lengths(coordinates, table.fit_intercept)
         number, n_products = _half_numbers(self.points.shape[-1])
         self._half_products = cache(partial(_half_products, self.points, number))
         pairs = contrasts.numbers[:, None, :, None] * n_products
         self._entries = (pairs + number[:, None, :]).reshape(contrasts.n_differences * len(number), -1)
 
-    def terms(self, table, fits, dtype=np.float64) -> Terms:
-        """Loss, gradient and Hessian; the Hessian is summed in `dtype`."""
+    def terms(self, table, fits, dtype=np.float64):
+        """The Hessian is summed in `dtype`."""
         weight = self.weight[:, fits]
         losses, pulled, posterior = self.contrasts.evaluate(self.scores(table, fits), self.labels, weight)
         gradient = self._pulled_back(pulled, fits)
@@ -84,21 +67,21 @@ class SmallRows:
         shares = (self.contrasts.pair_covariance(posterior) * weight[..., None]).transpose(1, 2, 0)
         products = _times(shares.astype(dtype, copy=False), _of_fits(self._half_products(dtype), fits))
         hessian = products.astype(np.float64, copy=False).reshape(len(table), -1).take(self._entries, axis=1)
-        return Terms(np.einsum("ns,ns->s", weight, losses), gradient, hessian)
+        return np.einsum("ns,ns->s", weight, losses), gradient, hessian
 
     @cached_property
     def longest(self) -> float:
         """Norm of the longest point, each coordinate divided by its root mean square."""
         return float(np.sqrt(_squares(self.points / self.typical).max()))
 
-    def terms_along(self, table, along, fits) -> TermsAlong:
+    def terms_along(self, table, along, fits):
         weight, n_fits = self.weight[:, fits], len(table)
         twice = fits if self.points.ndim == 2 else np.tile(np.arange(self.weight.shape[1])[fits], 2)
         scores = self.scores(np.concatenate([table, along]), twice)
         losses, pulled, posterior = self.contrasts.evaluate(scores[:, :n_fits], self.labels, weight)
         curved = self.contrasts.curved(posterior, scores[:, n_fits:]) * weight[..., None]
         both = self._pulled_back(np.concatenate([pulled, curved], axis=1), twice)
-        return TermsAlong(np.einsum("ns,ns->s", weight, losses), both[:n_fits], both[n_fits:])
+        return np.einsum("ns,ns->s", weight, losses), both[:n_fits], both[n_fits:]
 
     def scores(self, table, fits):
         """Scores (n_rows, n_fits, n_scores), in memory with rows contiguous."""
@@ -128,20 +111,19 @@ def _times(tables, matrices):
 class BlockRows:
     """Rows of any design, summed over blocks; nothing is stored between passes."""
 
-    def __init__(self, design, coordinates, contrasts, fit_intercept):
+    def __init__(self, design, coordinates, table):
         self.design, self.coordinates = design, coordinates
-        self.contrasts, self.fit_intercept = contrasts, fit_intercept
-        self.typical = _typical_lengths(coordinates, fit_intercept)
+        self.table, self.contrasts = table, table.contrasts
+        self.typical = _typical_lengths(coordinates, table.fit_intercept)
 
-    def terms(self, table, fits, dtype=np.float64) -> Terms:
-        """Loss, gradient and Hessian; the Hessian is summed in float64 whatever `dtype`, as blocks are."""
+    def terms(self, table, fits, dtype=np.float64):
+        """The Hessian is summed in float64 whatever `dtype`, as blocks are."""
         coordinates = self.coordinates.of_fits(fits)
         coef, intercept = self._to_features(coordinates, table)
 
         def kernel(block):
-            losses, pulled, posterior = self.contrasts.evaluate(
-                block.product(coef) + intercept, block.labels, block.weight
-            )
+            scores = block.product(coef) + intercept
+            losses, pulled, posterior = self.contrasts.evaluate(scores, block.labels, block.weight)
             shares = self.contrasts.pair_covariance(posterior) * block.weight[..., None]
             return (_summed(block, losses), *_pulled_back(block, pulled), *block.moments(shares))
 
@@ -149,10 +131,10 @@ class BlockRows:
         turn, rank = coordinates.from_features, coordinates.rank
         blocks = np.empty((*counts.shape, *[table.shape[2]] * 2))
         blocks[..., :rank, :rank] = turn(np.swapaxes(turn(squares), -1, -2))
-        if self.fit_intercept:
+        if self.table.fit_intercept:
             blocks[..., :rank, rank] = blocks[..., rank, :rank] = turn(sums)
             blocks[..., rank, rank] = counts
-        return Terms(loss, self._from_features(coordinates, *gradient), self.contrasts.whole(blocks))
+        return loss, self._from_features(coordinates, *gradient), self.contrasts.whole(blocks)
 
     @cached_property
     def longest(self) -> float:
@@ -163,33 +145,31 @@ class BlockRows:
             return _squares(turn(block.rows_as_array()) / typical).max()
 
         longest = self.design.map_blocks(kernel, slice(0, 1), n_numbers=self.design.n_features)
-        return float(np.sqrt(max(longest) + self.fit_intercept))
+        return float(np.sqrt(max(longest) + self.table.fit_intercept))
 
-    def terms_along(self, table, along, fits) -> TermsAlong:
+    def terms_along(self, table, along, fits):
         coordinates = self.coordinates.of_fits(fits)
         coef, intercept = self._to_features(coordinates, table)
         coef_along, intercept_along = self._to_features(coordinates, along)
 
         def kernel(block):
-            losses, pulled, posterior = self.contrasts.evaluate(
-                block.product(coef) + intercept, block.labels, block.weight
-            )
+            scores = block.product(coef) + intercept
+            losses, pulled, posterior = self.contrasts.evaluate(scores, block.labels, block.weight)
             curved = self.contrasts.curved(posterior, block.product(coef_along) + intercept_along)
             curved *= block.weight[..., None]
             return (_summed(block, losses), *_pulled_back(block, pulled), *_pulled_back(block, curved))
 
         loss, *sums = self.design.sum_rows(kernel, fits)
-        return TermsAlong(loss, *(self._from_features(coordinates, *pair) for pair in (sums[:2], sums[2:])))
+        return loss, *(self._from_features(coordinates, *pair) for pair in (sums[:2], sums[2:]))
 
     def _to_features(self, coordinates, table):
         """Coefficients of the features and intercepts, from a table."""
-        rank = coordinates.rank
-        return coordinates.to_features(table[..., :rank]), table[..., rank:].sum(axis=-1)
+        coef, intercept = self.table.split(table)
+        return coordinates.to_features(coef), intercept
 
     def _from_features(self, coordinates, coef, intercept):
         """A table, from derivatives by coefficients of the features and by intercepts."""
-        coef = coordinates.from_features(coef)
-        return np.concatenate([coef, intercept[..., None]], axis=2) if self.fit_intercept else coef
+        return self.table.of(self.table.join(coordinates.from_features(coef), intercept))
 
 
 def _half_numbers(width):
@@ -230,132 +210,101 @@ def _summed(block, losses):
     return np.einsum("ns,ns->s", block.weight, losses)
 
 
-class ExactHessian:
-    """Mixin of a penalized problem of linear scores: objective and Hessian for Newton's method."""
+class ExactHessians:
+    """Objective and Hessian of a `PenalizedLinearProblem`, for Newton's method."""
 
-    has_hessian = True
-    design: Any
-    coordinates: Any
-    contrasts: Contrasts
-    fit_intercept: bool
-    missing: np.ndarray
-    held_out: Any
-    n_fits: int
-    n_scores: int
-    n_parameters: Any
-    l2_strength: float
-    penalty: Any
-    _width: Any
-    _table: Any
-    _split: Any
-    _with_missing: Any
-    _class_intercept: Any
-    _hessian_rows: SmallRows | BlockRows | None
+    def __init__(self, problem):
+        self.problem, self.scores = problem, problem.scores
+        self.table, self.contrasts = problem.scores.table, problem.scores.table.contrasts
 
     @property
-    def hessian_size(self):
+    def size(self) -> int:
         """Number of rows of the Hessian by differences."""
-        return self.contrasts.n_differences * self._width
+        return self.contrasts.n_differences * self.table.width
 
     @property
-    def hessian_work(self):
+    def work(self) -> float:
         """Cost of the Hessians of all fits: multiplications per score, and a quarter of those of their factors."""
-        return self.n_fits * (self._square_work / self.n_scores + self.hessian_size**3 / 24)
+        return self.problem.n_fits * (self._square_work / self.table.n_scores + self.size**3 / 24)
 
     @property
     def _square_work(self):
         """Multiplications to sum the Hessian of one fit."""
-        return self.design.n_rows * self.contrasts.n_pairs * self._width**2 / 2
+        return self.scores.design.n_rows * self.contrasts.n_pairs * self.table.width**2 / 2
 
-    def held_out_logits(self, parameters, temperature):
-        if self._stored_rows(1) is None:
-            return super().held_out_logits(parameters, temperature)  # type: ignore[misc]
-        return self.held_out_logits_of([parameters], [temperature])[0]
+    def held_out_logits(self, held_out, points):
+        """Logits of held-out rows, (n_points, n_held_out, n_classes), in one small product for all fits.
 
-    def held_out_logits_of(self, points, temperatures):
-        """If few points are stored, one small product gives all logits of all fits."""
-        rows = self._stored_rows(len(points))
-        if rows is None:
-            return super().held_out_logits_of(points, temperatures)  # type: ignore[misc]
-        fits = np.tile(np.arange(self.n_fits), len(points))
-        scores = rows.scores(self._table(np.concatenate(points)), fits)
-        by_point = scores.reshape(len(scores), len(points), self.n_fits, -1)
+        None if no points of rows are stored, or if there are so many that the product is not small.
+        """
+        rows, n_fits = self.scores.hessian_rows, self.problem.n_fits
+        n_multiplications = len(points) * self.scores.design.n_rows * n_fits * self.table.n_parameters
+        if not isinstance(rows, SmallRows) or n_multiplications > FEW_MULTIPLICATIONS:
+            return None
+        scores = rows.scores(self.table.of(np.concatenate(points)), np.tile(np.arange(n_fits), len(points)))
+        by_point = scores.reshape(len(scores), len(points), n_fits, -1)
         # In Fortran order, so that rows are contiguous, as in blocks.
-        held_out = np.asfortranarray(by_point[self.held_out.rows, :, self.held_out.fits])
-        return self.contrasts.logits(held_out).swapaxes(0, 1)
+        picked = np.asfortranarray(by_point[held_out.rows, :, held_out.fits])
+        return self.contrasts.logits(picked).swapaxes(0, 1)
 
-    def _stored_rows(self, n_points) -> SmallRows | None:
-        """The stored rows, if there are any and their scores at `n_points` points take few multiplications."""
-        rows = self._hessian_rows
-        n_multiplications = n_points * self.design.n_rows * self.n_fits * self.n_parameters
-        return rows if isinstance(rows, SmallRows) and n_multiplications <= FEW_MULTIPLICATIONS else None
-
-    def objective_and_hessian(self, parameters, temperature, fits, for_step=False):
-        """Q_new / T (n_fits,), its gradient, and its Hessian by differences, (n_fits, hessian_size, hessian_size).
+    def terms(self, parameters, temperature, fits, for_step=False):
+        """Q_new / T (n_fits,), its gradient, and its Hessian by differences, (n_fits, size, size).
 
         for_step : whether the Hessian is only used for the direction of a step. It is then computed in float32, as long
             as the penalty is so strong that the rounding error is small compared with the least curvature.
         """
         dtype = np.float32 if for_step and self._is_rough_enough(temperature) else np.float64
         with np.errstate(over="ignore", invalid="ignore"):  # solvers reject trial points whose value is not finite
-            loss, gradient, hessian = self._rows_of_hessians().terms(self._table(parameters), fits, dtype)
-        loss, gradient = self._with_missing(loss, gradient.reshape(parameters.shape), parameters, fits)
-        squares = hessian.reshape(len(hessian), self.contrasts.n_differences, self._width, -1, self._width)
-        if self.fit_intercept and self.missing[fits].any():
-            squares[..., -1, :, -1] += self._missing_covariance(parameters, fits)
-        strength, _ = self.penalty(temperature, fits)
-        pull = strength * parameters
-        score_strength = strength[..., None, None, : self._width]  # the same for all scores
+            loss, gradient, hessian = self.rows.terms(self.table.of(parameters), fits, dtype)
+        width = self.table.width
+        squares = hessian.reshape(len(hessian), self.contrasts.n_differences, width, -1, width)
+        self.problem.missing.add_hessian(squares, parameters, fits)
+        value, gradient, strength = self._with_penalty(loss, gradient, parameters, temperature, fits)
+        score_strength = strength[..., None, None, :width]  # the same for all scores
         np.einsum("faibi->fabi", squares)[...] += score_strength * self.contrasts.square[..., None]
-        return loss + 0.5 * np.sum(pull * parameters, axis=1), gradient + pull, hessian
+        return value, gradient, hessian
+
+    def along(self, parameters, along, temperature, fits):
+        """Q_new / T (n_fits,), its gradient, and its Hessian times `along`, both in the shape of the parameters."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            loss, gradient, product = self.rows.terms_along(self.table.of(parameters), self.table.of(along), fits)
+        product = product.reshape(parameters.shape)
+        self.problem.missing.add_product(product, parameters, along, fits)
+        value, gradient, strength = self._with_penalty(loss, gradient, parameters, temperature, fits)
+        return value, gradient, product + strength * along
+
+    def _with_penalty(self, loss, gradient, parameters, temperature, fits):
+        """Q_new / T and its gradient from those of the loss of the rows, and the strength of the penalty."""
+        loss, gradient = self.problem.missing.with_loss(loss, gradient.reshape(parameters.shape), parameters, fits)
+        strength, _ = self.problem.penalty(temperature, fits)
+        pull = strength * parameters
+        return loss + 0.5 * np.sum(pull * parameters, axis=1), gradient + pull, strength
 
     def _is_rough_enough(self, temperature) -> bool:
         """Whether a float32 Hessian is accurate enough for a step, and saves time."""
-        strength = self.l2_strength * np.min(temperature)
-        is_strong = strength >= ROUGH_STRENGTH * self.coordinates.spectrum.max()
+        strength = self.problem.l2_strength * np.min(temperature)
+        is_strong = strength >= ROUGH_STRENGTH * self.scores.coordinates.spectrum.max()
         return bool(is_strong and self._square_work >= FEWEST_ROUGH)
-
-    def objective_along(self, parameters, along, temperature, fits):
-        """Q_new / T (n_fits,), its gradient, and its Hessian times `along`, both in the shape of the parameters."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            terms = self._rows_of_hessians().terms_along(self._table(parameters), self._table(along), fits)
-        loss, gradient, product = terms.loss, *(part.reshape(parameters.shape) for part in terms[1:])
-        loss, gradient = self._with_missing(loss, gradient, parameters, fits)
-        if self.fit_intercept and self.missing[fits].any():
-            self._table(product)[..., -1] += self._missing_product(parameters, along, fits)
-        strength, _ = self.penalty(temperature, fits)
-        pull = strength * parameters
-        return loss + 0.5 * np.sum(pull * parameters, axis=1), gradient + pull, product + strength * along
 
     def furthest_moves(self, steps):
         """Upper bound on the change of any row's scores by steps (n_steps, n_parameters), (n_steps,)."""
-        rows = self._rows_of_hessians()
-        return rows.longest * np.sqrt(_squares(self._table(steps) * rows.typical).sum(axis=-1))
+        return self.rows.longest * np.sqrt(_squares(self.table.of(steps) * self.rows.typical).sum(axis=-1))
 
-    def _rows_of_hessians(self):
-        if self._hessian_rows is None:
-            self._hessian_rows = hessian_rows(self.design, self.coordinates, self.contrasts, self.fit_intercept)
-        return self._hessian_rows
+    @property
+    def rows(self) -> SmallRows | BlockRows:
+        if self.scores.hessian_rows is None:
+            self.scores.hessian_rows = hessian_rows(self.scores.design, self.scores.coordinates, self.table)
+        return self.scores.hessian_rows
 
     def without_shift(self, parameters):
         """Parameters of the same posterior, with mean zero over scores."""
-        return self.contrasts.without_shift(self._table(parameters)).reshape(parameters.shape)
+        return self.contrasts.without_shift(self.table.of(parameters)).reshape(parameters.shape)
 
     def by_differences(self, gradient):
         """Derivative by the parameters of differences of scores, flattened."""
-        return self.contrasts.by_differences(self._table(gradient)).reshape(len(gradient), self.hessian_size)
+        return self.contrasts.by_differences(self.table.of(gradient)).reshape(len(gradient), self.size)
 
     def from_differences(self, differences):
         """Parameters of scores, of mean zero, from those of differences of scores, flattened."""
-        table = differences.reshape(len(differences), self.contrasts.n_differences, self._width)
-        return self.contrasts.from_differences(table).reshape(len(differences), self.n_parameters)
-
-    def _missing_covariance(self, parameters, fits):
-        """Hessian of the imaginary rows of missing classes, by differences of intercepts."""
-        covariance = self.contrasts.pair_covariance(gibbs.posterior(self._class_intercept(parameters)))
-        return self.missing[fits].sum(axis=1)[:, None, None] * covariance[:, self.contrasts.numbers]
-
-    def _missing_product(self, parameters, along, fits):
-        """The same Hessian, by intercepts of scores, times the intercepts of `along`."""
-        curved = self.contrasts.curved(gibbs.posterior(self._class_intercept(parameters)), self._split(along)[1])
-        return self.missing[fits].sum(axis=1)[:, None] * curved
+        table = differences.reshape(len(differences), self.contrasts.n_differences, self.table.width)
+        return self.contrasts.from_differences(table).reshape(len(differences), self.table.n_parameters)

@@ -56,21 +56,21 @@ class HessianSample:
     spread : root mean square of each
     """
 
-    def __init__(self, design, coordinates, fit_intercept, n_leading, contrasts, float32_rows=None):
-        self.fit_intercept, self.n_leading, self.contrasts = fit_intercept, n_leading, contrasts
-        rank = coordinates.rank
+    def __init__(self, design, coordinates, table, n_leading, float32_rows=None):
+        self.fit_intercept, self.n_leading, self.contrasts = table.fit_intercept, n_leading, table.contrasts
+        rank = table.rank
         is_sorted = float32_rows is not None  # its columns are in ascending order of variance
         ascending = np.arange(rank) if is_sorted else np.argsort(coordinates.spectrum)
         kept = np.sort(ascending[rank - n_leading :])
         noise = SMALLEST_EIGENVALUE * coordinates.spectrum.max()
         self.leading, self.spread = kept, np.sqrt(np.maximum(coordinates.spectrum[kept], noise))
-        if fit_intercept:
-            self.leading, self.spread = np.append(kept, coordinates.rank), np.append(self.spread, 1.0)
+        if self.fit_intercept:
+            self.leading, self.spread = np.append(kept, rank), np.append(self.spread, 1.0)
         self.spread = np.maximum(self.spread, SMALLEST_SPREAD)
         self._widest = self._unit = self.spread[:n_leading].max(initial=SMALLEST_SPREAD)
-        self.dtype = np.float64 if contrasts.n_differences * len(self.leading) <= DOUBLE_PARAMETERS else np.float32
+        n_parameters = self.contrasts.n_differences * len(self.leading)
+        self.dtype = np.float64 if n_parameters <= DOUBLE_PARAMETERS else np.float32
         if float32_rows is None:
-            n_parameters = contrasts.n_differences * len(self.leading)
             n_sampled = max(SAMPLE_PER_PARAMETER * n_parameters, FEW_VALUES // len(self.leading))
             self.rows, self.weight = _stratified(design, min(design.n_rows, n_sampled))
             along = coordinates.along(kept)
@@ -83,10 +83,10 @@ class HessianSample:
             self._points = float32_rows.X[every, kept[0] : kept[0] + n_leading]  # a view, not a copy
 
     @staticmethod
-    def count_leading(coordinates, contrasts, fit_intercept, level):
+    def count_leading(table, level):
         """Number of leading coordinates in the full part of the Hessian at a level."""
         most = min(FEWEST_PARAMETERS * 2**level, MOST_PARAMETERS)
-        return max(0, min(coordinates.rank, most // contrasts.n_differences - fit_intercept))
+        return max(0, min(table.rank, most // table.contrasts.n_differences - table.fit_intercept))
 
     @staticmethod
     def rows_per_pair(n_rows, width, contrasts):
@@ -97,8 +97,9 @@ class HessianSample:
         return n_rows if n_rows <= 2 * wanted else wanted
 
     @staticmethod
-    def time(n_rows, width, contrasts, is_float32):
+    def time(n_rows, n_leading, table, is_float32):
         """Estimated time, in nanoseconds, of a Hessian and its factor."""
+        contrasts, width = table.contrasts, n_leading + table.fit_intercept
         n_drawn = HessianSample.rows_per_pair(n_rows, width, contrasts)
         entry_time = (DRAW_TIME if n_drawn < n_rows else COPY_TIME) + SQUARE_TIME[is_float32] * width / 2
         return (
@@ -107,9 +108,9 @@ class HessianSample:
         )
 
     @staticmethod
-    def count_in_classes(coordinates, contrasts, fit_intercept):
+    def count_in_classes(table):
         """Number of leading coordinates in the blocks of single classes."""
-        return min(coordinates.rank, int(np.sqrt(MOST_CLASS_ENTRIES / contrasts.n_scores)) - fit_intercept)
+        return min(table.rank, int(np.sqrt(MOST_CLASS_ENTRIES / table.n_scores)) - table.fit_intercept)
 
     @staticmethod
     def rows_per_class(n_rows, width):
@@ -118,11 +119,12 @@ class HessianSample:
         return n_rows if n_rows <= 2 * wanted else wanted
 
     @staticmethod
-    def time_of_classes(n_rows, width, contrasts, is_float32):
+    def time_of_classes(n_rows, table, is_float32):
         """As `time`, for the blocks of single classes."""
+        width = HessianSample.count_in_classes(table) + table.fit_intercept
         n_numbers = HessianSample.rows_per_class(n_rows, width) * width
         squares = n_numbers * (DRAW_TIME + SQUARE_TIME[is_float32] * width / 2)
-        return contrasts.n_scores * (CLASS_TIME + squares + CLASS_FACTORS * FACTOR_TIME * width**3 / 6)
+        return table.n_scores * (CLASS_TIME + squares + CLASS_FACTORS * FACTOR_TIME * width**3 / 6)
 
     def class_blocks(self, posterior):
         """Weighted mean over rows of the variance of each class's score times z z', (n_classes, width, width).

@@ -9,12 +9,9 @@ Shapes: parameters of one fit (n_parameters,); times in nanoseconds, costs in pa
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from annealed.problems import gibbs
-from annealed.problems.contrasts import Contrasts
 from annealed.problems.curvature import ClassCurvature, LearnedCurvature
 from annealed.problems.hessian_sample import ALL_LEVELS, HessianSample
 
@@ -27,79 +24,62 @@ SCORE_TIME = 4.0  # ns per score of a row: its posterior
 MULTIPLICATION_TIME = {True: 0.03, False: 0.1}  # ns per entry of a row and score, with float32 rows and without
 
 
-class CurvatureLearning:
-    """Mixin of a penalized problem of linear scores: Hessians for the preconditioner of L-BFGS, and their cost."""
+class Preconditioners:
+    """Hessians for the preconditioner of a `PenalizedLinearProblem`, and their cost in passes of the whole stack.
 
-    design: Any
-    coordinates: Any
-    contrasts: Contrasts
-    fit_intercept: bool
-    has_float32_rows: Any
-    n_fits: int
-    n_scores: int
-    _logits_of: Any
-    _float32_rows: Any
-    _sample: HessianSample | None
+    Each `level` includes more coordinates than the one before, until all are included.
+    """
 
-    def learning_cost(self, level):
-        """Time of a Hessian and its factor, divided by that of a pass of the whole stack of fits."""
+    def __init__(self, problem):
+        self.problem, self.scores, self.table = problem, problem.scores, problem.scores.table
+
+    def cost(self, level) -> float:
+        """Time of a Hessian and its factor, divided by that of a pass; infinite if it does not pay."""
         n_leading = self._n_leading(level)
-        if n_leading < min(FEWEST_LEADING, self.coordinates.rank):
-            return np.inf
-        if self._learns_classes and n_leading < self.coordinates.rank:
+        if n_leading < (self.table.rank if self._learns_classes else min(FEWEST_LEADING, self.table.rank)):
             return np.inf
         return REUSE_DISCOUNT * self._time(n_leading) / self._pass_time
 
-    def learn_curvature(self, parameters, temperature, level):
+    def learn(self, parameters, temperature, level) -> LearnedCurvature:
+        """A Hessian at the final fit's parameters; it is accurate enough for the folds too."""
         return LearnedCurvature(*self._sample_and_posterior(self._n_leading(level), parameters, temperature))
 
-    def class_learning_cost(self):
-        """As `learning_cost`, for the blocks of single classes; infinite if they do not pay."""
+    def class_cost(self) -> float:
+        """As `cost`, for the blocks of single classes."""
         return self._time_of_classes / self._pass_time if self._learns_classes else np.inf
 
-    def learn_classes(self, parameters, temperature):
-        return ClassCurvature(*self._sample_and_posterior(self._n_in_classes, parameters, temperature))
+    def learn_classes(self, parameters, temperature) -> ClassCurvature:
+        """As `learn`, with the diagonal blocks of single classes only, at a fraction of the cost."""
+        n_leading = HessianSample.count_in_classes(self.table)
+        return ClassCurvature(*self._sample_and_posterior(n_leading, parameters, temperature))
 
     def _sample_and_posterior(self, n_leading, parameters, temperature):
         """The sampled rows in `n_leading` coordinates, and their posterior."""
-        if self._sample is None or self._sample.n_leading != n_leading:
-            self._sample = HessianSample(
-                self.design,
-                self.coordinates.of_final,
-                self.fit_intercept,
-                n_leading,
-                self.contrasts,
-                self._float32_rows,
-            )
-        logits = self._logits_of(self._sample.rows, parameters[None], temperature, [0])
-        return self._sample, gibbs.posterior(logits[:, 0])
+        scores = self.scores
+        if scores.sample is None or scores.sample.n_leading != n_leading:
+            coordinates = scores.coordinates.of_final
+            scores.sample = HessianSample(scores.design, coordinates, self.table, n_leading, scores.float32_rows)
+        logits = self.problem.logits_of(scores.sample.rows, parameters[None], temperature, [0])
+        return scores.sample, gibbs.posterior(logits[:, 0])
 
     @property
     def _learns_classes(self) -> bool:
-        is_cheap = self._time_of_classes <= CLASSES_SHARE * self._time(self._most_leading(ALL_LEVELS))
-        return self.n_scores >= FEWEST_CLASSES and is_cheap
+        whole = self._time(HessianSample.count_leading(self.table, ALL_LEVELS))
+        return self.table.n_scores >= FEWEST_CLASSES and self._time_of_classes <= CLASSES_SHARE * whole
 
     def _n_leading(self, level):
-        return self._most_leading(ALL_LEVELS if self._learns_classes else level)
-
-    def _most_leading(self, level):
-        return HessianSample.count_leading(self.coordinates, self.contrasts, self.fit_intercept, level)
-
-    @property
-    def _n_in_classes(self):
-        return HessianSample.count_in_classes(self.coordinates, self.contrasts, self.fit_intercept)
+        return HessianSample.count_leading(self.table, ALL_LEVELS if self._learns_classes else level)
 
     def _time(self, n_leading):
-        width = n_leading + self.fit_intercept
-        return HessianSample.time(self.design.n_rows, width, self.contrasts, self.has_float32_rows)
+        return HessianSample.time(self.scores.design.n_rows, n_leading, self.table, self.problem.has_float32_rows)
 
     @property
     def _time_of_classes(self):
-        width = self._n_in_classes + self.fit_intercept
-        return HessianSample.time_of_classes(self.design.n_rows, width, self.contrasts, self.has_float32_rows)
+        return HessianSample.time_of_classes(self.scores.design.n_rows, self.table, self.problem.has_float32_rows)
 
     @property
     def _pass_time(self):
-        score_time = SCORE_TIME + MULTIPLICATION_TIME[self.has_float32_rows] * self.design.n_features
-        overhead = PASS_TIME + GROUP_TIME * (1 if self._float32_rows is None else self._float32_rows.n_groups)
-        return overhead + self.design.n_rows * self.n_fits * self.n_scores * score_time
+        design, float32_rows = self.scores.design, self.scores.float32_rows
+        score_time = SCORE_TIME + MULTIPLICATION_TIME[self.problem.has_float32_rows] * design.n_features
+        overhead = PASS_TIME + GROUP_TIME * (1 if float32_rows is None else float32_rows.n_groups)
+        return overhead + design.n_rows * self.problem.n_fits * self.table.n_scores * score_time

@@ -13,11 +13,17 @@ Shapes: points (n_rows, width), scores (n_rows, n_scores), blocks M (n_rows, n_s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy import linalg
 
+from annealed.problems.array_linear import ArrayProblem
+from annealed.problems.base import Problem
+from annealed.problems.hessian_sample import ALL_LEVELS
+from annealed.problems.linear import LinearScores
+from annealed.problems.penalized_linear import PenalizedLinearProblem
+from annealed.problems.representer import RepresenterProblem
 from annealed.rows.threads import blas_threads
 
 FEWEST_PROBES, MOST_PROBES = 64, 256  # bounds on the number of probes: accuracy against time
@@ -30,16 +36,81 @@ class NotTrusted(Exception):
     """Raised if leave-one-out is unreliable at the requested temperature, or costs too much."""
 
 
-@dataclass(frozen=True)
-class LeftOut:
-    """Scores of every row from a fit without it, and the row's leverage on the fit with all rows."""
+def leave_one_out(problem: Problem, parameters, temperature) -> tuple[np.ndarray, np.ndarray]:
+    """Logits (n_rows, n_classes) of every row from a fit without it, and each row's leverage on the fit."""
+    if isinstance(problem, PenalizedLinearProblem):
+        return _left_out_in_blocks(problem, parameters[:1], temperature)
+    if isinstance(problem, RepresenterProblem):
+        return _left_out_of_combinations(problem, parameters[:1], temperature)
+    if isinstance(problem, ArrayProblem):
+        raise ValueError('selection="loo" needs rows of NumPy or SciPy. Use selection="cv" or "holdout".')
+    raise ValueError('selection="loo" needs the inner-product or the quadratic family. Use selection="cv".')
 
-    scores: np.ndarray
-    leverage: np.ndarray
+
+def _left_out_in_blocks(problem: PenalizedLinearProblem, final, temperature):
+    """Block of rows by block, from an inverse Hessian or an estimate of it."""
+    blocks, n_numbers = _inverse_blocks(problem, final, temperature)
+    scores, strength = problem.scores, problem.l2_strength * temperature
+    contrasts, state = scores.table.contrasts, scores.forward(final, temperature, slice(0, 1))
+
+    def kernel(block):
+        inverse, pull = blocks(block)
+        own = LinearScores.logits(scores, block, state)[:, 0]
+        return leave_out(contrasts, own, block.labels, block.weight[:, 0], inverse, strength * pull)
+
+    parts = list(problem.design.map_blocks(kernel, slice(0, 1), n_numbers=n_numbers))
+    logits, leverage = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return logits, leverage
 
 
-def leave_out(contrasts, scores, labels, weight, blocks, pull) -> LeftOut:
-    """Leave-one-out scores from each row's block M and `pull` = kappa G H^-1 theta."""
+def _inverse_blocks(problem, final, temperature):
+    """A function from a block of rows to their blocks of the inverse Hessian, and their number of entries per row.
+
+    The blocks are exact if the Hessian of all rows is cheap; otherwise they are estimated from random probes.
+    """
+    fits, scores, table = slice(0, 1), problem.scores, problem.scores.table
+    penalty, _ = problem.penalty(temperature, fits)
+    theta = final[0] * (penalty > 0)
+    if problem.design.n_rows * table.n_parameters**2 <= MOST_EXACT_WORK:
+        _, _, hessian = problem.hessians.terms(final, temperature, fits)
+        exact = ExactBlocks(hessian[0], table.contrasts, theta)
+
+        def points(block):
+            """Rows in the coordinates of the final fit, with a column of ones for the intercept."""
+            turned = scores.coordinates.of_final.from_features(block.rows_as_array())
+            return np.column_stack([turned, np.ones(len(turned))]) if table.fit_intercept else turned
+
+        return lambda block: exact(points(block)), exact.inverse.size // table.width
+    learned = problem.preconditioners.learn(final[0], temperature, ALL_LEVELS)
+
+    def inverse_root(noise):
+        """Rows of `noise` times a square root of the preconditioner."""
+        diagonal = problem.curvature(temperature, fits) + penalty
+        rooted = table.of(noise / np.sqrt(np.maximum(diagonal, np.finfo(float).tiny)))
+        learned.improve_root(rooted, table.of(noise), problem.l2_strength * temperature)
+        return rooted
+
+    solve = partial(problem.precondition, temperature=temperature, fits=fits, learned=learned)
+    probed = ProbedBlocks(inverse_root, solve, problem.design.n_rows, theta)
+    state = scores.forward(probed.vectors, temperature, fits)
+    return lambda block: probed(LinearScores.logits(scores, block, state)), len(probed.vectors) * table.n_scores
+
+
+def _left_out_of_combinations(problem: RepresenterProblem, final, temperature):
+    """From the Gram matrix of the rows."""
+    design, contrasts = problem.design, problem.contrasts
+    if design.n_rows * contrasts.n_scores > MOST_EXACT_SCORES:
+        raise NotTrusted(f"Leave-one-out of {design.n_rows} samples with so many features would take too long.")
+    alpha, image, intercept = (part[0] for part in problem.split(final))
+    scores, weight, kappa = image + intercept, design.weight[:, 0], problem.l2_strength * temperature
+    _, posterior = contrasts.loss_and_posterior(scores.copy(), design.labels)
+    curvature = weight[:, None, None] * contrasts.whole_row_hessian(posterior)
+    blocks, solved = row_blocks(problem.gram, curvature, kappa, alpha, problem.fit_intercept)
+    return leave_out(contrasts, scores, design.labels, weight, blocks, kappa * solved)
+
+
+def leave_out(contrasts, scores, labels, weight, blocks, pull):
+    """Leave-one-out logits and leverages, from each row's block M and `pull` = kappa G H^-1 theta."""
     _, posterior = contrasts.loss_and_posterior(scores.copy(), labels)
     residual = posterior.copy()
     residual[np.arange(len(labels)), labels] -= 1
@@ -48,7 +119,7 @@ def leave_out(contrasts, scores, labels, weight, blocks, pull) -> LeftOut:
     leverage = np.trace(share, axis1=1, axis2=2)
     move = weight[:, None] * ((blocks @ residual[..., None])[..., 0] + pull)
     step = np.linalg.solve(np.eye(scores.shape[1]) - share, move[..., None])[..., 0]
-    return LeftOut(scores + step, leverage)
+    return contrasts.logits(scores + step), leverage
 
 
 class ExactBlocks:

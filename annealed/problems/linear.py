@@ -2,28 +2,27 @@
 
     logits = (x - center) @ coef.T + intercept
 
-`LinearProblem` holds the centre, the coordinates in which a subclass solves and, if columns outnumber rows, a basis of
-the rows' span. Shapes: coef (n_fits, n_classes, n_features), intercept (n_fits, n_classes).
+If columns outnumber rows, it is solved in a basis of the rows' span (`fitted_rows`).
+Shapes: coef (n_fits, n_classes, n_features), intercept (n_fits, n_classes).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
 
 from annealed.arrays import is_foreign, is_mapped, to_host
-from annealed.problems.base import Predictor
-from annealed.problems.smooth import ROUNDING, SmoothProblem
-from annealed.rows import DenseDesign, Design, SinglePrecisionRows, make_design, row_span
-from annealed.rows.coordinates import CONSTANT, WIDEST_EIGENPROBLEM, Coordinates, TurnedCoordinates
+from annealed.problems.base import Features, Predictor
+from annealed.problems.smooth import ROUNDING, Scores, SmoothProblem
+from annealed.rows import DenseDesign, Design, make_design, row_span
+from annealed.rows.coordinates import CONSTANT, WIDEST_EIGENPROBLEM
 
 SMALLEST_ROOT = 1e-150  # smaller numbers have squares that underflow or lose their digits
 SHRINKAGE = 1e-100  # factor on rows whose products may overflow
 FARTHEST_LOGIT = 1e-8  # largest logit of such rows, as a share of the largest number of the dtype
-MISSING_CLASS_WEIGHT = 0.5  # weight, in rows, of the imaginary row for a class that a fit lacks
-MOST_ROWS = 1e12  # upper bound on the total weight, in rows
 FEWEST_COPIED_VALUES = 600_000  # entries of X times scores (at least three) from which a float32 copy saves time
 MOST_COPIED_BYTES = 1 << 32  # largest float32 X, in bytes, that is copied: its copy takes as much memory again
 
@@ -52,38 +51,25 @@ def scores_of_rows(X, weights, offset):
     return scores
 
 
-class LinearProblem(SmoothProblem):
-    """Logits `(x - center) @ coef.T + intercept`, solved in coordinates of `x - center`."""
+class LinearScores(Scores):
+    """Logits `(x - center) @ coef.T + intercept`, with coefficients in `coordinates` of `x - center`."""
 
-    predictor: Predictor = LinearPredictor()
-    coordinates: Coordinates | TurnedCoordinates
     copies_rows = False
-    _float32_rows: SinglePrecisionRows | None = None
 
-    def __init__(self, design: Design, center, scale, in_span: bool):
-        self.center, self.scale, self.span = center, scale, None
-        centered = design.centered(center)
-        if in_span:
-            self.span = row_span(centered, scale)
-            self.scale = np.ones(self.span.rows.shape[1])
-            centered = make_design(self.span.rows, design.labels, design.weight, design.total_weight, design.n_classes)
-        super().__init__(centered)
-        self.n_columns = design.n_features
+    def __init__(self, design: Design, coordinates):
+        super().__init__(design)
+        self.coordinates = coordinates
 
-    def block_logits(self, block, state):
+    def logits(self, block, state):
         coef, intercept = state
         logits = block.product(coef)
         logits += intercept
         return logits
 
-    def block_pullback(self, block, state, residual):
+    def pullback(self, block, state, residual):
         return block.transposed_product(residual), residual.sum(axis=0)
 
-    @property
-    def has_float32_rows(self) -> bool:  # type: ignore[override]
-        return self._float32_rows is not None
-
-    def _copy_pays(self, n_scores) -> bool:
+    def float32_copy_pays(self, n_scores) -> bool:
         """Whether a float32 copy of the rows saves time.
 
         No copy is made if X is memory-mapped, or if it is large and float32 itself: the copy takes half the memory of a
@@ -94,24 +80,25 @@ class LinearProblem(SmoothProblem):
             return False
         return bool(self.design.X.dtype == np.float64 or self.design.X.nbytes <= MOST_COPIED_BYTES)
 
+
+class LinearProblem(SmoothProblem):
+    """Base class of the families with `LinearScores`."""
+
+    predictor: Predictor = LinearPredictor()
+
     def gradient_noise(self):
         """A gradient entry is a mean of residual times coordinate: its rounding grows with the coordinate's spread."""
-        return ROUNDING * max(1.0, np.sqrt(self.coordinates.spectrum.max()))
+        return ROUNDING * max(1.0, np.sqrt(self.scores.coordinates.spectrum.max()))
 
-    @property
-    def varies(self) -> bool:
-        """Whether any column is not constant."""
-        return bool(self.coordinates.spectrum.max() > (CONSTANT * np.abs(self.center).max()) ** 2)
 
-    def report_linear(self, coef, intercept):
-        """Coefficients and intercepts in the user's features, from those of the centred features (or of the span)."""
-        if self.span:
-            coef = self.span.expand_coef(coef)
-        intercept = intercept - coef @ self.center
-        if self.used is not None:
-            used_coef, coef = coef, np.zeros((*coef.shape[:-1], self.n_columns))
-            coef[..., self.used] = used_coef
-        return {"coef": coef, "intercept": intercept}
+def fitted_rows(design: Design, features: Features, in_span: bool) -> tuple[Design, Features]:
+    """The centred rows, and the features; with `in_span` in a basis of the span of the rows."""
+    centered = design.centered(features.center)
+    if not in_span:
+        return centered, features
+    span = row_span(centered, features.scale)
+    rows = make_design(span.rows, design.labels, design.weight, design.total_weight, design.n_classes)
+    return rows, replace(features, scale=np.ones(span.rows.shape[1]), span=span)
 
 
 def mean_of_columns(design: Design):
@@ -172,13 +159,3 @@ def _rows_as_bytes(X, rows):
         X.eliminate_zeros()
         return (X.indices[first:last].tobytes() + X.data[first:last].tobytes() for first, last in pairwise(X.indptr))
     return ((row + 0.0).tobytes() for row in to_host(X[:, :])[rows])
-
-
-def missing_class_weight(class_shares, total_weight, unweighted):
-    """Weight (n_fits, n_classes) of an imaginary row for each class of which a fit has no row, else zero.
-
-    unweighted : its weight, in rows, if the final fit (the first) has no row of the class either. It is tiny, so
-        that the class is never predicted.
-    """
-    weight = np.where(class_shares[0] > 0, MISSING_CLASS_WEIGHT, unweighted)
-    return np.where(class_shares > 0, 0, weight / np.minimum(total_weight, MOST_ROWS)[:, None])

@@ -10,16 +10,28 @@ rows, a least-squares fit chooses the one to start with.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 from scipy.special import xlogy
 
 from annealed.arrays import to_host
-from annealed.rows.coordinates import SMALLEST_EIGENVALUE, WIDEST_EIGENPROBLEM, rows_of_fits
+from annealed.problems.base import Features
+from annealed.rows import Design
+from annealed.rows.class_points import class_point_coordinates
+from annealed.rows.coordinates import (
+    SMALLEST_EIGENVALUE,
+    WIDEST_EIGENPROBLEM,
+    Coordinates,
+    coordinates_of_fits,
+    diagonal_coordinates,
+    principal_coordinates,
+    rows_of_fits,
+)
 from annealed.rows.shrinkage import ridge_effect
 
 PENALTY_SCALINGS = ("auto", "cv", "none", "standardize", "half-whiten", "whiten")
@@ -34,127 +46,175 @@ CLEAR_COST = 0.07  # relative increase of the squared error by a large ridge: wi
 LARGE_GAIN = 0.1  # relative reduction of the squared error by the best ridge: with more, a ridge is needed
 
 
+class Scaling(NamedTuple):
+    """The penalty scaling of a problem: what the user asked for, its name, and the rows before any was applied."""
+
+    asked: str
+    name: str
+    design: Design
+
+    @classmethod
+    def of(cls, asked, design) -> Scaling:
+        if asked not in PENALTY_SCALINGS:
+            raise ValueError(f"penalty_scaling must be one of {PENALTY_SCALINGS}. Got {asked!r}.")
+        usual = "none" if sparse.issparse(design.X) else "standardize"
+        return cls(asked, usual if asked in ("auto", "cv") else asked, design)
+
+
+def scaled_coordinates(
+    rows: Design, features: Features, power, is_centered, class_points: Callable | None = None
+) -> Coordinates:
+    """The coordinates in which the penalty of a scaling is the identity.
+
+    class_points : returns `class_point_coordinates` if they are known
+    """
+    if features.span and not power:  # the basis of the span is already the eigenbasis
+        return diagonal_coordinates(features.scale, rows.column_variance())
+    if features.span and rows.n_fits > 1:
+        points = None
+        if power == WHITENING:
+            points = class_points() if class_points else class_point_coordinates(rows, is_centered)
+        return points or coordinates_of_fits(rows, power, is_centered=is_centered)
+    return principal_coordinates(rows, features.scale, power)
+
+
 class ScalingChoices:
-    """Mixin of a penalized problem: the other scalings that validation may try.
+    """The other scalings of a problem that validation may try; none for families without penalty scaling.
 
     With "cv" all of them are tried. With "auto" there is one alternative, tried if a small perturbation towards it
     improves the score. Sparse columns start with "none" and have the alternative "standardize". Dense columns start
     with "standardize" and have the alternative "half-whiten", or "whiten" if columns outnumber rows; if they far
     outnumber rows, the path may start with "whiten".
+
+    A problem on a device has the choices of its host problem.
     """
 
-    given: Any
-    original: Any
-    design: Any
-    coordinates: Any
-    span: Any
-    class_points: Any
-    penalty_scaling: str
-    l2_strength: float
-    fit_intercept: bool
-    class_shares: np.ndarray
-    class_variance: np.ndarray
-    prior_variance: np.ndarray
-    _is_penalized: np.ndarray
-    _offers_all: bool
-    _may_change_scaling: bool
-    _split: Any
-    _join: Any
-    _solve_in: Any
-    _coordinates: Any
+    def __init__(self, problem):
+        self.problem, self.host = problem, getattr(problem, "host", problem)
+        self.scaling: Scaling | None = getattr(self.host, "scaling", None)
+        self.is_open = self.scaling is not None and self.scaling.asked == "auto"  # whether validation may change it
 
-    def chosen(self):
-        return {"penalty_scaling": self.penalty_scaling}
+    def chosen(self) -> dict[str, Any]:
+        """Settings that the family or validation chose, by name; the estimator exposes them with an underscore."""
+        return {} if self.scaling is None else {"penalty_scaling": self.scaling.name}
 
-    def initial_scaling(self):
-        """With "auto", "whiten" if columns far outnumber rows and a ridge only harms a least-squares fit."""
-        is_wide = self.span is not None and self.original.n_features >= MANY_COLUMNS * (self.span.rows.shape[1] + 1)
-        if not (self._may_change_scaling and is_wide and self._becomes_points):
+    def initial(self) -> ScalingChoices:
+        """The choices from the scaling to start with.
+
+        With "auto" that is "whiten" if columns far outnumber rows and a ridge only harms a least-squares fit.
+        """
+        if not (self.is_open and self._is_very_wide and self._becomes_points):
             return self
-        effect = self._ridge_effect
-        if not (effect.gain <= SMALL_GAIN and effect.cost >= CLEAR_COST):
+        if not (self._ridge_effect.gain <= SMALL_GAIN and self._ridge_effect.cost >= CLEAR_COST):
             return self
-        other = self.with_alternative_scaling()
-        other._may_change_scaling = False
+        other = ScalingChoices(self.alternative())
+        other.is_open = False
         return other
+
+    @property
+    def _is_very_wide(self) -> bool:
+        features = self.host.features
+        return features.span is not None and len(features.center) >= MANY_COLUMNS * (features.span.rows.shape[1] + 1)
+
+    @property
+    def _is_sparse(self) -> bool:
+        return sparse.issparse(self.host.scaling.design.X)
 
     @property
     def _becomes_points(self) -> bool:
         """Whether columns are dense and, after whitening, all rows of a class are one point."""
-        return not sparse.issparse(self.original.X) and self.class_points is not None
+        return not self._is_sparse and self._class_points is not None
+
+    @cached_property
+    def _class_points(self) -> Coordinates | None:
+        """Coordinates in which, after whitening, all rows of a class are one point; None if that is not so."""
+        host = self.host
+        return class_point_coordinates(host.design, host.scores.table.fit_intercept) if host.features.span else None
 
     @cached_property
     def _ridge_effect(self):
-        training = next(rows_of_fits(self.design, self.fit_intercept))
-        indicators = np.eye(self.design.n_classes)[to_host(self.design.labels)[training.is_seen]]
-        return ridge_effect(training.rows, training.weight, indicators, self.fit_intercept)
+        design, is_centered = self.host.design, self.host.scores.table.fit_intercept
+        training = next(rows_of_fits(design, is_centered))
+        indicators = np.eye(design.n_classes)[to_host(design.labels)[training.is_seen]]
+        return ridge_effect(training.rows, training.weight, indicators, is_centered)
 
-    def alternatives(self):
+    def others(self):
         """With "cv", the problem in the other scalings: "standardize" for sparse rows, the `POWERS` for dense ones.
 
         The `POWERS` need an eigendecomposition; they are left out if that would take too long.
         """
-        if not self._offers_all:
+        if self.scaling is None or self.scaling.asked != "cv":
             return
-        if sparse.issparse(self.original.X):
+        if self._is_sparse:
             yield self._standardized()
-        elif self.coordinates.rank <= WIDEST_EIGENPROBLEM:
-            yield from (self._with_scaling(penalty_scaling, power) for penalty_scaling, power in POWERS.items())
+        elif self.host.scores.coordinates.rank <= WIDEST_EIGENPROBLEM:
+            yield from map(self._with_scaling, POWERS)
 
-    def with_perturbed_scaling(self, parameters, temperature, value):
+    def perturbed(self, parameters, temperature, value):
         """With "auto", the problem whose penalty of each coordinate is multiplied by a small power of its variance.
 
-        None if the penalty is negligible, because then no other scaling changes much.
+        It is in a scaling a small step towards the alternative; validation uses it to estimate whether that would
+        improve the score. The penalty of the final fit's parameters is unchanged. None if the penalty is negligible,
+        because then no other scaling changes much.
         """
-        if (
-            not self._may_change_scaling
-            or self.coordinates.basis.ndim != 2
-            or self.coordinates.rank > WIDEST_EIGENPROBLEM
-        ):
+        if not self.is_open or self.problem is not self.host:
             return None
-        coef, _ = self._split(parameters[None])
-        size, variance = np.sum(coef**2), self.coordinates.spectrum
-        if 0.5 * self.l2_strength * temperature * size < LEAST_PENALTY * value:
+        problem, scores = self.problem, self.problem.scores
+        if scores.coordinates.basis.ndim != 2 or scores.table.rank > WIDEST_EIGENPROBLEM:
+            return None
+        coef, _ = scores.table.split(parameters)
+        size, variance = np.sum(coef**2), scores.coordinates.spectrum
+        if 0.5 * problem.l2_strength * temperature * size < LEAST_PENALTY * value:
             return None
         weight = np.maximum(variance, SMALLEST_EIGENVALUE * variance.max()) ** (2 * PERTURBATION)
         weight *= size / np.sum(weight * coef**2)
-        other = copy(self)
-        other._is_penalized = self._join(np.broadcast_to(weight, coef.shape), np.zeros(coef.shape[:2]))[0]
+        other = copy(problem)
+        other.penalty_weight = scores.table.join(np.broadcast_to(weight, coef.shape), np.zeros(coef.shape[:2]))[0]
         return other
 
-    def always_tries_alternative(self, score):
-        """True where the alternative takes little time and often helps.
+    def tries_alternative(self, score) -> bool:
+        """Whether to try the alternative without the perturbation; `score` is minus the best log-loss.
 
-        For dense columns: all rows of a class are one point after whitening, and least squares need no ridge. The
-        shared directions of many dense columns may carry no information on the classes and hide those that do. For
-        sparse columns: there are few of them, or nothing was learned so far. Sparse columns may mix indicators with
-        numbers in other units, and one such column can hide all others.
+        True where the alternative takes little time and often helps. For dense columns: all rows of a class are one
+        point after whitening, and least squares need no ridge. The shared directions of many dense columns may carry no
+        information on the classes and hide those that do. For sparse columns: there are few of them, or nothing was
+        learned so far. Sparse columns may mix indicators with numbers in other units, and one such column can hide all
+        others.
         """
-        if not self._may_change_scaling:
+        if not self.is_open:
             return False
-        if not sparse.issparse(self.original.X):
+        if not self._is_sparse:
             return self._becomes_points and not self._ridge_effect.gain > LARGE_GAIN
-        is_small = self.span is not None or self.original.n_features <= WIDEST_EIGENPROBLEM
-        has_learned = score > (1 - LEAST_LEARNED) * np.sum(xlogy(self.class_shares[0], self.class_shares[0]))
+        features, shares = self.host.features, self.host.class_shares[0]
+        is_small = features.span is not None or len(features.center) <= WIDEST_EIGENPROBLEM
+        has_learned = score > (1 - LEAST_LEARNED) * np.sum(xlogy(shares, shares))
         return is_small or not has_learned
 
-    def with_alternative_scaling(self):
-        if sparse.issparse(self.original.X):
+    def alternative(self):
+        """The problem in the scaling towards which `perturbed` goes."""
+        if self._is_sparse:
             return self._standardized()
-        penalty_scaling = "half-whiten" if self.span is None else "whiten"
-        return self._with_scaling(penalty_scaling, POWERS[penalty_scaling])
+        return self._with_scaling("half-whiten" if self.host.features.span is None else "whiten")
 
     def _standardized(self):
-        make: Any = type(self)
-        return make(
-            self.given, l2_strength=self.l2_strength, penalty_scaling="standardize", fit_intercept=self.fit_intercept
-        )
+        host = self.host
+        table, design = host.scores.table, host.scaling.design
+        options = {"l2_strength": host.l2_strength, "fit_intercept": table.fit_intercept}
+        return self._like_given(type(host)(design, penalty_scaling="standardize", **options))
 
-    def _with_scaling(self, penalty_scaling, power):
+    def _with_scaling(self, name):
         """A copy of the problem in one of the `POWERS`."""
-        other = copy(self)
-        other.penalty_scaling = penalty_scaling
-        other.class_variance = self.prior_variance
-        is_rotated = not self.span and self.coordinates.basis.ndim == 2
-        other._solve_in(self.coordinates.raised(power) if is_rotated else self._coordinates(power))
-        return other
+        other, power = copy(self.host), POWERS[name]
+        other.scaling = other.scaling._replace(name=name)
+        other.class_variance = other.class_shares * (1 - other.class_shares)
+        coordinates, span = other.scores.coordinates, other.features.span
+        if not span and coordinates.basis.ndim == 2:
+            other.solve_in(coordinates.raised(power))
+        else:
+            is_centered, points = other.scores.table.fit_intercept, lambda: self._class_points
+            other.solve_in(scaled_coordinates(other.design, other.features, power, is_centered, points))
+        return self._like_given(other)
+
+    def _like_given(self, host):
+        """The problem on the device of the given one, if that is on a device."""
+        return host if self.problem is self.host else self.problem.of_host(host)

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from annealed.problems.base import Objective, unit_C
+from annealed.problems.inner_product import InnerProduct
 from annealed.problems.linear import LinearPredictor, mean_of_columns, spread_of_columns
-from annealed.problems.penalized_linear import PenalizedLinearProblem
 from annealed.rows import DenseDesign
 from annealed.rows.base import BLOCK_BYTES, even_slices
 
@@ -19,7 +18,7 @@ FEWEST_ROWS = 16  # smallest number of rows whose features are computed at once,
 FARTHEST = 1e100  # standard deviations to which new rows are clipped: squares of more, or their sums, may overflow
 
 
-class Quadratic(Objective):
+class Quadratic(InnerProduct):
     """Quadratic discriminants with the penalty of (17) on second-order features.
 
     Columns are standardized before they are multiplied, so units do not matter. Sparse X is refused: products of
@@ -35,28 +34,12 @@ class Quadratic(Objective):
         Whether the scores have a free, unpenalized intercept.
     """
 
-    accepts_sparse = False
-
-    cooling_rate = 0.4  # temperatures in between are interpolated to within the tolerance
-    learns_late = True  # directions of small variance enter the fit last
-
-    def __init__(self, *, l2_strength=1.0, penalty_scaling="auto", fit_intercept=True) -> None:
-        self.l2_strength = l2_strength
-        self.penalty_scaling = penalty_scaling
-        self.fit_intercept = fit_intercept
-
-    def unit_C(self, total_weight, n_classes):
-        return unit_C(self.l2_strength, total_weight, n_classes)
+    accepts_sparse = runs_on_devices = False
 
     def prepare(self, design, random_state=None):
         center = mean_of_columns(design)
         scale = spread_of_columns(design, center, of_constant=np.inf)  # so that their rounding errors become zero
-        problem = PenalizedLinearProblem(
-            SecondOrderDesign(design, center, scale),
-            l2_strength=self.l2_strength,
-            penalty_scaling=self.penalty_scaling,
-            fit_intercept=self.fit_intercept,
-        )
+        problem = super().prepare(SecondOrderDesign(design, center, scale))
         problem.predictor = QuadraticPredictor(center, scale)
         return problem
 

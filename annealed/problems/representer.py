@@ -19,7 +19,6 @@ from functools import cached_property
 import numpy as np
 
 from annealed.problems.base import Problem, TrainingSummary
-from annealed.problems.leave_one_out import MOST_EXACT_SCORES, NotTrusted, leave_out, row_blocks
 from annealed.problems.penalized_linear import PenalizedLinearProblem
 from annealed.problems.smooth import calibrated_loss_and_entropy
 from annealed.rows.row_products import RowProducts
@@ -48,19 +47,19 @@ class RepresenterProblem(Problem):
     extrapolates = False  # the solver predicts in the span of earlier solutions, whose images it has
 
     def __init__(self, primal: PenalizedLinearProblem, dtype):
-        super().__init__(primal.design)
+        super().__init__(primal.design, primal.features)
         self.primal, self.predictor = primal, primal.predictor
-        self.n_columns, self.used = primal.n_columns, primal.used
-        self.l2_strength, self.fit_intercept = primal.l2_strength, primal.fit_intercept
-        self.contrasts, self.missing = primal.contrasts, primal.missing
-        self.gradient_unit = max(1.0, float(np.sqrt(primal.coordinates.spectrum.max())))  # of the widest column
+        self.l2_strength, self.fit_intercept = primal.l2_strength, primal.scores.table.fit_intercept
+        self.contrasts, self.missing = primal.scores.table.contrasts, primal.missing.weight
+        spectrum = primal.scores.coordinates.spectrum
+        self.gradient_unit = max(1.0, float(np.sqrt(spectrum.max())))  # of the widest column
         self._multiply_in(dtype)
         if self.products.is_rounded and self.products.rounding() > MOST_ROUNDING * self.mean_left:
             self._multiply_in(np.float64)
 
     def _multiply_in(self, dtype):
         """Set the dtype of products with K, and recompute the preconditioner's eigenvectors."""
-        self.products = RowProducts(self.design, self.primal.scale, dtype)
+        self.products = RowProducts(self.design, self.features.scale, dtype)
         self.squares = self.products.diagonal()
         self.row_length = float(np.sqrt(np.mean(self.squares)))
         self.n_leading = 0
@@ -133,49 +132,32 @@ class RepresenterProblem(Problem):
         wide = vectors.swapaxes(0, 1).reshape(vectors.shape[1], -1)
         return self.products.combine(wide).reshape(-1, len(vectors), vectors.shape[2])
 
-    def _logits(self, parameters):
-        """Logits (n_rows, n_classes) of one fit."""
-        _, image, intercept = self.split(parameters[None])
-        return self.contrasts.logits(image[0] + intercept[0])
-
-    def held_out_logits(self, parameters, temperature):
-        logits = np.empty((self.n_classes, len(self.held_out.rows))).T
-        for fit, positions in self.held_out_of_fit.items():
-            logits[positions] = self._logits(parameters[fit])[self.held_out.rows[positions]]
-        return logits
+    def logits_of(self, rows, parameters, temperature, fits):
+        _, image, intercept = self.split(parameters)
+        scores = image[:, rows].transpose(0, 2, 1) + intercept[..., None]
+        return self.contrasts.logits(scores.transpose(2, 0, 1))
 
     def summarize(self, points, entropy=None):
         weight, labels = self.design.weight[:, 0], self.design.labels
-        means = [calibrated_loss_and_entropy(self._logits(point), labels, weight, scale) for point, _, scale in points]
+        logits = (self.logits_of(slice(None), point[None], temperature, None)[:, 0] for point, temperature, _ in points)
+        pairs = zip(logits, points, strict=True)
+        means = [calibrated_loss_and_entropy(each, labels, weight, scale) for each, (_, _, scale) in pairs]
         return [TrainingSummary(*map(float, pair)) for pair in means]
 
     def report(self, parameters, temperature, fits=slice(None)):
         alpha, _, intercept = self.split(parameters)
         scores = np.empty((len(alpha), self.contrasts.n_scores, self.design.n_features))
         for weights, score in zip(alpha, scores, strict=True):
-            np.divide(self.products.combine(weights).T, self.primal.scale, out=score)
+            np.divide(self.products.combine(weights).T, self.features.scale, out=score)
         return self.primal.report_scores(scores, intercept)
 
     def hot_temperature(self):
         return self.primal.hot_temperature()
 
-    def leave_one_out(self, parameters, temperature):
-        """Logits of every row from a fit without it, approximated by one Newton step."""
-        n_rows = self.design.n_rows
-        if n_rows * self.contrasts.n_scores > MOST_EXACT_SCORES:
-            raise NotTrusted(f"Leave-one-out of {n_rows} samples with so many features would take too long.")
-        alpha, image, intercept = (part[0] for part in self.split(parameters[:1]))
-        scores, weight = image + intercept, self.design.weight[:, 0]
-        kappa = self.l2_strength * temperature
-        _, posterior = self.contrasts.loss_and_posterior(scores.copy(), self.design.labels)
-        curvature = weight[:, None, None] * self.contrasts.whole_row_hessian(posterior)
-        blocks, solved = row_blocks(self._gram, curvature, kappa, alpha, self.fit_intercept)
-        left = leave_out(self.contrasts, scores, self.design.labels, weight, blocks, kappa * solved)
-        return self.contrasts.logits(left.scores), left.leverage
-
     @cached_property
-    def _gram(self):
-        return self.design.row_gram(1 / self.primal.scale)
+    def gram(self):
+        """K in float64."""
+        return self.design.row_gram(1 / self.features.scale)
 
 
 class RowPreconditioner:

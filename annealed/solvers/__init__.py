@@ -58,19 +58,23 @@ def make_solver(solver, problem: Problem) -> Solver:
 
 def _by_shape(problem):
     """Combinations of samples if an eigenbasis is out of reach, Newton if Hessians are cheap, else L-BFGS."""
-    if _has_row_form(problem) and problem.design.n_features > WIDEST_EIGENPROBLEM and problem.varies:
-        if sparse.issparse(problem.design.X) or problem.design.n_rows < problem.design.n_features:
+    design = problem.design
+    if _has_row_form(problem) and design.n_features > WIDEST_EIGENPROBLEM:
+        varies = problem.scores.coordinates.spectrum.max() > (CONSTANT * np.abs(problem.features.center).max()) ** 2
+        if varies and (sparse.issparse(design.X) or design.n_rows < design.n_features):
             return "subspace"
     return "newton" if has_hessian(problem, CHEAP_WORK) else "lbfgs"
 
 
 def _has_row_form(problem):
     """Whether the penalty is |coef|^2 in scaled features, so that the optimum is a combination of samples."""
-    return isinstance(problem, PenalizedLinearProblem) and problem.span is None and problem.coordinates.basis.ndim == 1
+    return isinstance(problem, PenalizedLinearProblem) and (
+        problem.features.span is None and problem.scores.coordinates.basis.ndim == 1
+    )
 
 
 def _is_constant(problem) -> bool:
     """Whether every feature is constant up to rounding, so that combinations of samples carry no information."""
-    coordinates = problem.coordinates  # `problem.varies` is stricter: it compares with the largest centre
+    coordinates = problem.scores.coordinates  # stricter than "auto", which compares with the largest centre
     spread = np.sqrt(coordinates.spectrum) * coordinates.inverse
     return bool((spread <= CONSTANT * np.abs(problem.design.center)).all())

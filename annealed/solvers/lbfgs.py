@@ -60,7 +60,7 @@ class LBFGS(Solver):
 
     def adapt(self, problem, tol):
         if tol >= SINGLE_PRECISION_TOL:
-            problem.make_float32_copy()
+            problem.scores.make_float32_copy()
         return problem
 
     def new_memory(self, problem):

@@ -29,16 +29,16 @@ FURTHEST_MOVE = 5.0  # largest change of a sample's score by a step without eval
 CLEAR_FALL = 0.01  # ratio of successive predicted decreases, up to which an old factor gives an accurate tangent
 POOR_FALL = 0.25  # the same ratio, from which the old factor is replaced before the next step
 NODE_SHARE = 0.1  # of `tol`: tolerance at nodes, because other temperatures are interpolated from them
-CHEAP_WORK = 1.4e7  # `hessian_work` up to which Newton's method is the fastest
-BEARABLE_WORK = 4e7  # `hessian_work` up to which it is the fastest if other solvers take many steps
+CHEAP_WORK = 1.4e7  # `work` of the Hessians up to which Newton's method is the fastest
+BEARABLE_WORK = 4e7  # `work` of the Hessians up to which it is the fastest if other solvers take many steps
 GROUP_SIZE = 6  # nodes of a path that are solved together if they are small enough:
-GROUPED_LOGITS, GROUPED_WORK = 5000, 500_000  # limits of the logits of all fits at a node, and of `hessian_work`
+GROUPED_LOGITS, GROUPED_WORK = 5000, 500_000  # limits of the logits of all fits at a node, and of that `work`
 STACKED_ENTRIES = 700_000  # entries of the Hessians computed at a time
 
 
 def has_hessian(problem, most_work) -> bool:
     """Whether the family provides Hessians that need at most this much work."""
-    return getattr(problem, "has_hessian", False) and problem.hessian_work <= most_work
+    return problem.hessians is not None and problem.hessians.work <= most_work
 
 
 class Newton(Solver):
@@ -56,7 +56,7 @@ class Newton(Solver):
     def n_together(self, problem):
         """For tiny problems the cost is call overhead: several temperatures then cost as much as one."""
         n_logits = problem.design.n_rows * problem.n_fits * problem.n_classes
-        is_tiny = n_logits <= GROUPED_LOGITS and problem.hessian_work <= GROUPED_WORK
+        is_tiny = n_logits <= GROUPED_LOGITS and problem.hessians.work <= GROUPED_WORK
         return GROUP_SIZE if is_tiny else 1
 
     def approach(self, problem, starts, temperatures, *, tol, max_iter, memory=None):
@@ -80,7 +80,7 @@ class Newton(Solver):
 
     def fill(self, problem, starts, temperatures, *, tol, max_iter, memory=None):
         """All in one stack, or in a few stacks if Hessians are large."""
-        solution, step = unsolved(starts), max(1, STACKED_ENTRIES // problem.hessian_size**2)
+        solution, step = unsolved(starts), max(1, STACKED_ENTRIES // problem.hessians.size**2)
         for first in range(0, len(starts), step):
             part = slice(first, first + step)
             fits = np.zeros(len(starts[part]), dtype=int)
@@ -101,13 +101,14 @@ class _Search:
 
     def __init__(self, problem, solution, fits, temperatures, tol, is_rough=False):
         self.problem, self.solution, self.fits, self.temperatures = problem, solution, fits, temperatures
+        self.hessians = problem.hessians
         self.tol, self.is_rough = tol, is_rough
         self.x, self.value = solution.parameters, solution.value  # the value is NaN until the first evaluation
-        self.x[: len(fits)] = problem.without_shift(self.x[: len(fits)])
+        self.x[: len(fits)] = self.hessians.without_shift(self.x[: len(fits)])
         self.strength, _ = problem.penalty(temperatures, fits)
         self.direction, self.tangent = np.zeros_like(self.x), np.zeros_like(self.x)
         self.slope, self.length = np.zeros(len(self.x)), np.ones(len(self.x))
-        self.balance = np.ones((len(fits), problem.hessian_size))
+        self.balance = np.ones((len(fits), self.hessians.size))
         self.factors: list = [None] * len(fits)
         self.is_fresh = np.zeros(len(fits), dtype=bool)  # whether the factor was computed at the current point
         self.active = np.arange(len(fits))
@@ -127,7 +128,7 @@ class _Search:
     def _evaluate_hessians(self, active):
         """Evaluate the trial points of the active fits and temperatures, with Hessians."""
         trial = self.x[active] + self.length[active, None] * self.direction[active]
-        terms = self.problem.objective_and_hessian(trial, self.temperatures[active], self.fits[active], for_step=True)
+        terms = self.hessians.terms(trial, self.temperatures[active], self.fits[active], for_step=True)
         good, (gradient, hessian), outcome = self._accepted(active, trial, *terms)
         self._factor(good, hessian)
         self.is_fresh[good] = True
@@ -137,7 +138,7 @@ class _Search:
     def _evaluate_values(self, active):
         """Evaluate full steps from the points where the factors were computed, without Hessians."""
         trial = self.x[active] + self.direction[active]
-        terms = self.problem.objective_along(trial, self.tangent[active], self.temperatures[active], self.fits[active])
+        terms = self.hessians.along(trial, self.tangent[active], self.temperatures[active], self.fits[active])
         good, (gradient, product), outcome = self._accepted(active, trial, *terms)
         self.is_fresh[good] = False
         self.direction[good], turn = self._aim(good, gradient, product + self.strength[good] * self.x[good])
@@ -178,7 +179,7 @@ class _Search:
         is_final = self.fits[good] == 0
         asks_finals = not self.is_rough and is_final.any()
         if asks_finals or solved.any():
-            is_short = self.problem.furthest_moves(self.direction[good]) <= FURTHEST_MOVE
+            is_short = self.hessians.furthest_moves(self.direction[good]) <= FURTHEST_MOVE
             solved = solved & is_short
         if asks_finals:
             at = self.value[good], gradient, self.temperatures[good], self.fits[good]
@@ -209,12 +210,12 @@ class _Search:
     def _aim(self, points, *vectors):
         """Minus the inverse Hessian times each of several stacks of vectors, (n_points, n_parameters)."""
         balance, shape = self.balance[points], (len(vectors), *vectors[0].shape)
-        pulls = self.problem.by_differences(np.concatenate(vectors)).reshape(len(vectors), *balance.shape)
+        pulls = self.hessians.by_differences(np.concatenate(vectors)).reshape(len(vectors), *balance.shape)
         pulls = np.multiply(pulls.swapaxes(0, 1), balance[:, None], order="C")
         for number, pull in zip(self._numbers(points), pulls, strict=True):
             lapack.dpotrs(self.factors[number], pull.T, lower=1, overwrite_b=1)  # Fortran order: solved in place
         pulls *= -balance[:, None]
-        return self.problem.from_differences(pulls.swapaxes(0, 1).reshape(-1, balance.shape[1])).reshape(shape)
+        return self.hessians.from_differences(pulls.swapaxes(0, 1).reshape(-1, balance.shape[1])).reshape(shape)
 
     def _numbers(self, points):
         return np.arange(len(self.factors))[points].tolist()

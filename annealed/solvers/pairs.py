@@ -34,20 +34,21 @@ class PairsOfFits:
         """The kind of Hessian to compute now, or None: due when steps since the last one have cost as much as it does,
         and at least some passes. Blocks of classes come first, and often; a whole Hessian is followed by another one.
         """
-        if self.n_passes[WHOLE] < CLASSES_PATIENCE * LEAST_PATIENCE:  # too early even for blocks of classes
+        hessians = problem.preconditioners
+        if hessians is None or self.n_passes[WHOLE] < CLASSES_PATIENCE * LEAST_PATIENCE:  # too early even for classes
             return None
-        if self.n_passes[WHOLE] >= delays[WHOLE] * max(LEAST_PATIENCE, problem.learning_cost(self.level + 1)):
+        if self.n_passes[WHOLE] >= delays[WHOLE] * max(LEAST_PATIENCE, hessians.cost(self.level + 1)):
             return WHOLE
-        patience = CLASSES_PATIENCE * max(LEAST_PATIENCE, problem.class_learning_cost())
+        patience = CLASSES_PATIENCE * max(LEAST_PATIENCE, hessians.class_cost())
         return CLASSES if self.level < 0 and self.n_passes[CLASSES] >= delays[CLASSES] * patience else None
 
     def learn(self, kind, problem, parameters, temperature):
         self.learned = None  # frees its memory before the next one is allocated
         if kind == CLASSES:
-            self.learned = problem.learn_classes(parameters, temperature)
+            self.learned = problem.preconditioners.learn_classes(parameters, temperature)
         else:
             self.level += 1
-            self.learned = problem.learn_curvature(parameters, temperature, self.level)
+            self.learned = problem.preconditioners.learn(parameters, temperature, self.level)
             self.n_learned += 1
             self.n_passes[WHOLE] = 0.0
         self.n_passes[CLASSES], self.learned_at = 0.0, temperature

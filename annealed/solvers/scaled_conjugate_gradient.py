@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from annealed.problems.distance import DistanceProblem
+from annealed.problems.distance import DistanceProblem, SoftMeans
 from annealed.solvers.base import Solver, is_solved, unsolved
 
 SMALL_STEP = 1e-4
@@ -129,14 +129,15 @@ class _Means(_Parameters):
     """Steps in the soft means, in the units of the features, on Q: the gradient is (12)."""
 
     def points(self, parameters):
-        return self.problem.means_of(parameters, self.temperature)
+        return SoftMeans(self.problem, self.temperature).of(parameters)
 
     def parameters(self, points, fits):
-        return self.problem.parameters_of_means(points, self.temperature, fits)
+        return SoftMeans(self.problem, self.temperature).parameters(points, fits)
 
     def evaluate(self, points, fits):
         value, gradient, _ = self.problem.objective(self.parameters(points, fits), self.temperature, fits)
-        return _Evaluation(self.temperature * value, self.problem.gradient_of_means(gradient, fits), value, gradient)
+        by_means = SoftMeans(self.problem, self.temperature).gradient(gradient, fits)
+        return _Evaluation(self.temperature * value, by_means, value, gradient)
 
 
 class _State:

@@ -28,8 +28,8 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 
 from annealed.path import Validation
 from annealed.path.interpolation import lagrange
-from annealed.problems import NOTHING_HELD_OUT, HeldOut
-from annealed.problems.leave_one_out import NotTrusted
+from annealed.problems import NOTHING_HELD_OUT, HeldOut, held_out_logits
+from annealed.problems.leave_one_out import NotTrusted, leave_one_out
 from annealed.validation.calibration import deviations, mean_margin, penalty, rescaled, scaled_moments
 
 DEFAULT_FOLDS = 5
@@ -93,7 +93,7 @@ class HeldOutValidator:
         validated, n_values = [], len(self.labels) * problem.n_classes
         for part in _parts(len(points), LOGITS_TOGETHER // n_values):
             points_of_part, temperatures_of_part = points[part], temperatures[part]
-            logits = problem.held_out_logits_of(points_of_part, temperatures_of_part)
+            logits = held_out_logits(problem, self.held_out, points_of_part, temperatures_of_part)
             for few in _parts(len(points_of_part), VALIDATED_TOGETHER // n_values):
                 validated += self._validate_logits(problem, logits[few], points_of_part[few], temperatures_of_part[few])
         return validated
@@ -143,7 +143,7 @@ class HeldOutValidator:
     def _logits(self, problem, parameters, temperature):
         """Logits of the held-out samples, or of a validation set under the final fit."""
         if self.X is None:
-            return problem.held_out_logits(parameters, temperature)
+            return held_out_logits(problem, self.held_out, [parameters], [temperature])[0]
         arrays = {name: array[0] for name, array in problem.report(parameters[:1], temperature, slice(0, 1)).items()}
         return problem.predictor.logits(self.X, arrays, temperature)
 
@@ -168,7 +168,7 @@ class LeaveOneOut(HeldOutValidator):
     validate_all = HeldOutValidator._validate_each
 
     def _logits(self, problem, parameters, temperature):
-        logits, leverage = problem.leave_one_out(parameters, temperature)
+        logits, leverage = leave_one_out(problem, parameters, temperature)
         share = np.mean(leverage[self.weight > 0] > HIGH_LEVERAGE)
         if share > MOST_HIGH_LEVERAGE:
             raise NotTrusted(

@@ -23,6 +23,7 @@ from annealed.estimators import annealing
 from annealed.estimators.annealing import Walk
 from annealed.path import Step, Validation
 from annealed.problems import InnerProduct, penalty_scaling
+from annealed.problems.penalty_scaling import ScalingChoices
 from annealed.rows.shrinkage import RidgeEffect
 from annealed.solvers import LBFGS, Newton
 from annealed.validation.selection import improves_significantly
@@ -56,12 +57,12 @@ def test_the_largest_perturbation_gives_the_problem_in_the_alternative_scaling(m
     monkeypatch.setattr(penalty_scaling, "PERTURBATION", penalty_scaling.POWERS["half-whiten"])
     problem, minimum = at_minimum(gaussian)
     perturbed, alternative = (
-        problem.with_perturbed_scaling(minimum.parameters[0], TEMPERATURE, minimum.value[0]),
-        problem.with_alternative_scaling(),
+        ScalingChoices(problem).perturbed(minimum.parameters[:1], TEMPERATURE, minimum.value[0]),
+        ScalingChoices(problem).alternative(),
     )
-    assert alternative.chosen() == {"penalty_scaling": "half-whiten"}
+    assert ScalingChoices(alternative).chosen() == {"penalty_scaling": "half-whiten"}
     # The two penalties differ by a factor, which multiplies the temperature.
-    factor = perturbed.penalty(1.0, slice(0, 1))[0][0] / problem.coordinates.spectrum[0] ** 0.5
+    factor = perturbed.penalty(1.0, slice(0, 1))[0][0] / problem.scores.coordinates.spectrum[0] ** 0.5
     of_perturbed = solve(perturbed, TEMPERATURE, Newton())
     of_alternative = solve(alternative, TEMPERATURE * factor, Newton())
     np.testing.assert_allclose(of_perturbed.value, of_alternative.value, rtol=1e-8)
@@ -74,7 +75,7 @@ def test_the_largest_perturbation_gives_the_problem_in_the_alternative_scaling(m
 
 def test_perturbing_the_scaling_keeps_the_penalty_of_the_final_fit():
     problem, minimum = at_minimum(gaussian)
-    perturbed = problem.with_perturbed_scaling(minimum.parameters[0], TEMPERATURE, minimum.value[0])
+    perturbed = ScalingChoices(problem).perturbed(minimum.parameters[:1], TEMPERATURE, minimum.value[0])
     values = [scaled.objective(minimum.parameters, TEMPERATURE)[0][0] for scaled in (problem, perturbed)]
     assert values[0] == pytest.approx(values[1], rel=1e-12)
     assert not np.allclose(*(scaled.penalty(TEMPERATURE, slice(0, 1))[0] for scaled in (problem, perturbed)))
@@ -82,13 +83,13 @@ def test_perturbing_the_scaling_keeps_the_penalty_of_the_final_fit():
 
 def test_the_hessian_with_a_perturbed_scaling_agrees_with_finite_differences_of_the_gradient():
     problem, minimum = at_minimum(gaussian)
-    perturbed = problem.with_perturbed_scaling(minimum.parameters[0], TEMPERATURE, minimum.value[0])
+    perturbed = ScalingChoices(problem).perturbed(minimum.parameters[:1], TEMPERATURE, minimum.value[0])
     fits, point = slice(0, 1), minimum.parameters[:1]
-    _, _, hessian = perturbed.objective_and_hessian(point, TEMPERATURE, fits)
+    _, _, hessian = perturbed.hessians.terms(point, TEMPERATURE, fits)
     direction = np.random.default_rng(0).normal(size=hessian.shape[1])
-    step = 1e-6 * perturbed.from_differences(direction[None])
+    step = 1e-6 * perturbed.hessians.from_differences(direction[None])
     forward, backward = (perturbed.objective(point + sign * step, TEMPERATURE, fits)[1] for sign in (1, -1))
-    slope = perturbed.by_differences(forward - backward)[0] / 2e-6
+    slope = perturbed.hessians.by_differences(forward - backward)[0] / 2e-6
     np.testing.assert_allclose(hessian[0] @ direction, slope, rtol=1e-5, atol=1e-7)
 
 
@@ -150,7 +151,7 @@ def test_no_alternative_is_tried_if_the_scaling_is_given_or_scores_cannot_decide
 
 def test_the_scaling_of_a_negligible_penalty_is_not_perturbed():
     problem, minimum = at_minimum(gaussian)
-    assert problem.with_perturbed_scaling(minimum.parameters[0], 1e-6 * TEMPERATURE, minimum.value[0]) is None
+    assert ScalingChoices(problem).perturbed(minimum.parameters[:1], 1e-6 * TEMPERATURE, minimum.value[0]) is None
 
 
 @pytest.mark.parametrize(("least_gain", "is_tried"), [(0.01, True), (0.5, False)])
@@ -196,10 +197,10 @@ def test_for_many_sparse_features_the_alternative_is_always_tried_if_almost_noth
     problem = InnerProduct().prepare(stack_of(text()))
     shares = problem.class_shares[0]
     score_of_prior = float(shares @ np.log(shares))
-    assert problem.always_tries_alternative(0.99 * score_of_prior)
-    assert not problem.always_tries_alternative(0.9 * score_of_prior)
+    assert ScalingChoices(problem).tries_alternative(0.99 * score_of_prior)
+    assert not ScalingChoices(problem).tries_alternative(0.9 * score_of_prior)
     dense = InnerProduct().prepare(stack_of(gaussian()))
-    assert not dense.always_tries_alternative(score_of_prior)
+    assert not ScalingChoices(dense).tries_alternative(score_of_prior)
 
 
 @pytest.mark.parametrize("is_wide", [False, True])
@@ -225,9 +226,9 @@ def test_no_alternative_is_tried_for_sparse_features_if_scores_cannot_decide(set
 
 def test_with_more_features_than_samples_whiten_is_tried_without_a_perturbed_scaling():
     problem, minimum = at_minimum(wide)
-    assert problem.with_perturbed_scaling(minimum.parameters[0], TEMPERATURE, minimum.value[0]) is None
-    assert problem.always_tries_alternative(-1.0)
-    assert problem.with_alternative_scaling().chosen() == {"penalty_scaling": "whiten"}
+    assert ScalingChoices(problem).perturbed(minimum.parameters[:1], TEMPERATURE, minimum.value[0]) is None
+    assert ScalingChoices(problem).tries_alternative(-1.0)
+    assert ScalingChoices(ScalingChoices(problem).alternative()).chosen() == {"penalty_scaling": "whiten"}
 
 
 def test_for_samples_of_low_rank_whiten_is_not_always_tried():
@@ -235,8 +236,8 @@ def test_for_samples_of_low_rank_whiten_is_not_always_tried():
     table = gaussian()
     embedded = table.X @ np.random.default_rng(0).normal(size=(table.X.shape[1], len(table.y) + 10))
     problem = InnerProduct().prepare(stack_of(replace(table, X=embedded)))
-    assert problem.span is not None
-    assert not problem.always_tries_alternative(-1.0)
+    assert problem.features.span is not None
+    assert not ScalingChoices(problem).tries_alternative(-1.0)
 
 
 def test_whiten_is_chosen_if_directions_of_large_variance_hide_the_classes():
@@ -361,10 +362,10 @@ def test_progress_of_unfinished_folds_is_not_mistaken_for_an_effect_of_the_scali
             return Validation(-1 + 0.1 * parameters[:, 0] + 1e-6 * np.arange(len(parameters)))
 
     problem, perturbed = SimpleNamespace(minimum=1.0), SimpleNamespace(minimum=1.0)
-    problem.with_perturbed_scaling = lambda *point: perturbed
+    choices = SimpleNamespace(perturbed=lambda *point: perturbed)
     rough = np.zeros((5, 1))
     node = Step(1.0, 1.0, 0.0, 1, True, True, Scores().validate(problem, rough, 1.0), rough, 0.0)
     walk = Walk(problem, Scores(), [node], {}, Solved(), {})
-    assert not AnnealedLogisticRegression()._prefers_alternative(walk)
+    assert not AnnealedLogisticRegression()._prefers_alternative(choices, walk)
     perturbed.minimum = 2.0
-    assert AnnealedLogisticRegression()._prefers_alternative(walk)
+    assert AnnealedLogisticRegression()._prefers_alternative(choices, walk)

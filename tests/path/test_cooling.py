@@ -191,7 +191,7 @@ def test_close_starts_take_two_joint_evaluations_and_distant_ones_are_solved_one
         solver.minimize(problem, problem.start(temperature), temperature, final_only=True, **options)
         for temperature in temperatures
     ]
-    noise = np.random.default_rng(0).normal(size=(3, problem.n_parameters))
+    noise = np.random.default_rng(0).normal(size=(3, problem.scores.table.n_parameters))
     near = np.stack([solution.parameters[0] for solution in separate]) + 2e-3 * noise
     n_points, objective = [], problem.objective
 

@@ -7,14 +7,14 @@ from small_problems import fold_masks, gaussian, stack_of
 
 from annealed.datasets import make_gaussian_classes
 from annealed.problems import InnerProduct, hessian_sample, linear
-from annealed.solvers import LBFGS, lbfgs
+from annealed.solvers import LBFGS, pairs
 
 TEMPERATURE = 0.05
 
 
 def learned_at_some_point(problem, level=0):
     point = problem.start(TEMPERATURE) + 0.3 * np.random.RandomState(0).standard_normal(problem.start(1.0).shape)
-    return point, problem.learn_curvature(point[0], TEMPERATURE, level)
+    return point, problem.preconditioners.learn(point[0], TEMPERATURE, level)
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
@@ -23,10 +23,10 @@ def test_all_rows_give_the_exact_hessian_of_the_final_fit(fit_intercept):
     point, learned = learned_at_some_point(problem)
     spread = np.tile(learned.sample.spread, 2)
     steps = np.random.RandomState(1).standard_normal((4, len(spread)))
-    ways = problem.contrasts.from_differences(steps.reshape(4, 2, -1), learned.reference).reshape(4, -1)
+    ways = problem.scores.table.contrasts.from_differences(steps.reshape(4, 2, -1), learned.reference).reshape(4, -1)
     for step, way in zip(steps, ways, strict=True):
         slopes = oracles.slope(lambda move, way=way: problem.loss(point + move * way, TEMPERATURE)[1], np.array(0.0))
-        expected = problem.contrasts.by_differences(slopes.reshape(3, -1), learned.reference).reshape(-1)
+        expected = problem.scores.table.contrasts.by_differences(slopes.reshape(3, -1), learned.reference).reshape(-1)
         np.testing.assert_allclose(spread * (learned.hessian @ (spread * step)), expected, rtol=1e-5, atol=1e-6)
 
 
@@ -38,18 +38,18 @@ def test_the_reference_is_the_class_of_largest_curvature():
     start = problem.start(1e-4)
     solver = LBFGS()
     solution = solver.minimize(problem, start, 1e-4, tol=1e-4, max_iter=1000, memory=solver.new_memory(problem))
-    assert problem.learn_curvature(solution.parameters[0], 1e-4, 0).reference != 1
+    assert problem.preconditioners.learn(solution.parameters[0], 1e-4, 0).reference != 1
 
 
 def test_preconditioning_solves_the_newton_system():
     problem = InnerProduct().prepare(stack_of(gaussian()))
     point, learned = learned_at_some_point(problem)
-    _, gradient, hessian = problem.objective_and_hessian(point, TEMPERATURE, slice(None))
+    _, gradient, hessian = problem.hessians.terms(point, TEMPERATURE, slice(None))
     for n_vectors in (1, 2):  # a single vector is solved by another routine than several
         direction = problem.precondition(np.repeat(gradient, n_vectors, axis=0), TEMPERATURE, slice(0, 1), learned)
         table = direction[-1].reshape(3, -1)
         along = hessian[0] @ (table - table[-1])[:2].reshape(-1)
-        expected = problem.by_differences(gradient)[0]
+        expected = problem.hessians.by_differences(gradient)[0]
         assert np.abs(along - expected).max() <= 1e-4 * np.abs(gradient).max()
 
 
@@ -78,8 +78,8 @@ def test_the_curvature_does_not_depend_on_the_units_of_the_rows(unit, monkeypatc
         table.X[:] *= factor
         problem = InnerProduct(penalty_scaling="none").prepare(stack_of(table))
         point = problem.start(TEMPERATURE) + 0.1  # intercepts only, so that the posterior does not depend on the units
-        point.reshape(-1, problem.n_scores, problem._width)[..., :-1] = 0
-        learned = problem.learn_curvature(point[0], TEMPERATURE, 0)
+        point.reshape(-1, problem.scores.table.n_scores, problem.scores.table.width)[..., :-1] = 0
+        learned = problem.preconditioners.learn(point[0], TEMPERATURE, 0)
         assert learned.hessian.dtype == np.float32
         hessians.append(learned.hessian)
     np.testing.assert_allclose(np.abs(hessians[1]), np.abs(hessians[0]), rtol=1e-4, atol=1e-5)
@@ -89,7 +89,7 @@ def test_float32_rows_give_the_same_curvature_as_a_sample_copy(monkeypatch):
     monkeypatch.setattr(linear, "FEWEST_COPIED_VALUES", 1)
     table = gaussian(n_samples=300, n_features=7)
     plain, quick = (InnerProduct().prepare(stack_of(table, fold_masks(300))) for _ in range(2))
-    quick.make_float32_copy()
+    quick.scores.make_float32_copy()
     assert quick.has_float32_rows and not plain.has_float32_rows
     _, expected = learned_at_some_point(plain)
     _, found = learned_at_some_point(quick)
@@ -102,10 +102,10 @@ def test_float32_rows_of_equal_spread_give_the_curvature_of_the_leading_coordina
     monkeypatch.setattr(hessian_sample, "FEWEST_PARAMETERS", 8)
     table = gaussian(n_samples=300, n_features=7)
     problem = InnerProduct(penalty_scaling="whiten").prepare(stack_of(table, fold_masks(300)))
-    problem.make_float32_copy()
+    problem.scores.make_float32_copy()
     _, learned = learned_at_some_point(problem)
     named = learned.sample.leading[: learned.sample.n_leading]
-    np.testing.assert_array_equal(learned.sample._points, problem._float32_rows.X[:, named])
+    np.testing.assert_array_equal(learned.sample._points, problem.scores.float32_rows.X[:, named])
 
 
 def test_learning_saves_iterations_and_gives_the_same_minimum(monkeypatch):
@@ -118,7 +118,7 @@ def test_learning_saves_iterations_and_gives_the_same_minimum(monkeypatch):
         return solver.minimize(problem, problem.start(1e-6), 1e-6, memory=solver.new_memory(problem), **settings)
 
     learned = cold()
-    monkeypatch.setattr(lbfgs, "LEAST_PATIENCE", np.inf)
+    monkeypatch.setattr(pairs, "LEAST_PATIENCE", np.inf)
     plain = cold()
     assert learned.converged.all() and plain.converged.all()
     assert learned.n_iter[0] < 0.7 * plain.n_iter[0]
@@ -132,7 +132,7 @@ def test_blocks_of_classes_are_those_of_the_hessian(monkeypatch):
     monkeypatch.setattr(hessian_sample, "CLASS_ROWS_PER_COORDINATE", 1000)
     problem = InnerProduct().prepare(stack_of(gaussian()))
     point = problem.start(TEMPERATURE) + 0.3 * np.random.RandomState(0).standard_normal(problem.start(1.0).shape)
-    learned = problem.learn_classes(point[0], TEMPERATURE)
+    learned = problem.preconditioners.learn_classes(point[0], TEMPERATURE)
     spread = learned.sample.spread
     for label in range(3):
         for step in np.random.RandomState(1).standard_normal((2, len(spread))):
@@ -152,7 +152,7 @@ def test_class_blocks_precondition_each_class(n_vectors):
     """They are factored again when the penalty has changed."""
     problem = InnerProduct().prepare(stack_of(gaussian()))
     point = problem.start(TEMPERATURE) + 0.3 * np.random.RandomState(0).standard_normal(problem.start(1.0).shape)
-    learned = problem.learn_classes(point[0], TEMPERATURE)
+    learned = problem.preconditioners.learn_classes(point[0], TEMPERATURE)
     vectors = np.random.RandomState(1).standard_normal((n_vectors, 3, 5))
     spread = learned.sample.spread
     for strength in (0.05, 0.005):
@@ -169,8 +169,8 @@ def test_a_class_excluded_by_every_row_moves_no_further_than_others(is_whole, in
     monkeypatch.setattr(hessian_sample, "DOUBLE_PARAMETERS", 0)
     problem = InnerProduct().prepare(stack_of(gaussian()))
     point = problem.start(TEMPERATURE)
-    problem._table(point)[0, 1, -1] = intercept
-    learn = (lambda *at: problem.learn_curvature(*at, 0)) if is_whole else problem.learn_classes
+    problem.scores.table.of(point)[0, 1, -1] = intercept
+    learn = (lambda *at: problem.preconditioners.learn(*at, 0)) if is_whole else problem.preconditioners.learn_classes
     learned = learn(point[0], TEMPERATURE)
     solved, vectors = np.zeros((1, 3, 5)), np.zeros((1, 3, 5))
     vectors[0, 1, -1] = 1e-30
@@ -190,7 +190,7 @@ def test_class_blocks_save_steps_for_many_classes(monkeypatch):
 
     memory, by_classes = cold()
     assert type(memory.learned).__name__ == "ClassCurvature"
-    monkeypatch.setattr(type(problem), "class_learning_cost", lambda self: np.inf)
+    monkeypatch.setattr(type(problem.preconditioners), "class_cost", lambda self: np.inf)
     _, otherwise = cold()
     assert by_classes.converged.all() and otherwise.converged.all()
     assert by_classes.n_iter[0] < 0.8 * otherwise.n_iter[0]

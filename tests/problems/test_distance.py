@@ -151,7 +151,8 @@ def test_gradient_is_equation_12():
     slopes = oracles.slope(energy, np.zeros_like(means)).reshape(means.shape)
     np.testing.assert_allclose(slopes, expected, rtol=1e-6, atol=1e-8)
     loss_gradient = problem.objective(near_start(problem, temperature), temperature)[1].reshape(3, -1)
-    np.testing.assert_allclose(loss_gradient, expected @ problem.coordinates.inverse[0] / 2, rtol=1e-6, atol=1e-8)
+    expected = expected @ problem.scores.coordinates.inverse[0] / 2
+    np.testing.assert_allclose(loss_gradient, expected, rtol=1e-6, atol=1e-8)
 
 
 def test_a_pass_over_some_fits_equals_those_of_the_whole_stack():
@@ -287,7 +288,7 @@ def test_row_span_equals_the_shrunk_covariance_of_all_columns(covariance, make):
     table = replace(table, X=table.X[:, used])
     rows = rows[:, used]
     problem = prepared(table, covariance=covariance, shrinkage=0.4, anchor=0)
-    assert problem.span is not None
+    assert problem.features.span is not None
     matrix = shrunk(covariance_of(rows, table.y, covariance), 0.4, rows.std(axis=0))
     scores = oracles.distance_scores(rows, oracles.class_means(rows, table.y), matrix)
     reported = at_start(problem, 2.0)
@@ -326,7 +327,7 @@ def test_a_column_that_is_constant_in_a_fold_is_not_magnified_there(usual, n_row
     weight = np.ones((n_rows, 2))
     weight[rare, 1] = 0
     problem = prepared(replace(gaussian(), X=X, y=y), weight)
-    assert np.abs(problem.coordinates.basis).max() < 1000
+    assert np.abs(problem.scores.coordinates.basis).max() < 1000
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)

@@ -22,7 +22,8 @@ from small_problems import (
 )
 
 from annealed import AnnealedClassifier
-from annealed.problems import HeldOut, ScoreFamily
+from annealed.path.prediction import carried_over
+from annealed.problems import HeldOut, ScoreFamily, held_out_logits
 
 FAMILIES = [Radial, Loudness]
 
@@ -111,8 +112,7 @@ def test_the_predictor_agrees_with_the_logits_of_a_pass(family):
     problem = family().prepare(stack_of(table), 0)
     point = near_start(problem, 0.3)
     held_out = HeldOut(np.arange(9), np.zeros(9, dtype=int))
-    problem.watch(held_out)
-    picked = problem.held_out_logits(point, 0.3)
+    picked = held_out_logits(problem, held_out, [point], [0.3])[0]
     arrays = {name: array[0] for name, array in problem.report(point, 0.3).items()}
     np.testing.assert_allclose(problem.predictor.logits(table.X[:9], arrays, 0.3), picked, atol=1e-10)
 
@@ -132,7 +132,7 @@ def test_the_same_scores_are_carried_to_another_temperature(family):
     table = gaussian()
     problem = family().prepare(stack_of(table), 0)
     point = near_start(problem, 2.0)
-    carried = problem.carry(point, 2.0, 0.5)
+    carried = carried_over(problem, point, 2.0, 0.5)
     expected = problem.report(point, 2.0)["parameters"]
     np.testing.assert_allclose(problem.report(carried, 0.5)["parameters"], expected, rtol=1e-12)
 

@@ -8,7 +8,7 @@ from scipy import sparse
 from small_problems import badly_scaled, fold_masks, gaussian, near_start, rare_class, stack_of, two_classes, wide
 
 from annealed import AnnealedClassifier, AnnealedLDA
-from annealed.problems import Distance, HeldOut, InnerProduct, gibbs
+from annealed.problems import Distance, HeldOut, InnerProduct, gibbs, held_out_logits
 from annealed.problems.distance import LARGEST_FLOAT32_SCORE
 from annealed.rows import SinglePrecisionRows, dense
 from annealed.solvers import LBFGS
@@ -41,7 +41,7 @@ def on_disk(folder, X):
 
 def with_float32_copy(table, family=InnerProduct, **settings):
     problem = family(**settings).prepare(stack_of(table, fold_masks(len(table.y))))
-    problem.make_float32_copy()
+    problem.scores.make_float32_copy()
     return problem
 
 
@@ -122,7 +122,7 @@ def test_products_of_float32_rows_stay_in_float32(family, make, copies, monkeypa
 
 def test_float32_rows_do_not_depend_on_units(copies):
     problems = [with_float32_copy(make(), penalty_scaling="standardize") for make in (gaussian, badly_scaled)]
-    axes = [problem.coordinates.basis * problem.scale[:, None] for problem in problems]
+    axes = [problem.scores.coordinates.basis * problem.features.scale[:, None] for problem in problems]
     signs = np.append(np.sign(np.sum(axes[0] * axes[1], axis=0)), 1)  # eigenvectors have arbitrary signs
     point = near_start(problems[0], 0.1)
     turned = (point.reshape(len(point), -1, len(signs)) * signs).reshape(point.shape)
@@ -146,9 +146,9 @@ def test_float32_rows_score_held_out_rows_to_float32_precision(copies):
     problem = with_float32_copy(table)
     parameters = near_start(problem, 0.5)
     held_out = HeldOut(np.array([1, 1, 4]), np.array([0, 2, 1]))
-    problem.watch(held_out)
     reported = problem.report(parameters, 0.5)
-    for row, fit, picked in zip(held_out.rows, held_out.fits, problem.held_out_logits(parameters, 0.5), strict=True):
+    logits = held_out_logits(problem, held_out, [parameters], [0.5])[0]
+    for row, fit, picked in zip(held_out.rows, held_out.fits, logits, strict=True):
         expected = table.X[row] @ reported["coef"][fit].T + reported["intercept"][fit]
         np.testing.assert_allclose(picked - picked.mean(), expected - expected.mean(), atol=1e-5)
 

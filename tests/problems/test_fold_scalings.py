@@ -22,7 +22,7 @@ def prepared(penalty_scaling, weight=None, **settings):
     table = wide()
     weight = fold_masks(len(table.y), 4) if weight is None else weight
     problem = InnerProduct(penalty_scaling=penalty_scaling, **settings).prepare(stack_of(table, weight))
-    assert problem.coordinates.per_fit
+    assert problem.scores.coordinates.per_fit
     return problem
 
 
@@ -51,29 +51,29 @@ def test_a_fold_agrees_with_a_separate_fit_of_its_rows(penalty_scaling, fit_inte
 def test_gradient_and_hessian_agree_with_finite_differences(penalty_scaling):
     problem = prepared(penalty_scaling, uneven_weights(24))
     fits, point = slice(None), near_start(problem, TEMPERATURE)
-    value, gradient, matrix = problem.objective_and_hessian(point, TEMPERATURE, fits)
+    value, gradient, matrix = problem.hessians.terms(point, TEMPERATURE, fits)
     again, same, _ = problem.objective(point, TEMPERATURE)
     np.testing.assert_allclose(again, value, rtol=1e-12)
     np.testing.assert_allclose(same, gradient, atol=1e-12)
     generator = np.random.default_rng(1)
-    differences = generator.normal(size=(problem.n_fits, problem.hessian_size))
-    step = 1e-6 * problem.from_differences(differences)
+    differences = generator.normal(size=(problem.n_fits, problem.hessians.size))
+    step = 1e-6 * problem.hessians.from_differences(differences)
     ends = [problem.objective(point + sign * step, TEMPERATURE) for sign in (1, -1)]
     slope = (ends[0][0] - ends[1][0]) / 2
     np.testing.assert_allclose(slope, np.sum(gradient * step, axis=1), rtol=1e-5)
-    turned = problem.by_differences(ends[0][1] - ends[1][1]) / 2e-6
+    turned = problem.hessians.by_differences(ends[0][1] - ends[1][1]) / 2e-6
     np.testing.assert_allclose(turned, np.einsum("fij,fj->fi", matrix, differences), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("fits", [slice(None), np.array([0, 2]), np.array([0, 0, 0])], ids=str)
 def test_stored_rows_and_blocks_agree(fits, monkeypatch):
     problem, blocks = prepared("whiten"), prepared("whiten")
-    assert isinstance(problem._rows_of_hessians(), hessian.SmallRows)
+    assert isinstance(problem.hessians.rows, hessian.SmallRows)
     monkeypatch.setattr(hessian, "MOST_OF_FITS", 0)
-    assert isinstance(blocks._rows_of_hessians(), hessian.BlockRows)
+    assert isinstance(blocks.hessians.rows, hessian.BlockRows)
     point = near_start(problem, TEMPERATURE)[fits]
     along = np.random.default_rng(2).normal(size=point.shape)
-    for name, vectors in (("objective_and_hessian", ()), ("objective_along", (along,))):
-        ours, theirs = (getattr(rows, name)(point, *vectors, TEMPERATURE, fits) for rows in (problem, blocks))
+    for name, vectors in (("terms", ()), ("along", (along,))):
+        ours, theirs = (getattr(rows.hessians, name)(point, *vectors, TEMPERATURE, fits) for rows in (problem, blocks))
         for one, other in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(one, other, atol=1e-10 * np.abs(other).max())

@@ -16,14 +16,14 @@ def prepared(table, **settings):
 @pytest.mark.parametrize("make", [gaussian, badly_scaled, two_classes, rare_class, wide, text])
 def test_stored_points_and_blocks_of_rows_agree(make, fit_intercept, monkeypatch):
     small = prepared(make(), fit_intercept=fit_intercept)
-    point = small.start(1.0) + 0.1 * np.random.default_rng(0).normal(size=(small.n_fits, small.n_parameters))
+    point = small.start(1.0) + 0.1 * np.random.default_rng(0).normal(size=small.start(1.0).shape)
     fits = np.array([2, 0])
-    kept = small.objective_and_hessian(point[fits], 0.3, fits)
-    assert isinstance(small._hessian_rows, hessian.SmallRows)
+    kept = small.hessians.terms(point[fits], 0.3, fits)
+    assert isinstance(small.scores.hessian_rows, hessian.SmallRows)
     monkeypatch.setattr(hessian, "MOST_PRODUCTS", 0)
     large = prepared(make(), fit_intercept=fit_intercept)
-    added = large.objective_and_hessian(point[fits], 0.3, fits)
-    assert isinstance(large._hessian_rows, hessian.BlockRows)
+    added = large.hessians.terms(point[fits], 0.3, fits)
+    assert isinstance(large.scores.hessian_rows, hessian.BlockRows)
     for one, other in zip(kept, added, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-11)
 
@@ -36,23 +36,23 @@ def test_evaluations_with_and_without_a_hessian_agree(make, is_small, fit_interc
         monkeypatch.setattr(hessian, "MOST_PRODUCTS", 0)
     problem = prepared(make(), fit_intercept=fit_intercept)
     rng = np.random.default_rng(0)
-    point = problem.without_shift(problem.start(1.0) + 0.1 * rng.normal(size=(problem.n_fits, problem.n_parameters)))
-    along = problem.without_shift(rng.normal(size=point.shape))
+    point = problem.hessians.without_shift(problem.start(1.0) + 0.1 * rng.normal(size=problem.start(1.0).shape))
+    along = problem.hessians.without_shift(rng.normal(size=point.shape))
     fits = np.array([2, 0])
-    value, gradient, matrix = problem.objective_and_hessian(point[fits], 0.3, fits)
-    seen_value, seen_gradient, product = problem.objective_along(point[fits], along[fits], 0.3, fits)
+    value, gradient, matrix = problem.hessians.terms(point[fits], 0.3, fits)
+    seen_value, seen_gradient, product = problem.hessians.along(point[fits], along[fits], 0.3, fits)
     np.testing.assert_allclose(seen_value, value, rtol=1e-12)
     np.testing.assert_allclose(seen_gradient, gradient, rtol=1e-9, atol=1e-12)
     step = 1e-5
-    _, ahead, _ = problem.objective_along(point[fits] + step * along[fits], along[fits], 0.3, fits)
-    _, behind, _ = problem.objective_along(point[fits] - step * along[fits], along[fits], 0.3, fits)
+    _, ahead, _ = problem.hessians.along(point[fits] + step * along[fits], along[fits], 0.3, fits)
+    _, behind, _ = problem.hessians.along(point[fits] - step * along[fits], along[fits], 0.3, fits)
     size = np.abs(product).max()
     np.testing.assert_allclose(product, (ahead - behind) / (2 * step), rtol=1e-5, atol=1e-7 * size)
     # Differences of scores of mean zero: the last score is the reference.
-    table = along[fits].reshape(len(fits), problem.n_scores, -1)
-    differences = table if problem.n_scores == 1 else table[:, :-1] - table[:, -1:]
+    table = along[fits].reshape(len(fits), problem.scores.table.n_scores, -1)
+    differences = table if problem.scores.table.n_scores == 1 else table[:, :-1] - table[:, -1:]
     by_matrix = np.einsum("fpq,fq->fp", matrix, differences.reshape(len(fits), -1))
-    np.testing.assert_allclose(problem.by_differences(product), by_matrix, rtol=1e-8, atol=1e-10 * size)
+    np.testing.assert_allclose(problem.hessians.by_differences(product), by_matrix, rtol=1e-8, atol=1e-10 * size)
 
 
 @pytest.mark.parametrize("make", [gaussian, badly_scaled, two_classes, wide])
@@ -60,10 +60,10 @@ def test_a_hessian_for_a_step_has_seven_digits_while_the_penalty_is_strong(make,
     monkeypatch.setattr(hessian, "FEWEST_ROUGH", 0)
     problem = prepared(make())
     point, fits = problem.start(1.0), slice(None)
-    weak = 0.1 * hessian.ROUGH_STRENGTH * problem.coordinates.spectrum.max() / problem.l2_strength
+    weak = 0.1 * hessian.ROUGH_STRENGTH * problem.scores.coordinates.spectrum.max() / problem.l2_strength
     for temperature, is_rough in ((0.3, True), (weak, False)):
-        exact = problem.objective_and_hessian(point, temperature, fits)
-        rough = problem.objective_and_hessian(point, temperature, fits, for_step=True)
+        exact = problem.hessians.terms(point, temperature, fits)
+        rough = problem.hessians.terms(point, temperature, fits, for_step=True)
         for one, other in zip(exact[:2], rough[:2], strict=True):
             np.testing.assert_array_equal(one, other)
         difference = np.abs(exact[2] - rough[2]).max()

@@ -12,7 +12,7 @@ TEMPERATURE = 0.05
 
 def learned_at_some_point(problem):
     point = problem.start(TEMPERATURE) + 0.3 * np.random.RandomState(0).standard_normal(problem.start(1.0).shape)
-    return problem.learn_curvature(point[0], TEMPERATURE, 0)
+    return problem.preconditioners.learn(point[0], TEMPERATURE, 0)
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ def test_sampled_class_blocks_are_positive_semidefinite_and_unbiased(monkeypatch
         uniform = np.random.RandomState(seed).uniform
         with monkeypatch.context() as patched:
             patched.setattr(hessian_sample, "_uniform", lambda size, uniform=uniform: uniform(size=size))
-            draws.append(problem.learn_classes(point[0], TEMPERATURE).blocks)
+            draws.append(problem.preconditioners.learn_classes(point[0], TEMPERATURE).blocks)
     monkeypatch.setattr(hessian_sample, "CLASS_ROWS_PER_COORDINATE", 400)
-    exact = problem.learn_classes(point[0], TEMPERATURE).blocks
+    exact = problem.preconditioners.learn_classes(point[0], TEMPERATURE).blocks
     assert min(np.linalg.eigvalsh(draw).min() for draw in draws) >= -1e-12
     error = np.std(draws, axis=0, ddof=1) / np.sqrt(len(draws))
     assert (error > 0).all() and np.mean(np.abs(np.mean(draws, axis=0) - exact) <= 2 * error) >= 0.8

@@ -24,7 +24,7 @@ from small_problems import (
     wide_text,
 )
 
-from annealed.problems import HeldOut, InnerProduct
+from annealed.problems import HeldOut, InnerProduct, held_out_logits
 from annealed.rows import CsrDesign, DenseDesign
 
 PENALTY_SCALINGS = ["none", "standardize", "half-whiten", "whiten"]
@@ -69,14 +69,14 @@ def test_hessian_is_the_slope_of_the_gradient(make):
     table = make()
     problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))))
     point = near_start(problem, 0.3, size=0.1)
-    value, gradient, hessian = problem.objective_and_hessian(point, 0.3, slice(None))
+    value, gradient, hessian = problem.hessians.terms(point, 0.3, slice(None))
     expected_value, expected_gradient, _ = problem.objective(point, 0.3)
     np.testing.assert_allclose(value, expected_value, rtol=1e-12)
     np.testing.assert_allclose(gradient, expected_gradient, atol=1e-12)
     differences = np.random.default_rng(1).normal(size=hessian.shape[1])
-    direction = problem.from_differences(differences[None])[0]
+    direction = problem.hessians.from_differences(differences[None])[0]
     slopes = oracles.slope(lambda step: problem.objective(point + step * direction, 0.3)[1], np.array(0.0))
-    expected = problem.by_differences(slopes[..., 0])
+    expected = problem.hessians.by_differences(slopes[..., 0])
     np.testing.assert_allclose(hessian @ differences, expected, rtol=1e-6, atol=1e-8)
 
 
@@ -140,10 +140,10 @@ def test_the_sum_does_not_depend_on_the_blocks_of_rows(monkeypatch):
     parameters = near_start(problem, 0.5)
 
     def passes():
-        problem.watch(held_out)
         (training_summary,) = problem.summarize([(parameters[0], 0.5, 2.0)])
         numbers = training_summary.calibrated_loss, training_summary.entropy
-        return *problem.objective(parameters, 0.5), *numbers, problem.held_out_logits(parameters, 0.5).copy()
+        logits = held_out_logits(problem, held_out, [parameters], [0.5])[0]
+        return *problem.objective(parameters, 0.5), *numbers, logits.copy()
 
     whole = passes()
     monkeypatch.setattr(DenseDesign, "block_rows", lambda self, n_fits, copies_rows=True: 7)
@@ -157,7 +157,6 @@ def test_summary_and_held_out_logits_agree_with_the_definitions():
     problem = InnerProduct().prepare(stack_of(table, weight))
     parameters = near_start(problem, 0.5)
     held_out = HeldOut(np.array([1, 1, 4]), np.array([0, 2, 1]))
-    problem.watch(held_out)
     (training_summary,) = problem.summarize([(parameters[0], 0.5, 2.0)])
     reported = problem.report(parameters, 0.5)
     shares = weight[:, 0] / weight[:, 0].sum()
@@ -166,7 +165,8 @@ def test_summary_and_held_out_logits_agree_with_the_definitions():
         training_summary.calibrated_loss, oracles.free_energy(2 * scores, table.y, 1.0, shares), rtol=1e-10
     )
     np.testing.assert_allclose(training_summary.entropy, oracles.mean_entropy(scores, 1.0, shares), rtol=1e-10)
-    for row, fit, picked in zip(held_out.rows, held_out.fits, problem.held_out_logits(parameters, 0.5), strict=True):
+    found = held_out_logits(problem, held_out, [parameters], [0.5])[0]
+    for row, fit, picked in zip(held_out.rows, held_out.fits, found, strict=True):
         expected = table.X[row] @ reported["coef"][fit].T + reported["intercept"][fit]
         np.testing.assert_allclose(picked - picked.mean(), expected - expected.mean(), atol=1e-10)
 
@@ -320,8 +320,8 @@ def test_a_column_is_constant_however_many_rows_it_has(fit_intercept, value):
     X, y = np.tile(table.X, (500, 1)), np.tile(table.y, 500)
     table = replace(table, X=np.column_stack([X, np.full(len(y), value)]), y=y)
     problem = InnerProduct(fit_intercept=fit_intercept).prepare(stack_of(table))
-    assert problem.scale[-1] == 1
-    assert problem.coordinates.rank == 5 - fit_intercept
+    assert problem.features.scale[-1] == 1
+    assert problem.scores.coordinates.rank == 5 - fit_intercept
 
 
 # --- rows, weights, classes -------------------------------------------------------------------------
@@ -432,7 +432,7 @@ def test_row_span_equals_the_primal_minimum(make, penalty_scaling, temperature):
     rows = dense(table.X)
     assert rows.shape[1] > rows.shape[0]
     problem = InnerProduct(penalty_scaling=penalty_scaling).prepare(stack_of(table))
-    assert problem.span is not None
+    assert problem.features.span is not None
     coef, intercept = optimum(table, temperature, penalty_scaling=penalty_scaling)
     used = rows.std(axis=0) > 0
     matrix = oracles.penalty_matrix(rows[:, used], penalty_scaling)

@@ -1,5 +1,7 @@
 """Which part of a Hessian is computed for the preconditioner, and when."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from small_problems import fold_masks, stack_of
@@ -17,47 +19,47 @@ def many_classes(n_classes=20, n_features=30):
 def test_few_classes_have_no_class_blocks():
     for n_classes in (2, 3, 7):
         problem = many_classes(n_classes)
-        assert problem.class_learning_cost() == np.inf and problem.learning_cost(0) < np.inf
+        assert problem.preconditioners.class_cost() == np.inf and problem.preconditioners.cost(0) < np.inf
 
 
 def test_blocks_of_many_classes_cost_a_fraction_of_the_full_hessian():
     problem = many_classes()
-    whole = problem.learning_cost(0)
-    assert problem.class_learning_cost() < 0.5 * whole < np.inf
-    assert whole == problem.learning_cost(5)  # all levels are the same
+    whole = problem.preconditioners.cost(0)
+    assert problem.preconditioners.class_cost() < 0.5 * whole < np.inf
+    assert whole == problem.preconditioners.cost(5)  # all levels are the same
 
 
 def test_with_too_many_coordinates_only_class_blocks_are_learned(monkeypatch):
     monkeypatch.setattr(hessian_sample, "MOST_PARAMETERS", 300)
     problem = many_classes()
-    assert problem.class_learning_cost() < np.inf and problem.learning_cost(0) == np.inf
+    assert problem.preconditioners.class_cost() < np.inf and problem.preconditioners.cost(0) == np.inf
 
 
 def test_class_blocks_have_leading_coordinates_if_all_would_take_too_much_memory(monkeypatch):
     monkeypatch.setattr(hessian_sample, "MOST_CLASS_ENTRIES", 20 * 11**2)
     problem = many_classes()
-    learned = problem.learn_classes(problem.start(1.0)[0], 1.0)
+    learned = problem.preconditioners.learn_classes(problem.start(1.0)[0], 1.0)
     assert learned.blocks.shape == (20, 11, 11)
-    vectors = np.random.RandomState(1).standard_normal((problem.n_fits, problem.n_parameters))
-    plain = problem.precondition(vectors, 0.05, slice(None)).reshape(-1, 20, problem._width)
-    better = problem.precondition(vectors, 0.05, slice(None), learned).reshape(-1, 20, problem._width)
+    vectors = np.random.RandomState(1).standard_normal((problem.n_fits, problem.scores.table.n_parameters))
+    plain = problem.precondition(vectors, 0.05, slice(None)).reshape(-1, 20, problem.scores.table.width)
+    better = problem.precondition(vectors, 0.05, slice(None), learned).reshape(-1, 20, problem.scores.table.width)
     np.testing.assert_array_equal(better[..., :20], plain[..., :20])
     assert np.abs(better[..., 20:] - plain[..., 20:]).min() > 0
 
 
 class Costs:
-    """A problem with given costs, in passes, of its Hessian and of its class blocks."""
+    """Preconditioners with given costs, in passes, of the Hessian and of the class blocks."""
 
     def __init__(self, whole, classes):
         self.whole, self.classes = whole, classes
 
-    def learning_cost(self, level):
+    def cost(self, level):
         return self.whole
 
-    def class_learning_cost(self):
+    def class_cost(self):
         return self.classes
 
-    def learn_curvature(self, parameters, temperature, level):
+    def learn(self, parameters, temperature, level):
         return WHOLE
 
     def learn_classes(self, parameters, temperature):
@@ -75,7 +77,7 @@ class Costs:
     ],
 )
 def test_each_kind_is_learned_after_steps_of_the_same_cost(whole, classes, expected):
-    problem, memory, seen = Costs(whole, classes), PairsOfFits(3, 6), []
+    problem, memory, seen = SimpleNamespace(preconditioners=Costs(whole, classes)), PairsOfFits(3, 6), []
     for step in range(1, 73):
         memory.spend(0.25)
         kind = memory.kind_due(problem, dict.fromkeys(KINDS, 1))

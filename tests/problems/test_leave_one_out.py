@@ -28,7 +28,7 @@ def truly_left_out(table, rows, temperature, **settings):
 
 def left_out(table, temperature, **settings):
     problem = InnerProduct(**settings).prepare(stack_of(table))
-    return problem.leave_one_out(solve(problem, temperature, tol=1e-9).parameters, temperature)
+    return leave_one_out.leave_one_out(problem, solve(problem, temperature, tol=1e-9).parameters, temperature)
 
 
 def centred(logits):
@@ -65,7 +65,7 @@ def test_at_a_high_temperature_only_the_intercepts_move():
 def test_probes_estimate_the_blocks(make, monkeypatch):
     table = make()
     exact, leverage = left_out(table, 0.05)
-    monkeypatch.setattr("annealed.problems.penalized_linear.MOST_EXACT_WORK", 0)
+    monkeypatch.setattr("annealed.problems.leave_one_out.MOST_EXACT_WORK", 0)
     monkeypatch.setattr(leave_one_out, "FEWEST_PROBES", 4096)
     probed, estimated = left_out(table, 0.05)
     np.testing.assert_allclose(estimated, leverage, rtol=0.2)
@@ -81,14 +81,14 @@ def test_more_parameters_per_row_need_more_probes(n_rows, expected):
 
 @pytest.mark.parametrize("most_exact_work", [0, np.inf], ids=["probed", "exact"])
 def test_sparse_rows_stay_sparse(most_exact_work, monkeypatch):
-    monkeypatch.setattr("annealed.problems.penalized_linear.MOST_EXACT_WORK", most_exact_work)
+    monkeypatch.setattr("annealed.problems.leave_one_out.MOST_EXACT_WORK", most_exact_work)
     table = text(n_samples=100, n_words=100)
     X, y = sparse.vstack([table.X] * 300, format="csr"), np.tile(table.y, 300)
     problem = InnerProduct().prepare(stack_of(replace(table, X=X, y=y)))
     parameters = problem.start(1.0)
-    problem.leave_one_out(parameters, 1.0)  # stores the rows from which Hessians are sampled
+    leave_one_out.leave_one_out(problem, parameters, 1.0)  # stores the rows from which Hessians are sampled
     tracemalloc.start()
-    problem.leave_one_out(parameters, 1.0)
+    leave_one_out.leave_one_out(problem, parameters, 1.0)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < X.shape[0] * X.shape[1] * 8
@@ -116,7 +116,7 @@ def by_rows(monkeypatch):
 def test_row_combinations_agree_with_columns(make, fit_intercept, by_rows):
     table = make()
     problem, parameters = by_rows(table, 0.3, fit_intercept=fit_intercept)
-    logits, leverage = problem.leave_one_out(parameters, 0.3)
+    logits, leverage = leave_one_out.leave_one_out(problem, parameters, 0.3)
     settings = {"penalty_scaling": "none", "fit_intercept": fit_intercept}
     expected, expected_leverage = left_out(table, 0.3, **settings)
     np.testing.assert_allclose(centred(logits), centred(expected), atol=2e-4)
@@ -124,13 +124,13 @@ def test_row_combinations_agree_with_columns(make, fit_intercept, by_rows):
 
 
 def test_too_many_rows_for_their_gram_matrix_raise(by_rows, monkeypatch):
-    monkeypatch.setattr("annealed.problems.representer.MOST_EXACT_SCORES", 59)
+    monkeypatch.setattr("annealed.problems.leave_one_out.MOST_EXACT_SCORES", 59)
     problem, parameters = by_rows(text(n_samples=60), 0.3)
     with pytest.raises(leave_one_out.NotTrusted, match="Leave-one-out of 60 samples"):
-        problem.leave_one_out(parameters, 0.3)
+        leave_one_out.leave_one_out(problem, parameters, 0.3)
 
 
 def test_a_family_without_leave_one_out_raises():
     problem = Distance().prepare(stack_of(gaussian(), fold_masks(120)), 0)
     with pytest.raises(ValueError, match='selection="loo" needs the inner-product.*selection="cv"'):
-        problem.leave_one_out(problem.start(1.0), 1.0)
+        leave_one_out.leave_one_out(problem, problem.start(1.0), 1.0)

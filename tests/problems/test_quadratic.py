@@ -165,7 +165,7 @@ def test_a_constant_column_has_no_products():
 @pytest.mark.parametrize("columns", [slice(None), slice(1, 3), slice(2, 9), slice(7, 8), slice(11, 14), slice(5, None)])
 def test_a_slice_of_columns_agrees_with_all_columns(columns):
     table = gaussian(n_samples=9)
-    rows = Quadratic().prepare(stack_of(table)).original.X
+    rows = Quadratic().prepare(stack_of(table)).scaling.design.X
     np.testing.assert_allclose(rows[2:7, columns], second_order(table.X)[2:7, columns], rtol=1e-12)
     np.testing.assert_array_equal(rows[:, columns], rows[:][:, columns])
 
@@ -174,10 +174,10 @@ def test_new_rows_and_columns_are_processed_in_parts():
     """The whole wide table is never in memory: it would take 165 MB for these rows, 60 MB for these columns."""
     table = gaussian(n_samples=50, n_features=44)
     problem = Quadratic().prepare(stack_of(table))
-    n_features = problem.original.n_features
+    n_features = problem.features.number
     arrays = {"coef": np.ones((3, n_features)), "intercept": np.zeros(3)}
     new = np.zeros((20_000, 44))
-    wide_rows = Quadratic().prepare(stack_of(gaussian(n_samples=60, n_features=500))).original.X
+    wide_rows = Quadratic().prepare(stack_of(gaussian(n_samples=60, n_features=500))).scaling.design.X
     tracemalloc.start()
     problem.predictor.logits(new, arrays, 1.0)
     _, of_rows = tracemalloc.get_traced_memory()

@@ -47,10 +47,10 @@ def test_each_class_is_one_point_in_every_fit(make, is_centered):
 def test_the_minimum_equals_that_in_general_coordinates(make, weigh, fit_intercept):
     table = make()
     problem = prepared(table, weigh(len(table.y)), fit_intercept=fit_intercept)
-    assert problem.coordinates.rank == 3 - fit_intercept
+    assert problem.scores.coordinates.rank == 3 - fit_intercept
     general = prepared(table, weigh(len(table.y)), fit_intercept=fit_intercept)
-    general._solve_in(coordinates_of_fits(general.design, 0.5, is_centered=fit_intercept))
-    assert general.coordinates.rank > 20
+    general.solve_in(coordinates_of_fits(general.design, 0.5, is_centered=fit_intercept))
+    assert general.scores.coordinates.rank > 20
     actual, expected = (solve(each, TEMPERATURE, Newton(), tol=1e-9) for each in (problem, general))
     np.testing.assert_allclose(actual.value, expected.value, rtol=1e-9)
     ours, theirs = (
@@ -65,7 +65,7 @@ def test_duplicates_with_different_labels_have_no_class_points():
     table = with_a_row_twice(label=(wide().y[0] + 1) % 3)
     weight = fold_masks(len(table.y), 4)
     assert class_point_coordinates(stack_of(table, weight), is_centered=True) is None
-    assert prepared(table, weight).coordinates.rank > 20
+    assert prepared(table, weight).scores.coordinates.rank > 20
 
 
 def test_a_fold_without_a_class_has_no_class_points():

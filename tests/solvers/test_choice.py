@@ -80,7 +80,7 @@ def test_auto_chooses_the_solver_by_the_shape_of_the_data(
     problem = prepared(InnerProduct(penalty_scaling=penalty_scaling), table, n_folds=5)
     assert type(make_solver("auto", problem)) is SOLVERS[expected]
     is_wide = n_rows < n_columns
-    assert (problem.span is not None) == (is_wide and expected != "subspace")
+    assert (problem.features.span is not None) == (is_wide and expected != "subspace")
 
 
 @pytest.mark.parametrize("solver", ["subspace", Subspace()], ids=str)

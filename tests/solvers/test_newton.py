@@ -33,12 +33,12 @@ def test_stacks_of_fits_with_coordinates_per_fit_are_evaluated_in_them(fits):
     problem = InnerProduct(penalty_scaling="half-whiten").prepare(
         stack_of(table, fold_masks(len(table.y), 4)), random_state=0
     )
-    point = 0.1 * np.random.RandomState(0).standard_normal((len(fits), problem.n_parameters))
+    point = 0.1 * np.random.RandomState(0).standard_normal((len(fits), problem.scores.table.n_parameters))
     temperatures, numbers = np.full(len(fits), 0.1), np.array(fits)
     expected = [problem.objective(point[[position]], 0.1, numbers[[position]])[:2] for position in range(len(fits))]
     for terms in (
-        problem.objective_along(point, point, temperatures, numbers)[:2],
-        problem.objective_and_hessian(point, temperatures, numbers)[:2],
+        problem.hessians.along(point, point, temperatures, numbers)[:2],
+        problem.hessians.terms(point, temperatures, numbers)[:2],
         problem.objective(point, temperatures, numbers)[:2],
     ):
         for position, (value, gradient) in enumerate(expected):
@@ -51,7 +51,7 @@ def test_newton_converges_from_a_distant_start(make):
     """Full steps fail there, with new factors and with old ones."""
     table = make()
     problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
-    far = problem.start(0.01) + 30 * np.random.default_rng(0).normal(size=(problem.n_fits, problem.n_parameters))
+    far = problem.start(0.01) + 30 * np.random.default_rng(0).normal(size=problem.start(1.0).shape)
     near, back = (
         Newton().minimize(problem, start, 0.01, tol=1e-8, max_iter=300) for start in (problem.start(0.01), far)
     )
@@ -67,7 +67,7 @@ def test_a_long_last_step_is_not_taken_without_evaluation(make, is_kept, monkeyp
         monkeypatch.setattr("annealed.problems.hessian.MOST_PRODUCTS", 0)
     table = make()
     problem = InnerProduct(penalty_scaling="none").prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
-    far = problem.start(0.01) + 30 * np.random.default_rng(0).normal(size=(problem.n_fits, problem.n_parameters))
+    far = problem.start(0.01) + 30 * np.random.default_rng(0).normal(size=problem.start(1.0).shape)
     solution = Newton().minimize(problem, far.copy(), 0.01, tol=10.0, max_iter=300)
     value, _, _ = problem.objective(solution.parameters, 0.01)
     assert (value <= problem.objective(far, 0.01)[0]).all()
@@ -101,7 +101,7 @@ def test_large_hessians_are_filled_in_a_few_at_a_time(monkeypatch):
     temperatures, options = np.array([1.0, 0.3, 0.1, 0.03, 0.01]), {"tol": 1e-6, "max_iter": 100}
     starts = np.repeat(problem.start(1.0)[:1], len(temperatures), axis=0)
     at_once = Newton().fill(problem, starts, temperatures, **options)
-    monkeypatch.setattr("annealed.solvers.newton.STACKED_ENTRIES", 2 * problem.hessian_size**2)
+    monkeypatch.setattr("annealed.solvers.newton.STACKED_ENTRIES", 2 * problem.hessians.size**2)
     in_parts = Newton().fill(problem, starts, temperatures, **options)
     assert in_parts.converged.all()
     np.testing.assert_allclose(in_parts.parameters, at_once.parameters, rtol=1e-9, atol=1e-12)

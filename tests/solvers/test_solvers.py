@@ -17,6 +17,7 @@ from small_problems import (
     two_classes,
 )
 
+from annealed.path.prediction import carried_over
 from annealed.problems import Distance, InnerProduct, Quadratic
 from annealed.solvers import LBFGS, SOLVERS
 from annealed.solvers.lbfgs import STEPS_TOGETHER
@@ -32,6 +33,26 @@ FAMILIES = {
     "radial": Radial(),
     "loudness": Loudness(),
 }
+
+
+class WrappedHessians:
+    """The Hessians of a problem, with other numbers of the fits, and with every evaluation recorded."""
+
+    def __init__(self, hessians, number=lambda fits: fits, record=lambda *evaluation: None):
+        self.hessians, self.number, self.record = hessians, number, record
+
+    def __getattr__(self, name):
+        return getattr(self.hessians, name)
+
+    def terms(self, parameters, temperature, fits, for_step=False):
+        answer = self.hessians.terms(parameters, temperature, self.number(fits), for_step)
+        self.record(parameters, answer[0], fits)
+        return answer
+
+    def along(self, parameters, along, temperature, fits):
+        answer = self.hessians.along(parameters, along, temperature, self.number(fits))
+        self.record(parameters, answer[0], fits)
+        return answer
 
 
 class SingleFit:
@@ -54,11 +75,9 @@ class SingleFit:
     def objective(self, parameters, temperature, fits=slice(None), quick=False):
         return self.problem.objective(parameters, temperature, self._number(fits), quick)
 
-    def objective_and_hessian(self, parameters, temperature, fits, for_step=False):
-        return self.problem.objective_and_hessian(parameters, temperature, self._number(fits), for_step)
-
-    def objective_along(self, parameters, along, temperature, fits):
-        return self.problem.objective_along(parameters, along, temperature, self._number(fits))
+    @property
+    def hessians(self):
+        return WrappedHessians(self.problem.hessians, number=self._number)
 
     def penalty(self, temperature, fits):
         return self.problem.penalty(temperature, self._number(fits))
@@ -92,15 +111,9 @@ class Recorder:
         self._record(parameters, answer[0], fits)
         return answer
 
-    def objective_and_hessian(self, parameters, temperature, fits, for_step=False):
-        answer = self.problem.objective_and_hessian(parameters, temperature, fits, for_step)
-        self._record(parameters, answer[0], fits)
-        return answer
-
-    def objective_along(self, parameters, along, temperature, fits):
-        answer = self.problem.objective_along(parameters, along, temperature, fits)
-        self._record(parameters, answer[0], fits)
-        return answer
+    @property
+    def hessians(self):
+        return WrappedHessians(self.problem.hessians, record=self._record)
 
 
 class Stumbling(Recorder):
@@ -441,4 +454,4 @@ def test_without_a_penalty_every_step_is_evaluated():
         value, _, _ = problem.objective(solution.parameters, temperature)
         np.testing.assert_allclose(value, solution.value, rtol=1e-9, atol=1e-300)
         assert np.abs(solution.parameters).max() < 1e12
-        start = problem.carry(solution.parameters, temperature, 0.6 * temperature)
+        start = carried_over(problem, solution.parameters, temperature, 0.6 * temperature)

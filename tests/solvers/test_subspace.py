@@ -23,7 +23,7 @@ from small_problems import (
 )
 
 from annealed import AnnealedClassifier
-from annealed.problems import HeldOut, InnerProduct
+from annealed.problems import HeldOut, InnerProduct, held_out_logits
 from annealed.solvers import LBFGS, Subspace, make_solver, subspace
 from annealed.solvers.subspace import FOLD_SUBOPTIMALITY
 
@@ -285,7 +285,6 @@ def test_summary_and_held_out_logits_match_the_definitions():
     _, problem = adapted(table, weight)
     parameters = minimize(problem, 0.1).parameters
     held_out = HeldOut(np.array([1, 1, 4, 59]), np.array([0, 2, 1, 2]))
-    problem.watch(held_out)
     (training_summary,) = problem.summarize([(parameters[0], 0.1, 2.0)])
     reported = problem.report(parameters, 0.1)
     rows = dense(table.X)
@@ -295,7 +294,8 @@ def test_summary_and_held_out_logits_match_the_definitions():
         training_summary.calibrated_loss, oracles.free_energy(2 * logits, table.y, 1.0, fit_weight), rtol=1e-7
     )
     np.testing.assert_allclose(training_summary.entropy, oracles.mean_entropy(logits, 1.0, fit_weight), rtol=1e-7)
-    for row, fit, picked in zip(held_out.rows, held_out.fits, problem.held_out_logits(parameters, 0.1), strict=True):
+    logits = held_out_logits(problem, held_out, [parameters], [0.1])[0]
+    for row, fit, picked in zip(held_out.rows, held_out.fits, logits, strict=True):
         sample_logits = rows[row] @ reported["coef"][fit].T + reported["intercept"][fit]
         np.testing.assert_allclose(picked - picked.mean(), sample_logits - sample_logits.mean(), atol=1e-7)
 
