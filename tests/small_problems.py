@@ -15,7 +15,7 @@ from scipy import sparse
 from annealed.datasets import make_gaussian_classes
 from annealed.problems import ScoreFamily
 from annealed.rows import make_design
-from annealed.solvers import LBFGS
+from annealed.solvers import LBFGS, Accuracy, Points
 
 
 @dataclass(frozen=True)
@@ -136,10 +136,10 @@ def wide_text(kind=sparse.csr_matrix):
 def make_everything_wide(monkeypatch):
     """Lower the limit of what counts as wide, so that small tables are solved in combinations of samples."""
     for module in (
-        "rows.coordinates",
-        "problems.linear",
-        "problems.penalty_scaling",
-        "problems.penalized_linear",
+        "design.coordinates",
+        "objectives.linear",
+        "objectives.penalty_scaling",
+        "objectives.penalized_linear",
         "solvers",
     ):
         monkeypatch.setattr(f"annealed.{module}.WIDEST_EIGENPROBLEM", 1)
@@ -210,12 +210,27 @@ class Loudness(ScoreFamily):
         return np.column_stack([directions, np.sum(residual * self.scores(X, parameters), axis=0)])
 
 
+# --- solving ----------------------------------------------------------------------------------------
+
+
+def solve_fits(solver, problem, start, temperature, *, tol, max_iter, memory=None, certify=True):
+    """All fits of `start` at one temperature."""
+    return _solved(solver, problem, Points.of_fits([start], [temperature]), Accuracy(tol, max_iter, certify), memory)
+
+
+def solve_final(solver, problem, starts, temperatures, *, tol, max_iter, memory=None, certify=True):
+    """The final fit at several temperatures, with a start for each."""
+    return _solved(solver, problem, Points.of_final(starts, temperatures), Accuracy(tol, max_iter, certify), memory)
+
+
+def _solved(solver, problem, points, accuracy, memory):
+    return solver.solve(problem, points, accuracy, solver.new_memory(problem) if memory is None else memory)
+
+
 def solve(problem, temperature, solver=None, tol=1e-10, max_iter=5000):
     """The solution of a stack at one temperature, from its start; fails if a fit did not converge."""
-    solver = solver or LBFGS()
-    memory = solver.new_memory(problem)
     start = problem.start(temperature)
-    solution = solver.minimize(problem, start, temperature, tol=tol, max_iter=max_iter, memory=memory)
+    solution = solve_fits(solver or LBFGS(), problem, start, temperature, tol=tol, max_iter=max_iter)
     assert solution.converged.all(), f"not converged at {temperature}: gradient {solution.gradient_norm}"
     return solution
 

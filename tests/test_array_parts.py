@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from devices import mover, table
+from small_problems import solve, solve_final
 
 import annealed.estimators.potts_da
 import annealed.potts.search
@@ -17,7 +18,7 @@ from annealed.problems.array_families import on_device
 from annealed.problems.array_gibbs import fused_kernel, loss_and_residual, scaled_losses, scaled_moments
 from annealed.problems.device_rows import HalfRows
 from annealed.rows import ArrayDesign, make_design
-from annealed.solvers import LBFGS, ArrayLBFGS
+from annealed.solvers import ArrayLBFGS
 
 pytestmark = pytest.mark.usefixtures("dispatch")
 
@@ -64,49 +65,35 @@ def test_solver_finds_the_same_minimum_as_numpy(family, few_columns, move, monke
     monkeypatch.setattr(annealed.solvers.array_lbfgs, "FEW_COLUMNS", few_columns)
     plain, moved = problems(family, move)
     for temperature in (3.0, 0.3, 0.03):
-        options = {"tol": 1e-7, "max_iter": 2000}
-        array_solver, host_solver = ArrayLBFGS(), LBFGS()
-        solution = array_solver.minimize(
-            moved, moved.start(temperature), temperature, memory=array_solver.new_memory(moved), **options
-        )
-        reference = host_solver.minimize(
-            plain, plain.start(temperature), temperature, memory=host_solver.new_memory(plain), **options
-        )
-        assert solution.converged.all()
+        reference = solve(plain, temperature, tol=1e-7)
+        solution = solve(moved, temperature, ArrayLBFGS(), tol=1e-7)
         np.testing.assert_allclose(solution.value, reference.value, rtol=1e-6)
         if isinstance(family, InnerProduct):
             variance = to_host(moved.class_variance)  # as of the last evaluation
             expected = evidence.excess(plain, reference.parameters[:1], temperature, variance)
             held_back = evidence.evidence_held_back(moved, solution.parameters[0, ...], temperature)
             np.testing.assert_allclose(held_back, expected, rtol=1e-3, atol=1e-3)
-        polished = array_solver.polish(moved, solution.parameters, temperature, **options)
-        assert polished.converged[0] and polished.value[0] <= reference.value[0] * (1 + 1e-7)
+        start = solution.parameters[:1, ...]
+        certified = solve_final(ArrayLBFGS(), moved, start, [temperature], tol=1e-7, max_iter=2000)
+        assert certified.is_certified[0] and certified.value[0] <= reference.value[0] * (1 + 1e-7)
 
 
-def test_polishing_without_a_certificate_does_not_increase_the_value(move, monkeypatch):
+def test_certifying_without_a_certificate_does_not_increase_the_value(move, monkeypatch):
     """Far too long directions lead uphill, although the gradient there is within a large tolerance."""
     _, moved = problems(Distance(), move, n_fits=1)
-    solver, precondition = ArrayLBFGS(), moved.precondition
-    start = moved.start(1.0)
+    start, precondition = moved.start(1.0), moved.precondition
     before = float(to_host(moved.objective(start, 1.0, [0]).value)[0])
     monkeypatch.setattr(moved, "precondition", lambda *given: 30 * precondition(*given))
-    solver.new_memory(moved)
-    polished = solver.polish(moved, start, 1.0, tol=10.0, max_iter=1)
-    assert polished.value[0] <= before
+    assert solve_final(ArrayLBFGS(), moved, start, [1.0], tol=10.0, max_iter=1).value[0] <= before
 
 
 def test_temperatures_are_evaluated_together(move):
     _, moved = problems(InnerProduct(), move, n_fits=1)
-    solver = ArrayLBFGS()
-    options = {"tol": 1e-6, "max_iter": 500, "memory": solver.new_memory(moved)}
-    temperatures = np.array([1.0, 0.5, 0.25])
-    alone = [
-        solver.minimize(moved, moved.start(temperature), temperature, **options)
-        for temperature in temperatures.tolist()
-    ]
+    temperatures = [1.0, 0.5, 0.25]
+    alone = [solve(moved, temperature, ArrayLBFGS(), tol=1e-6) for temperature in temperatures]
     points = stacked([solution.parameters[0, ...] for solution in alone])
-    together = solver.fill(moved, points, temperatures, **options)
-    assert (together.n_iter == 0).all()
+    together = solve_final(ArrayLBFGS(), moved, points, temperatures, tol=1e-6, max_iter=500, certify=False)
+    assert (together.n_iter == 0).all() and not together.is_certified.any()
     np.testing.assert_allclose(together.value, [solution.value[0] for solution in alone], rtol=1e-12)
 
 

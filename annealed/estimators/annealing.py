@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -19,7 +18,7 @@ from annealed.problems.array_families import on_device
 from annealed.problems.penalty_scaling import ScalingChoices
 from annealed.rows import make_design
 from annealed.rows.threads import threads_over_blocks
-from annealed.solvers import make_solver
+from annealed.solvers import Accuracy, Plan, Points, make_solver
 from annealed.validation.selection import (
     LEAST_GAIN,
     NoValidation,
@@ -37,16 +36,16 @@ PERTURBED_TOL = 1e-2  # tolerance of folds with a perturbed scaling: one or two 
 
 @dataclass(frozen=True)
 class Walk:
-    """A solved path: the problem, its validator, the steps, the settings that were chosen, and the solver with its
-    options (which hold its memory).
-    """
+    """A solved path: the plan that solved it, its validator, the steps, and the settings that were chosen."""
 
-    problem: Any
+    plan: Plan
     validator: Any
     steps: list[Step]
     settings: dict[str, Any]
-    solver: Any
-    options: dict[str, Any]
+
+    @property
+    def problem(self):
+        return self.plan.problem
 
 
 class AnnealingMixin(ValidationMixin):
@@ -94,7 +93,11 @@ class AnnealingMixin(ValidationMixin):
                 scores = self._fold_scores(alternative)
                 if scores.mean() > self._fold_scores(best).mean() and clearly_exceeds(scores, self._fold_scores(first)):
                     best = alternative
-            return replace(best, steps=concluded(best.problem, best.steps, best.solver, best.options))
+            certified = slice(None)
+            if rows.device is not None:  # only the chosen temperature: full precision takes several times as long
+                chosen = self._choose(best.steps, best.validator)
+                certified = slice(chosen, chosen + 1)
+            return replace(best, steps=concluded(best.plan, best.steps, certified))
 
     def _alternatives(self, choices: ScalingChoices, first: Walk, watch: FitWatch):
         """Problems that may validate better than the first path.
@@ -123,8 +126,8 @@ class AnnealingMixin(ValidationMixin):
         """Whether validation scores clearly improve with a small step towards another scaling.
 
         The folds are solved again with a slightly perturbed scaling, at the best of the last nodes, the only ones that
-        keep their folds. If the folds may be some way from their minima, they are first solved on with the scaling as
-        it is, so that the effect of further steps is not attributed to the scaling.
+        keep their folds. First they are solved on with the scaling as it is, so that the effect of further steps is not
+        attributed to the scaling.
         """
         nodes = [step for step in walk.steps if step.is_node and step.parameters.shape[0] > 1]
         if not nodes:
@@ -135,14 +138,17 @@ class AnnealingMixin(ValidationMixin):
         perturbed = choices.perturbed(node.parameters[:1, ...], node.temperature, node.value)
         if perturbed is None:
             return False
-        options = {**walk.options, "tol": max(self.tol, PERTURBED_TOL)}
-        parameters, reference = node.parameters, scores[best]
-        if walk.solver.leaves_folds_rough:
-            parameters = walk.solver.minimize_folds(walk.problem, parameters, node.temperature, **options).parameters
-            reference = walk.validator.validate(walk.problem, parameters, node.temperature).compared
-        found = walk.solver.minimize_folds(perturbed, parameters, node.temperature, **options)
-        validation = walk.validator.validate(perturbed, found.parameters, node.temperature)
-        return improves_significantly(validation.compared, reference)
+        tol = max(self.tol, PERTURBED_TOL)
+        folds = np.arange(1, node.parameters.shape[0])
+
+        def scores_of(problem, parameters):
+            points = Points(folds, np.full(len(folds), node.temperature), parameters[1:])
+            solution = walk.plan.solver.solve(problem, points, Accuracy(tol, walk.plan.max_iter), walk.plan.memory)
+            parameters = np.concatenate([parameters[:1], solution.parameters])
+            return walk.validator.validate(problem, parameters, node.temperature).compared, parameters
+
+        reference, parameters = scores_of(walk.problem, node.parameters)
+        return improves_significantly(scores_of(perturbed, parameters)[0], reference)
 
     def _design(self, rows: Rows, splits):
         if rows.device is not None:
@@ -157,43 +163,16 @@ class AnnealingMixin(ValidationMixin):
     def _walk(self, problem, validator, max_iter, watch: FitWatch, dtype) -> Walk:
         self._predictor = problem.predictor  # which scorers need
         solver, settings = make_solver(self.solver, problem), ScalingChoices(problem).chosen()
-        problem = solver.adapt(problem, self.tol)
+        plan = Plan.of(problem, solver, self.tol, max_iter)
 
         def fitted_so_far(nodes):  # no reference to `watch`, so that it and the samples are freed after the fit
             other = copy(self)
-            other._keep(nodes, problem, validator, dtype)
+            other._keep(nodes, plan.problem, validator, dtype)
             return other.__dict__
 
         watch.fitted_so_far = fitted_so_far
-        options = {"tol": self.tol, "max_iter": max_iter, "memory": solver.new_memory(problem)}
-        steps = anneal(problem, self._schedule(), solver, validator, watch=watch, **options)
-        return Walk(problem, validator, steps, settings, solver, options)
-
-    def _polished(self, walk: Walk, max_iter) -> Walk:
-        """The path with the chosen temperature solved on in full precision, until its certificate is within `tol`."""
-        chosen = self._choose(walk.steps, walk.validator)
-        step, steps = walk.steps[chosen], list(walk.steps)
-        start = time.perf_counter()
-        solution = walk.solver.polish(
-            walk.problem,
-            step.parameters,
-            step.temperature,
-            tol=self.tol,
-            max_iter=max_iter,
-        )
-        point = solution.parameters[0, ...], step.temperature, step.validation.scale
-        steps[chosen] = replace(
-            step,
-            parameters=solution.parameters,
-            training_summary=walk.problem.summarize([point])[0],
-            value=float(solution.value[0]),
-            gradient_norm=float(solution.gradient_norm[0]),
-            certificate=float(solution.certificate[0]),
-            n_iter=step.n_iter + int(solution.n_iter[0]),
-            converged=step.converged and bool(solution.converged[0]),
-            seconds=step.seconds + time.perf_counter() - start,
-        )
-        return replace(walk, steps=steps)
+        steps = anneal(plan, self._schedule(), validator, watch)
+        return Walk(plan, validator, steps, settings)
 
     def _fold_scores(self, walk: Walk) -> np.ndarray:
         """Compared score of each fold at the best temperature."""

@@ -268,8 +268,6 @@ class AnnealedClassifier(
             walk = self._anneal(rows, "cv", validation_set, routed, max_iter, watch)
 
         self._predictor = walk.problem.predictor
-        if rows.device is not None:
-            walk = self._polished(walk, max_iter)
         for name, setting in walk.settings.items():
             setattr(self, f"{name}_", setting)
         with threads_over_blocks():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import isnan, log, sqrt
 from numbers import Integral
 
@@ -12,11 +13,8 @@ from annealed.path.schedules import Schedule, check_temperature
 
 PATIENCE = 1.8  # in log temperature: how far past the best score its fall is tested
 LONG_PATIENCE = 4.0  # in log temperature: how far past the best score the path ends, even if the fall is small
-COLLAPSE = 0.25  # relative fall of the score that ends a path whose scores never improved
-OVERFITTED = 0.5  # share of the hot end's Q / T below which such a path ends too
+OVERFITTED = 0.5  # share of the hot end's Q / T below which a path ends whose scores never improved
 FLAT = 1e-3  # relative change over PATIENCE up to which a quantity counts as constant
-NO_GAIN = 1e-5  # share of the hot end's Q / T: a score that changes by less counts as constant,
-SMALL_GAIN = 0.01  # if that is at most this share of its improvement since the hot end
 COLDEST = 1e-10  # share of the hot end: the lowest temperature
 HARD = 1e-5  # share of the hot end's Q / T below which all training samples are nearly certain, and the path ends
 
@@ -26,8 +24,9 @@ class AdaptiveSchedule(Schedule):
 
     This is ``schedule="auto"``. The path ends at the first of these events:
 
-    - The mean validation score is below its best by more than the standard error of their difference over the folds.
-      Right after the best it takes three standard errors, or one at the point to which a parabola extrapolates.
+    - The mean validation score is below its best by more than the standard error of their difference over the folds, or
+      has fallen at every temperature since. Right after the best it takes three standard errors, or one at the point to
+      which a parabola extrapolates.
     - The temperature is a fiftieth of the best one.
     - The validation score no longer changes. Without validation, Q / T or Q no longer changes.
     - All training samples are nearly certain.
@@ -87,28 +86,16 @@ class AdaptiveSchedule(Schedule):
             ]
             return any(_is_flat(quantity, cooled, PATIENCE) for quantity in (value, energy))
         scores = np.array(validation)
+        if self.learns_late and not has_learned(scores):
+            return value[-1] < OVERFITTED * value[0] or _is_flat(value, cooled, LONG_PATIENCE)
         mean = _means(scores)
-        best = _best(mean)
-        if self.learns_late and not _has_learned(scores, best):
-            has_collapsed = mean[best] - mean[-1] > COLLAPSE * abs(mean[best])
-            is_overfitted = value[-1] < OVERFITTED * value[0]
-            return has_collapsed or is_overfitted or _is_flat(value, cooled, LONG_PATIENCE)
-        since_best = cooled[-1] - cooled[best]
-        no_gain = min(NO_GAIN * value[0], SMALL_GAIN * (mean[best] - mean[0]))
-        is_flat = _is_flat(mean, cooled, PATIENCE, no_gain)
-        return _is_passed(scores, cooled, best) or since_best >= LONG_PATIENCE or is_flat
-
-    def is_waiting(self, temperatures, validation, value):
-        is_hot = log(temperatures[0] / temperatures[-1]) < LONG_PATIENCE
-        if not self.learns_late or is_hot or validation[-1] is None or value[-1] < OVERFITTED * value[0]:
-            return False
-        scores = np.array(validation)
-        return not _has_learned(scores, _best(_means(scores)))
+        return _has_passed(scores, mean, cooled) or _is_flat(mean, cooled, PATIENCE)
 
 
-def _has_learned(scores, best) -> bool:
-    """Whether the best score is clearly better than that at the hot end."""
-    return _is_below(scores[0], scores[best], 1)
+def has_learned(scores) -> bool:
+    """Whether the best mean of fold scores (n_temperatures, n_folds) is clearly better than that at the hot end."""
+    scores = np.asarray(scores)
+    return _is_below(scores[0], scores[_best(_means(scores))], 1)
 
 
 def _means(scores) -> list[float]:
@@ -120,23 +107,24 @@ def _best(means) -> int:
     return max(range(len(means)), key=lambda index: -np.inf if isnan(means[index]) else means[index])
 
 
-def _is_flat(values, cooled, patience, no_change=0.0) -> bool:
-    """Whether the values over the last `patience` in log temperature differ by little, or by at most `no_change`."""
+def _is_flat(values, cooled, patience) -> bool:
+    """Whether the values over the last `patience` in log temperature differ by little."""
     recent = [value for value, place in zip(values, cooled, strict=True) if place >= cooled[-1] - patience]
     is_known = not any(isnan(value) for value in recent)
-    return is_known and max(recent) - min(recent) <= max(FLAT * max(abs(value) for value in recent), no_change)
+    return is_known and max(recent) - min(recent) <= FLAT * max(abs(value) for value in recent)
 
 
-def _is_passed(scores, cooled, best) -> bool:
-    """Whether the last scores are clearly below the best, or are predicted to be at the end of PATIENCE."""
+def _has_passed(scores, mean, cooled) -> bool:
+    """Whether the last scores are clearly below the best, or have fallen from one temperature to the next for long."""
+    best = _best(mean)
     since_best = cooled[-1] - cooled[best]
     if since_best < PATIENCE / 2:
         return False
-    if since_best >= PATIENCE:
-        return _is_below(scores[-1], scores[best], 1)
-    if _is_below(scores[-1], scores[best], 3):
-        return True
-    return best > 0 and _is_below(_extrapolated(scores, cooled, best), scores[best], 1)
+    if since_best < PATIENCE:
+        is_clear = _is_below(scores[-1], scores[best], 3)
+        return is_clear or (best > 0 and _is_below(_extrapolated(scores, cooled, best), scores[best], 1))
+    falls = all(later < former for former, later in pairwise(mean[best:]))
+    return since_best >= LONG_PATIENCE or falls or _is_below(scores[-1], scores[best], 1)
 
 
 def _extrapolated(scores, cooled, best) -> np.ndarray:

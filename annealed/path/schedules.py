@@ -36,14 +36,6 @@ class Schedule(BaseEstimator, ABC):
         """
         return False
 
-    def is_waiting(
-        self, temperatures: Sequence[float], validation: Sequence[np.ndarray | None], value: Sequence[float]
-    ) -> bool:
-        """Whether scores have not improved yet but may do so. The path then ends when a score test finds no signal in
-        the directions that the penalty suppresses.
-        """
-        return False
-
 
 def falling(temperatures: Iterator[float]) -> Iterator[float]:
     """The temperatures of a schedule, checked: at least one, all positive, each lower than the one before."""

@@ -29,6 +29,7 @@ BY_FACTOR = {np.float32: (blas.strsv, lapack.spotrs), np.float64: (blas.dtrsv, l
 SMALLEST_CURVATURE = 1e-12  # floor on the curvature of a class that almost every row excludes
 STALE = 0.3  # relative change of the smallest factored diagonal entry from which H is factored again
 LARGE_FACTOR, COSTLY_FACTOR = 1000, 8.0  # parameters, and cost in passes of one fit, from which a factor is costly
+KEPT_BYTES = 1 << 27  # of the factors that are kept
 COLDER_STALE, WARMER_STALE = 0.7, 8.0  # as STALE, for a costly factor when the penalty decreases or increases
 
 
@@ -44,7 +45,7 @@ class LearnedCurvature:
         self.hessian = sample.hessian(posterior, self.reference)
         curvature = np.diag(self.hessian) * np.tile(sample.spread, sample.contrasts.n_differences) ** 2
         self._flattest = curvature.min()
-        self._factored: tuple[float, tuple] | None = None
+        self._factors = _Factors(self._factor, self._is_stale, self.hessian.nbytes)
 
     def improve(self, solved, vectors, strength):
         """Overwrite the leading part of `solved` by the solve with the full matrix.
@@ -52,10 +53,7 @@ class LearnedCurvature:
         solved : `vectors` divided by the diagonal, (n_fits, n_scores, width), as `vectors`
         strength : penalty on each coefficient
         """
-        if self._factored is None or self._is_stale(self._factored[0], strength):
-            self._factored = None  # frees its memory before the next factor is allocated
-            self._factored = strength, self._factor(strength)
-        balance, factor = self._factored[1]
+        balance, factor = self._factors.near(strength)
         contrasts, leading = self.sample.contrasts, self.sample.leading
         pull = contrasts.by_differences(vectors[..., leading], self.reference).reshape(len(vectors), -1) * balance
         full = _solved(factor, pull.T.astype(self.sample.dtype)).T * balance
@@ -113,21 +111,42 @@ class ClassCurvature:
         self.sample, self.blocks = sample, sample.class_blocks(posterior)
         self._diagonal = np.maximum(np.einsum("kii->ki", self.blocks), SMALLEST_CURVATURE)
         self._flattest = (self._diagonal * sample.spread**2).min()
-        self._factored_at: float | None = None  # strength of the penalty
+        is_stale = partial(_has_moved, flattest=self._flattest, limit=STALE)
+        self._factors = _Factors(self._factor, is_stale, self.blocks.nbytes)
 
     def improve(self, solved, vectors, strength):
-        if self._factored_at is None or _has_moved(self._factored_at, strength, self._flattest, STALE):
-            self._factor(strength)
+        balance, factors = self._factors.near(strength)
         leading = self.sample.leading
-        pull = (vectors[..., leading] * self._balance).astype(self.sample.dtype)
-        full = [_solved(factor, pull[:, label].T).T for label, factor in enumerate(self._factors)]
-        solved[..., leading] = np.stack(full, axis=1) * self._balance
+        pull = (vectors[..., leading] * balance).astype(self.sample.dtype)
+        full = [_solved(factor, pull[:, label].T).T for label, factor in enumerate(factors)]
+        solved[..., leading] = np.stack(full, axis=1) * balance
 
     def _factor(self, strength):
         balance = (1 / np.sqrt(self._diagonal + self.sample.penalty(strength))).astype(self.sample.dtype)
         pairs = zip(self.blocks, balance, strict=True)
-        self._factors = [_first_factor(partial(_between, *pair), self.sample.dtype) for pair in pairs]
-        self._balance, self._factored_at = balance / self.sample.spread, strength
+        factors = [_first_factor(partial(_between, *pair), self.sample.dtype) for pair in pairs]
+        return balance / self.sample.spread, factors
+
+
+class _Factors:
+    """Factors of a matrix plus a penalty, at a few strengths of the penalty: temperatures that are solved together need
+    one each.
+
+    make : function of the strength; is_stale : whether the factor at one strength is too old for another
+    """
+
+    def __init__(self, make, is_stale, n_bytes):
+        self.make, self.is_stale, self.most = make, is_stale, max(1, KEPT_BYTES // n_bytes)
+        self.known: list[tuple] = []  # strengths and factors, the latest used last
+
+    def near(self, strength):
+        for position, (known, factor) in enumerate(self.known):
+            if not self.is_stale(known, strength):
+                self.known.append(self.known.pop(position))
+                return factor
+        del self.known[: max(0, len(self.known) - self.most + 1)]  # frees memory before the next factor is allocated
+        self.known.append((strength, self.make(strength)))
+        return self.known[-1][1]
 
 
 def _has_moved(old, new, flattest, limit):

@@ -8,7 +8,7 @@ from annealed.problems.array_linear import ArrayProblem
 from annealed.problems.penalized_linear import PenalizedLinearProblem
 from annealed.rows.coordinates import CONSTANT, WIDEST_EIGENPROBLEM
 from annealed.solvers.array_lbfgs import ArrayLBFGS
-from annealed.solvers.base import Solution, Solver
+from annealed.solvers.base import Accuracy, Plan, Points, Solution, Solver
 from annealed.solvers.lbfgs import LBFGS
 from annealed.solvers.newton import BEARABLE_WORK, CHEAP_WORK, Newton, has_hessian
 from annealed.solvers.scaled_conjugate_gradient import ScaledConjugateGradient
@@ -17,9 +17,12 @@ from annealed.solvers.subspace import Subspace
 SOLVERS = {"lbfgs": LBFGS, "newton": Newton, "scg": ScaledConjugateGradient, "subspace": Subspace}
 
 __all__ = [
+    "Accuracy",
     "ArrayLBFGS",
     "LBFGS",
     "Newton",
+    "Plan",
+    "Points",
     "SOLVERS",
     "ScaledConjugateGradient",
     "Solution",

@@ -26,7 +26,7 @@ from __future__ import annotations
 import numpy as np
 
 from annealed.problems.array_linear import FEW_COLUMNS, ArrayProblem, Evaluation
-from annealed.solvers.base import FOLD_SUBOPTIMALITY_SHARE, SUBOPTIMALITY_SHARE, Solution, Solver
+from annealed.solvers.base import FOLD_SUBOPTIMALITY_SHARE, SUBOPTIMALITY_SHARE, Accuracy, Points, Solution, Solver
 
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-6
@@ -66,36 +66,53 @@ class ArrayLBFGS(Solver):
         Number of (step, gradient change) pairs kept per fit.
     """
 
+    certifies_gaps = False
+
     def __init__(self, *, memory_size=10) -> None:
         self.memory_size = memory_size
 
     def new_memory(self, problem):
-        self._memory = Memory(problem, self.memory_size)
-        return self._memory
-
-    def minimize(self, problem, start, temperature, *, tol, max_iter, memory, final_only=False) -> Solution:
-        if not problem.temperature_free:
-            memory.clear()
-        search = _Search(problem, start, temperature, tol, memory, quick=problem.has_quick_rows)
-        if not final_only and problem.n_fits * problem.n_classes <= FEW_COLUMNS:
-            return search.run(range(problem.n_fits), max_iter)
-        search.run([0], max_iter)
-        if problem.n_fits > 1 and not final_only:
-            if problem.fits_are_alike:  # shift the folds by the displacement of the final fit
-                search.parameters[1:, ...] += search.parameters[:1, ...] - start[:1, ...]
-                memory.share()
-            search.run(range(1, problem.n_fits), max_iter)
-        return search.solution()
+        return Memory(problem, self.memory_size)
 
     def adapt(self, problem, tol):
         """With few columns, the cost of a pass is reading X: several temperatures are then evaluated together."""
         if problem.temperature_free:
-            self.filled_together = max(1, FEW_COLUMNS // problem.n_classes)
-            self.fills_last = self.filled_together > 1
+            self.gaps_together = max(1, FEW_COLUMNS // problem.n_classes)
+            self.gaps_last = self.gaps_together > 1
         return problem
 
-    def evaluate(self, problem, starts, temperatures, tol):
-        fits, xp = [0] * len(temperatures), problem.xp
+    def solve(self, problem, points: Points, accuracy: Accuracy, memory) -> Solution:
+        """All fits of one temperature, or the final fit at several, which is certified only if asked for."""
+        each = points.by_temperature()
+        if points.fits.any() and len(each) > 1:
+            return Solution.joined([self.solve(problem, few, accuracy, memory) for few in each])
+        if not problem.temperature_free:
+            memory.clear()
+        if points.fits.any() or (len(points.fits) == 1 and not accuracy.certify):
+            return self._minimized(problem, points, accuracy, memory)
+        alone = self._polished if accuracy.certify else self._minimized
+        known = [None] * len(points.fits) if accuracy.certify else self._evaluated(problem, points, accuracy.tol)
+        pairs = zip(known, each, strict=True)
+        return Solution.joined([found or alone(problem, point, accuracy, memory) for found, point in pairs])
+
+    def _minimized(self, problem, points, accuracy, memory) -> Solution:
+        """The fits of one temperature."""
+        temperature, start, n_fits = float(points.temperatures[0]), points.parameters, len(points.fits)
+        search = _Search(problem, start, temperature, accuracy.tol, memory, quick=problem.has_quick_rows)
+        if n_fits * problem.n_classes <= FEW_COLUMNS:
+            return search.run(range(n_fits), accuracy.max_iter)
+        search.run([0], accuracy.max_iter)
+        if n_fits > 1:
+            if problem.fits_are_alike:  # shift the folds by the displacement of the final fit
+                search.parameters[1:, ...] += search.parameters[:1, ...] - start[:1, ...]
+                memory.share()
+            search.run(range(1, n_fits), accuracy.max_iter)
+        return search.solution()
+
+    def _evaluated(self, problem, points, tol) -> list:
+        """The solution at each temperature whose start is already solved, else None."""
+        fits, temperatures, starts = points.fits.tolist(), points.temperatures, points.parameters
+        xp = problem.xp
         evaluation = problem.objective(starts, temperatures, fits, quick=problem.has_quick_rows)
         predicted = xp.sum(
             evaluation.gradient * problem.precondition(evaluation.gradient, temperatures, fits), axis=(1, 2)
@@ -109,25 +126,26 @@ class ArrayLBFGS(Solver):
         for number in np.flatnonzero(solved):
             at = slice(number, number + 1)
             problem.note(float(temperatures[number]), float(loss[number]), float(slope[number]))
-            no_steps, converged = np.zeros(1, dtype=int), np.ones(1, dtype=bool)
-            point = starts[number : number + 1, ...]
-            solutions[number] = Solution(
-                point, value[at], largest[at], no_steps, converged, bound[at] / np.abs(value[at])
-            )
+            numbers = value[at], largest[at], np.zeros(1, dtype=int), np.ones(1, dtype=bool)
+            solutions[number] = _solution(starts[at, ...], *numbers, bound[at] / np.abs(value[at]), False)
         return solutions
 
-    def polish(self, problem, start, temperature, *, tol, max_iter) -> Solution:
-        """The final fit in full precision until it is certified, starting with the memory of the path."""
-        if not problem.temperature_free:
-            self._memory.clear()
-        n_iter = np.zeros(problem.n_fits, dtype=int)
+    def _polished(self, problem, points, accuracy, memory) -> Solution:
+        """The final fit at one temperature in full precision until it is certified, with the memory of the path."""
+        start, temperature = points.parameters, float(points.temperatures[0])
+        n_iter = np.zeros(1, dtype=int)
         if problem.has_quick_rows:
-            refined = _Refinement(problem, start, temperature, REFINED_SHARE * tol, self._memory)
-            refined.run([0], max_iter)
-            start, n_iter = refined.parameters, refined.n_iter
-        search = _Search(problem, start, temperature, tol, self._memory, quick=False, certify=True)
+            refined = _Refinement(problem, start, temperature, REFINED_SHARE * accuracy.tol, memory)
+            start, n_iter = refined.run([0], accuracy.max_iter).parameters, refined.n_iter
+        search = _Search(problem, start, temperature, accuracy.tol, memory, quick=False, certify=True)
         search.n_iter += n_iter
-        return search.run([0], max_iter)
+        return search.run([0], accuracy.max_iter)
+
+
+def _solution(x, value, largest, n_iter, converged, certificate, is_certified) -> Solution:
+    n, unknown = len(value), np.full(len(value), np.nan)
+    flags = np.full(n, is_certified) & converged, np.zeros(n, dtype=bool)
+    return Solution(x, value, largest, n_iter, converged, flags[0], certificate, flags[1], unknown)
 
 
 class _Search:
@@ -142,7 +160,7 @@ class _Search:
         self.quick, self.certify = quick, certify
         self.xp, self.place = problem.xp, problem.place
         self.parameters = self.xp.asarray(start, copy=True)
-        n_fits = problem.n_fits
+        n_fits = start.shape[0]
         self.rounding = VALUE_ROUNDING * problem.place.rounding
         self.value, self.certificate = np.full(n_fits, np.nan), np.full(n_fits, np.nan)
         self.largest, self.n_iter = np.zeros(n_fits), np.zeros(n_fits, dtype=int)
@@ -152,7 +170,8 @@ class _Search:
         return self.problem.objective(points, self.temperature, fits, self.quick, learn)
 
     def solution(self) -> Solution:
-        return Solution(self.parameters, self.value, self.largest, self.n_iter, self.converged, self.certificate)
+        numbers = self.value, self.largest, self.n_iter, self.converged, self.certificate
+        return _solution(self.parameters, *numbers, is_certified=self.certify)
 
     def run(self, fits, max_iter) -> Solution:
         self.active, of_fits = list(fits), self.problem.of_fits

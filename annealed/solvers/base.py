@@ -1,61 +1,124 @@
-"""Interface of the solvers: they minimize a stack of fits at one temperature and return a frozen `Solution`."""
+"""The interface of the solvers: one question, `solve`, for any mixture of fits and temperatures."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from annealed.arrays import namespace_of
+from annealed.arrays import as_slice, namespace_of
 from annealed.problems import Problem, SmoothProblem
 
 SUBOPTIMALITY_SHARE = 0.01  # of `tol`: bound on the certified relative suboptimality of the final fit
 FOLD_SUBOPTIMALITY_SHARE = 1.0  # of `tol`: bound on the estimated one of a fold, which only selects a temperature
-SINGLE_PRECISION_TOL = 1e-5  # smallest `tol` at which folds are solved in float32
+SINGLE_PRECISION_TOL = 1e-5  # smallest `tol` at which rows are multiplied in float32, before the path is certified
 FAR = 10.0  # certificate of an interpolated start, in units of its bound, above which starts next to it may fail too
 ROUNDING = 64 * np.finfo(np.float64).eps  # relative decrease below which there is no progress
 
 
-@dataclass(frozen=True)
-class Solution:
-    """Minima of a stack of fits at one temperature; every array has a leading axis of fits.
+class Points(NamedTuple):
+    """What is to be solved: point i belongs to fit `fits[i]` at `temperatures[i]` and starts at `parameters[i]`.
 
-    Fits that were not requested keep their start and count as converged.
-
-    certificate : bound on the relative suboptimality, NaN where unknown; None if the solver computes none
-    tangent : derivative of the parameters with respect to log temperature, if the solver computes it
-    was_far : whether the start of the final fit was far from its minimum, if the solver reports it
-    entropy : mean entropy of the posterior, as in `Problem.summarize`; NaN if the last evaluation did not yield it
+    The fits of a temperature are consecutive, the final one first.
     """
 
-    parameters: np.ndarray
+    fits: np.ndarray
+    temperatures: np.ndarray
+    parameters: Any
+
+    @classmethod
+    def of_fits(cls, starts: list, temperatures) -> Points:
+        """All fits at each temperature; `starts` has the parameters of all fits at each."""
+        n_fits = starts[0].shape[0]
+        parameters = starts[0] if len(starts) == 1 else namespace_of(starts[0]).concat(starts)
+        return cls(np.tile(np.arange(n_fits), len(starts)), np.repeat(np.asarray(temperatures), n_fits), parameters)
+
+    @classmethod
+    def of_final(cls, parameters, temperatures) -> Points:
+        """The final fit at several temperatures."""
+        return cls(np.zeros(len(temperatures), dtype=int), np.asarray(temperatures, dtype=float), parameters)
+
+    def by_temperature(self) -> list[Points]:
+        """The points of each temperature."""
+        starts = np.flatnonzero(np.diff(self.temperatures, prepend=np.nan) != 0)
+        return [self.part(each) for each in np.split(np.arange(len(self.fits)), starts[1:])]
+
+    def part(self, positions) -> Points:
+        chosen = as_slice(positions)
+        return Points(self.fits[chosen], self.temperatures[chosen], self.parameters[chosen, ...])
+
+
+class Accuracy(NamedTuple):
+    """How near to its minimum a point must come.
+
+    tol : tolerance; a final fit is solved if the largest entry of its gradient is at most `tol` and its certified
+        relative suboptimality at most SUBOPTIMALITY_SHARE * tol, a fold if a step promises less than about `tol`
+    max_iter : the budget: largest number of iterations of a point
+    certify : whether final fits must be certified in full precision. Otherwise a solver may leave that for later; the
+        points that are certified already are marked in the solution.
+    """
+
+    tol: float
+    max_iter: int
+    certify: bool = True
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What was found: every array has an entry for each point.
+
+    converged : whether the point is as accurate as asked; if not, its budget is spent or no step decreases its value
+    is_certified : whether that was verified in full precision, by the certificate if the family has one
+    certificate : bound on the relative suboptimality, NaN where unknown
+    was_far : whether the start was so far from the minimum that interpolated starts nearby may be far too
+    entropy : mean entropy of the posterior, as in `Problem.summarize`; NaN if the last evaluation did not yield it
+    tangent : derivative of the parameters with respect to log temperature; None if the solver computes none
+    """
+
+    parameters: Any
     value: np.ndarray
     gradient_norm: np.ndarray
     n_iter: np.ndarray
     converged: np.ndarray
-    certificate: Any = None
-    tangent: np.ndarray | None = None
-    was_far: Any = None
-    entropy: Any = None
+    is_certified: np.ndarray
+    certificate: np.ndarray
+    was_far: np.ndarray
+    entropy: np.ndarray
+    tangent: Any = None
 
-    def only(self, fit: int) -> Solution:
-        """One fit of the stack."""
-        return self.part(slice(fit, fit + 1))
+    @classmethod
+    def unsolved(cls, parameters) -> Solution:
+        """A solution before the first evaluation. Parameters on the host are copied."""
+        n, unknown = parameters.shape[0], np.full(parameters.shape[0], np.nan)
+        parameters = parameters.copy() if isinstance(parameters, np.ndarray) else parameters
+        no = np.zeros(n, dtype=bool)
+        return cls(
+            parameters, unknown, np.zeros(n), np.zeros(n, dtype=int), no, no.copy(), unknown.copy(), no.copy(),
+            unknown.copy(),
+        )  # fmt: skip
 
-    def part(self, fits: slice) -> Solution:
-        """Some fits of the stack, as views: writing to them writes to this solution."""
-        whole = [getattr(self, name) for name in FIELDS]
-        parts: list[Any] = [None if array is None else array[fits, ...] for array in whole]
+    def part(self, chosen) -> Solution:
+        """Some of the points, as views if they are a slice: writing to them writes to this solution."""
+        arrays = (getattr(self, field.name) for field in fields(self))
+        parts: list[Any] = [None if array is None else array[chosen, ...] for array in arrays]
         return Solution(*parts)
 
+    @classmethod
+    def joined(cls, solutions: list[Solution]) -> Solution:
+        """The points of several solutions."""
+        parts = ([getattr(solution, field.name) for solution in solutions] for field in fields(cls))
+        whole: list[Any] = [None if part[0] is None else namespace_of(part[0]).concat(part) for part in parts]
+        return cls(*whole)
+
     def put(self, places, other: Solution, chosen=slice(None)):
-        """Replace the fits in `places` by the chosen fits of another solution, and add up the iterations."""
-        for name in ("parameters", "value", "gradient_norm", "converged", "certificate", "entropy"):
-            getattr(self, name)[places] = getattr(other, name)[chosen]
+        """Replace the points in `places` by the chosen ones of another solution, and add up the iterations."""
+        self.was_far[places] |= other.was_far[chosen]
         self.n_iter[places] += other.n_iter[chosen]
+        for name in ("parameters", "value", "gradient_norm", "converged", "is_certified", "certificate", "entropy"):
+            getattr(self, name)[places] = getattr(other, name)[chosen]
 
     def note(self, problem: SmoothProblem, places, gradient, temperature, fits, bound=None):
         """Record gradient norm, entropy and certificate of evaluated points; `bound` is the certificate, if known."""
@@ -66,85 +129,30 @@ class Solution:
             certificate = problem.certificate(gradient, value, temperature, fits) if bound is None else bound
             self.certificate[places] = certificate
 
-    @classmethod
-    def joined(cls, solutions: list[Solution]) -> Solution:
-        """The fits of several solutions in one stack."""
-        return cls(*(_joined([getattr(solution, name) for solution in solutions]) for name in FIELDS))
-
-
-FIELDS = tuple(field.name for field in fields(Solution))
-
-
-def _joined(parts):
-    if any(part is None for part in parts):
-        return None
-    return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else namespace_of(parts[0]).concat(parts)
-
 
 class Solver(BaseEstimator, ABC):
-    """Base class: minimizes at one temperature, all fits of a stack simultaneously."""
+    """Base class of the solvers.
+
+    nodes_together, gaps_together : number of temperatures between which nothing is gained by separate calls of `solve`,
+        where all fits are solved and where only the final fit is
+    gaps_last : whether the latter come at the end of the path, up to which every node keeps its folds
+    certifies_gaps : whether they are certified at once, and not at the end, for the path that is kept
+    """
+
+    nodes_together = 1
+    gaps_together = 1
+    gaps_last = False
+    certifies_gaps = True
 
     @abstractmethod
-    def minimize(self, problem: Problem, start, temperature, *, tol, max_iter, memory, final_only=False) -> Solution:
-        """Minimize from `start`: all fits, or the final fit only.
+    def solve(self, problem: Problem, points: Points, accuracy: Accuracy, memory) -> Solution:
+        """Minimize at all points. It ends when every point is accurate, or has spent its budget.
 
-        `memory` is the state returned by `new_memory`, passed on from one temperature to the next.
+        memory : the result of `new_memory`, which keeps what one call learns for the next
         """
-
-    def minimize_folds(self, problem: Problem, start, temperature, *, tol, max_iter, memory) -> Solution:
-        """Minimize the folds only, or all fits if the solver cannot leave out the final one."""
-        return self.minimize(problem, start, temperature, tol=tol, max_iter=max_iter, memory=memory)
-
-    leaves_folds_rough = True  # whether further steps would still change the validation of the folds slightly
-    settles_last = False  # whether a path may be computed by `approach` and finished by `settle`
-
-    def n_together(self, problem: Problem) -> int:
-        """Number of temperatures that `approach` should receive per call."""
-        return 1
-
-    def approach(self, problem: Problem, starts, temperatures, *, tol, max_iter, memory) -> list[Solution]:
-        """All fits at several temperatures, the final fit only as accurate as the folds."""
-        raise NotImplementedError
-
-    def settle(self, problem: Problem, starts, temperatures, *, tol, max_iter, memory) -> Solution:
-        """The final fit to full tolerance at several temperatures, from the results of `approach`."""
-        raise NotImplementedError
-
-    filled_together = 1  # number of intermediate temperatures that `fill` should receive per call
-    fills_last = False  # whether `fill` comes after the end of the path, up to which every node keeps its folds
-
-    def fill(self, problem: Problem, starts, temperatures, *, tol, max_iter, memory) -> Solution:
-        """The final fit at intermediate temperatures, one start each; temperatures replace fits as the leading axis.
-
-        All starts are evaluated together; those that are not solved yet are solved one by one.
-        """
-        n_starts = len(temperatures)
-        solutions: list = [None] if n_starts == 1 else self.evaluate(problem, starts, temperatures, tol)
-        options = {"tol": tol, "max_iter": max_iter, "memory": memory, "final_only": True}
-        for number, temperature in enumerate(temperatures.tolist()):
-            if solutions[number] is None:
-                start = starts[number : number + 1, ...]
-                solutions[number] = self.minimize(problem, start, temperature, **options).only(0)
-        return Solution.joined(solutions)
-
-    def evaluate(self, problem: Problem, starts, temperatures, tol) -> list:
-        """The solution at each temperature whose start is already solved, else None."""
-        return [None] * len(temperatures)
-
-    def needs_confirmation(self, problem: Problem) -> bool:
-        """Whether a path that is kept must be verified in float64 by `confirm`, at its nodes and at those intermediate
-        temperatures where steps were taken.
-        """
-        return False
-
-    sees_fillings_exactly = True  # whether `fill` certifies accepted starts in float64, so that `confirm` skips them
-
-    def confirm(self, problem: Problem, starts, temperatures, *, tol, max_iter, memory) -> Solution:
-        """Verify the final fit at several temperatures in float64, and continue where its certificate fails."""
-        raise NotImplementedError
 
     def adapt(self, problem: Problem, tol) -> Problem:
-        """The problem in the form that this solver works with; by default unchanged."""
+        """The problem in the form that this solver works with; by default unchanged. Sets the numbers above."""
         return problem
 
     def new_memory(self, problem: Problem):
@@ -152,21 +160,27 @@ class Solver(BaseEstimator, ABC):
         return None
 
 
+@dataclass(frozen=True)
+class Plan:
+    """How the path of a problem is solved: by which solver, how accurately, and with what memory."""
+
+    problem: Problem
+    solver: Solver
+    tol: float
+    max_iter: int
+    memory: Any
+
+    @classmethod
+    def of(cls, problem: Problem, solver: Solver, tol, max_iter) -> Plan:
+        problem = solver.adapt(problem, tol)
+        return cls(problem, solver, tol, max_iter, solver.new_memory(problem))
+
+    def solve(self, points: Points, certify=True) -> Solution:
+        return self.solver.solve(self.problem, points, Accuracy(self.tol, self.max_iter, certify), self.memory)
+
+
 def largest_entry(gradient):
     return np.abs(gradient).max(axis=1)
-
-
-def evaluate_final(problem: SmoothProblem, starts, temperatures, tol, quick=False) -> tuple[Solution, np.ndarray]:
-    """Evaluate the final fit at several temperatures: a solution, converged where it is solved, and the gradients."""
-    fits = np.zeros(len(starts), dtype=int)
-    value, gradient, _ = problem.objective(starts, temperatures, fits, quick)
-    at, solution = (value, gradient, temperatures, fits), unsolved(starts)
-    solution.value[:] = value
-    bound = problem.certificate(gradient, value, temperatures, fits)
-    solution.converged[:] = is_solved(problem, *at, tol, np.full(len(starts), np.inf), bound=bound)
-    solution.was_far[:] = is_far(bound, tol)
-    solution.note(problem, slice(None), gradient, temperatures, fits, bound)
-    return solution, gradient
 
 
 def is_far(bound, tol):
@@ -177,7 +191,7 @@ def is_far(bound, tol):
 def is_solved(
     problem: SmoothProblem, value, gradient, temperature, fits, tol, decrement, has_last_step=False, bound=None
 ):
-    """Whether each fit is solved.
+    """Whether each point is solved.
 
     The final fit is solved if every entry of its gradient is within `tol` and, if the family has a certificate, its
     relative suboptimality is certified. A fold is solved if `decrement`, the decrease predicted by a (quasi-)Newton
@@ -185,8 +199,7 @@ def is_solved(
 
     A gradient of pure rounding error counts as solved at any tolerance. `bound` is the certificate, if known.
     """
-    largest = largest_entry(gradient)
-    is_final = np.arange(problem.n_fits)[fits] == 0
+    largest, is_final = largest_entry(gradient), np.asarray(fits) == 0
     share = problem.last_step_share if has_last_step else FOLD_SUBOPTIMALITY_SHARE
     solved = decrement <= share * tol * np.abs(value)
     if not has_last_step:
@@ -195,18 +208,3 @@ def is_solved(
         certificate = problem.certificate(gradient, value, temperature, fits) if bound is None else bound
         solved = np.where(is_final, (largest <= tol) & (certificate <= SUBOPTIMALITY_SHARE * tol), solved)
     return solved | (largest <= problem.gradient_noise())
-
-
-def unsolved(start) -> Solution:
-    """A solution before the first evaluation."""
-    n_fits = len(start)
-    return Solution(
-        start.copy(),
-        np.full(n_fits, np.nan),
-        np.zeros(n_fits),
-        np.zeros(n_fits, dtype=int),
-        np.ones(n_fits, dtype=bool),
-        certificate=np.full(n_fits, np.nan),
-        was_far=np.zeros(n_fits, dtype=bool),
-        entropy=np.full(n_fits, np.nan),
-    )

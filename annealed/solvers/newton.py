@@ -6,8 +6,8 @@ half the step at the next evaluation. A solved point takes one more step without
 the minimum, it squares the error. The same factor gives the tangent, the derivative of the minimum with respect to log
 temperature. Systems are solved in differences of scores, starting from points without a common shift of all scores.
 
-Along a path, the final fit is at first solved only as accurately as the folds. At the end of the path it is solved to
-full tolerance at all temperatures in one stack.
+If final fits need not be certified, they are solved only as accurately as the folds; that is left for one stack of all
+temperatures.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from annealed.arrays import as_slice
-from annealed.solvers.base import ROUNDING, Solution, Solver, evaluate_final, is_far, is_solved, largest_entry, unsolved
+from annealed.solvers.base import ROUNDING, Accuracy, Points, Solution, Solver, is_far, is_solved, largest_entry
 
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-20
@@ -28,7 +28,6 @@ EXACT_STEP_SHARE = 0.1  # of `tol`: predicted relative decrease below which a po
 FURTHEST_MOVE = 5.0  # largest change of a sample's score by a step without evaluation: more may harm outlying samples
 CLEAR_FALL = 0.01  # ratio of successive predicted decreases, up to which an old factor gives an accurate tangent
 POOR_FALL = 0.25  # the same ratio, from which the old factor is replaced before the next step
-NODE_SHARE = 0.1  # of `tol`: tolerance at nodes, because other temperatures are interpolated from them
 CHEAP_WORK = 1.4e7  # `work` of the Hessians up to which Newton's method is the fastest
 BEARABLE_WORK = 4e7  # `work` of the Hessians up to which it is the fastest if other solvers take many steps
 GROUP_SIZE = 6  # nodes of a path that are solved together if they are small enough:
@@ -44,67 +43,55 @@ def has_hessian(problem, most_work) -> bool:
 class Newton(Solver):
     """Damped Newton steps with the exact Hessian, for families that provide one."""
 
-    filled_together = 20
-    fills_last = True
-    leaves_folds_rough = False
-    settles_last = True
+    gaps_together = 20
+    gaps_last = True
 
-    def minimize(self, problem, start, temperature, *, tol, max_iter, memory=None, final_only=False):
-        fits = np.arange(1 if final_only else problem.n_fits)
-        return self._minimize(problem, start, temperature, tol, max_iter, fits)
-
-    def n_together(self, problem):
+    def adapt(self, problem, tol):
         """For tiny problems the cost is call overhead: several temperatures then cost as much as one."""
         n_logits = problem.design.n_rows * problem.n_fits * problem.n_classes
         is_tiny = n_logits <= GROUPED_LOGITS and problem.hessians.work <= GROUPED_WORK
-        return GROUP_SIZE if is_tiny else 1
+        self.nodes_together = GROUP_SIZE if is_tiny else 1
+        return problem
 
-    def approach(self, problem, starts, temperatures, *, tol, max_iter, memory=None):
-        n_fits = problem.n_fits
-        solution, fits = unsolved(np.concatenate(starts)), np.tile(np.arange(n_fits), len(starts))
-        search = _Search(problem, solution, fits, np.repeat(temperatures, n_fits), tol, is_rough=True)
-        solution = replace(solution, tangent=search.run(max_iter))
-        return [solution.part(slice(first, first + n_fits)) for first in range(0, len(fits), n_fits)]
-
-    def _minimize(self, problem, start, temperature, tol, max_iter, fits):
-        solution = unsolved(start)
-        search = _Search(problem, solution, fits, np.full(len(fits), float(temperature)), tol)
-        return replace(solution, tangent=search.run(max_iter))
-
-    def minimize_folds(self, problem, start, temperature, *, tol, max_iter, memory=None):
-        """With a looser tolerance than other solvers, because the last step squares the remaining error."""
-        folds = np.arange(1, problem.n_fits)
-        solution = unsolved(start[1:])
-        _Search(problem, solution, folds, np.full(len(folds), float(temperature)), 10 * tol).run(max_iter)
-        return Solution.joined([unsolved(start[:1]), solution])
-
-    def fill(self, problem, starts, temperatures, *, tol, max_iter, memory=None):
-        """All in one stack, or in a few stacks if Hessians are large."""
-        solution, step = unsolved(starts), max(1, STACKED_ENTRIES // problem.hessians.size**2)
-        for first in range(0, len(starts), step):
-            part = slice(first, first + step)
-            fits = np.zeros(len(starts[part]), dtype=int)
-            _Search(problem, solution.part(part), fits, temperatures[part], tol).run(max_iter)
+    def solve(self, problem, points: Points, accuracy: Accuracy, memory=None) -> Solution:
+        """All points in one stack; the final fit at many temperatures in a few, if Hessians are large."""
+        solution = replace(Solution.unsolved(points.parameters), tangent=np.zeros_like(points.parameters))
+        rest, size = np.arange(len(points.fits)), len(points.fits)
+        if size > 1 and not points.fits.any():
+            size = max(1, STACKED_ENTRIES // problem.hessians.size**2)
+            if accuracy.certify:  # most interpolated starts are solved: that needs no Hessian
+                _evaluate(problem, solution, points, accuracy.tol)
+                rest = np.flatnonzero(~solution.converged)
+        for first in range(0, len(rest), size):
+            places = rest[first : first + size]
+            search = _Search(problem, points.part(places), accuracy)
+            solution.tangent[places] = search.run(accuracy.max_iter)
+            solution.put(places, search.solution)
         return solution
 
-    def settle(self, problem, starts, temperatures, *, tol, max_iter, memory=None):
-        """One evaluation of all starts, and steps for those that are not solved yet."""
-        solution, _ = evaluate_final(problem, starts, temperatures, NODE_SHARE * tol)
-        rest = np.flatnonzero(~solution.converged)
-        if len(rest):
-            solution.put(rest, self.fill(problem, starts[rest], temperatures[rest], tol=tol, max_iter=max_iter))
-        return solution
+
+def _evaluate(problem, solution: Solution, points: Points, tol):
+    """Mark the points that are solved at their start."""
+    fits, temperatures = points.fits, points.temperatures
+    solution.value[:], gradient, _ = problem.objective(solution.parameters, temperatures, fits)
+    at = solution.value, gradient, temperatures, fits
+    bound = problem.certificate(gradient, solution.value, temperatures, fits)
+    solution.converged[:] = is_solved(problem, *at, tol, np.full(len(fits), np.inf), bound=bound)
+    solution.is_certified[:] = solution.converged
+    solution.was_far[:] = is_far(bound, tol)
+    solution.note(problem, slice(None), gradient, temperatures, fits, bound)
 
 
 class _Search:
     """The state of a stack of Newton iterations: point i belongs to fit `fits[i]` at `temperatures[i]`."""
 
-    def __init__(self, problem, solution, fits, temperatures, tol, is_rough=False):
-        self.problem, self.solution, self.fits, self.temperatures = problem, solution, fits, temperatures
+    def __init__(self, problem, points: Points, accuracy: Accuracy):
+        fits, temperatures, parameters = points
+        self.problem, self.fits, self.temperatures = problem, fits, temperatures
         self.hessians = problem.hessians
-        self.tol, self.is_rough = tol, is_rough
-        self.x, self.value = solution.parameters, solution.value  # the value is NaN until the first evaluation
-        self.x[: len(fits)] = self.hessians.without_shift(self.x[: len(fits)])
+        self.tol, self.certify = accuracy.tol, accuracy.certify
+        self.solution = Solution.unsolved(self.hessians.without_shift(parameters))
+        self.x, self.value = self.solution.parameters, self.solution.value  # NaN until the first evaluation
         self.strength, _ = problem.penalty(temperatures, fits)
         self.direction, self.tangent = np.zeros_like(self.x), np.zeros_like(self.x)
         self.slope, self.length = np.zeros(len(self.x)), np.ones(len(self.x))
@@ -115,7 +102,6 @@ class _Search:
 
     def run(self, max_iter):
         """Solve the stack, and return the derivatives of the minima with respect to log temperature."""
-        self.solution.converged[self.active] = False
         for iteration in range(max_iter + 1):
             active = as_slice(self.active)
             is_whole_step = self.is_fresh[active] & (self.length[active] == 1)
@@ -177,7 +163,7 @@ class _Search:
         accepted, stalled = outcome
         is_short = solved = predicted <= EXACT_STEP_SHARE * self.tol * np.abs(self.value[good])
         is_final = self.fits[good] == 0
-        asks_finals = not self.is_rough and is_final.any()
+        asks_finals = self.certify and is_final.any()
         if asks_finals or solved.any():
             is_short = self.hessians.furthest_moves(self.direction[good]) <= FURTHEST_MOVE
             solved = solved & is_short
@@ -190,7 +176,8 @@ class _Search:
                 self.solution.was_far[good] = is_far(bound, self.tol)
         stays = ~stalled & ((self.length[self.active] > SHORTEST_STEP) | ~self.is_fresh[self.active])
         stays[accepted] &= ~solved
-        self.solution.converged[self.active[accepted][solved]] = True
+        done = self.active[accepted][solved]
+        self.solution.converged[done], self.solution.is_certified[done] = True, self.certify
         moved = self.active[accepted][solved & is_short]
         self.x[moved] += self.direction[moved]
         self.value[moved] += 0.5 * self.slope[moved]

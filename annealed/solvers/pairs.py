@@ -11,16 +11,15 @@ KINDS = WHOLE, CLASSES = "whole", "classes"  # Hessians that a family may provid
 CLASSES_PATIENCE = 0.5  # share of LEAST_PATIENCE, and of their cost, before the blocks of single classes are computed
 
 
-class PairsOfFits:
-    """Per fit, a ring buffer of the latest (step, change of the loss gradient) pairs."""
+class Memory:
+    """What a path keeps: the pairs of each fit, and the Hessian that the preconditioner uses."""
 
     def __init__(self, size, n_fits):
         self.size, self.n_fits = size, n_fits
-        self.steps = np.zeros((0, 0, 0))
         self.clear()
 
     def clear(self):
-        self.count = np.zeros(self.n_fits, dtype=int)
+        self.pairs = Pairs(self.n_fits, self.size)
         self.learned, self.level = None, -1  # Hessian approximation of the family, and its level of detail
         self.learned_at = np.inf  # its temperature
         self.n_passes = dict.fromkeys(KINDS, 0.0)  # spent on steps since each kind, or a better one, was computed
@@ -55,33 +54,68 @@ class PairsOfFits:
 
     def share(self):
         """Copy the final fit's pairs to every fold: their Hessians are similar."""
-        self.count[1:] = self.count[0]
-        if self.steps.size:
-            self.steps[1:], self.changes[1:] = self.steps[0], self.changes[0]
+        self.pairs.put(np.arange(1, self.n_fits), self.pairs.of(np.arange(1)))
 
-    def add(self, fits, step, change):
+    def pairs_of(self, fits) -> Pairs:
+        """Pairs of each point, from those of its fit."""
+        return self.pairs.of(fits)
+
+    def keep(self, fits, pairs: Pairs):
+        """Keep the pairs of the points; of several points of a fit, those of the last."""
+        self.pairs.put(fits, pairs)
+
+
+class Pairs:
+    """Per fit or point, a ring buffer of the latest (step, change of the loss gradient) pairs."""
+
+    def __init__(self, n, size):
+        self.size, self.count = size, np.zeros(n, dtype=int)
+        self.steps = self.changes = np.zeros((n, 0, 0))  # allocated when the first pair is added
+
+    def of(self, numbers) -> Pairs:
+        """The pairs of some fits, as views if they are consecutive."""
+        other = Pairs(0, self.size)
+        chosen = as_slice(numbers)
+        other.count, other.steps, other.changes = self.count[chosen].copy(), self.steps[chosen], self.changes[chosen]
+        return other
+
+    def put(self, numbers, pairs: Pairs):
+        """Replace the pairs of some fits by those of the same number of points, or of one."""
+        chosen = as_slice(numbers)
+        if pairs.steps.size and not self.steps.size:
+            self._allocate(pairs.steps.shape[2])
+        if pairs.steps.size and not np.may_share_memory(self.steps[chosen], pairs.steps):
+            self.steps[chosen], self.changes[chosen] = pairs.steps, pairs.changes
+        self.count[chosen] = pairs.count
+
+    def _allocate(self, width):
+        self.steps = np.zeros((len(self.count), self.size, width))
+        self.changes = np.zeros_like(self.steps)
+
+    def add(self, points, step, change):
         """Store the pairs of clearly positive curvature; with a convex loss, others are rounding error."""
         if not self.steps.size:
-            self.steps = np.zeros((self.n_fits, self.size, step.shape[1]))
-            self.changes, self._penalized = np.zeros_like(self.steps), np.empty_like(self.steps)
+            self._allocate(step.shape[1])
         curvature = np.einsum("sp,sp->s", step, change)
         bound = 1e-12 * np.linalg.norm(step, axis=1) * np.linalg.norm(change, axis=1)
         keep = curvature > bound
-        fits, slot = fits[keep], self.count[fits[keep]] % self.size
-        self.steps[fits, slot], self.changes[fits, slot] = step[keep], change[keep]
-        self.count[fits] += 1
+        points, slot = points[keep], self.count[points[keep]] % self.size
+        self.steps[points, slot], self.changes[points, slot] = step[keep], change[keep]
+        self.count[points] += 1
 
-    def apply(self, fits, gradient, strength, precondition):
+    def apply(self, points, gradient, strength, precondition):
         """The two-loop recursion on `changes + strength * steps`, started from the family's preconditioner.
 
         Each loop is a linear system in the inner products of steps and changes, triangular in order of age; the matrix
         of the second is the transpose of that of the first.
         """
-        count = self.count[fits, None]
+        count = self.count[points, None]
         if not count.any():
             return precondition(gradient)
-        selected = as_slice(fits)
-        steps, changes = self.steps[selected], self._changes_with(strength, selected, len(fits))
+        selected = as_slice(points)
+        steps = self.steps[selected]
+        changes = steps * np.atleast_2d(strength)[:, None]
+        changes += self.changes[selected]
         age = (count - 1 - np.arange(self.size)) % self.size
         is_known = age < count
         is_later = (age[:, :, None] >= age[:, None]) & is_known[:, :, None] & is_known[:, None]
@@ -93,12 +127,6 @@ class PairsOfFits:
         vector = precondition(gradient - _combined(weight, changes))
         back = _along(changes, vector) * is_known
         return vector + _combined(_combined(curvature * weight - back, inverse), steps)
-
-    def _changes_with(self, strength, fits, n_fits):
-        """Gradient changes including the penalty, in a reused array: allocating it takes longer than filling it."""
-        changes = np.multiply(self.steps[fits], np.atleast_2d(strength)[:, None], out=self._penalized[:n_fits])
-        changes += self.changes[fits]
-        return changes
 
 
 def _along(pairs, vectors):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from annealed.problems.distance import DistanceProblem, SoftMeans
-from annealed.solvers.base import Solver, is_solved, unsolved
+from annealed.solvers.base import Accuracy, Points, Solution, Solver, is_solved
 
 SMALL_STEP = 1e-4
 SMALLEST_SCALE, LARGEST_SCALE = 1e-15, 1e100
@@ -46,48 +46,53 @@ class ScaledConjugateGradient(Solver):
             )
         return problem
 
-    def minimize(self, problem, start, temperature, *, tol, max_iter, memory=None, final_only=False):
-        solution = unsolved(start)
+    def solve(self, problem, points: Points, accuracy: Accuracy, memory=None) -> Solution:
+        """One temperature after the other."""
+        each = ((few, float(few.temperatures[0])) for few in points.by_temperature())
+        return Solution.joined([self._at(problem, few, temperature, accuracy) for few, temperature in each])
+
+    def _at(self, problem, points: Points, temperature, accuracy: Accuracy) -> Solution:
+        solution, tol = Solution.unsolved(points.parameters), accuracy.tol
         n_iter, converged = solution.n_iter, solution.converged
-        requested = np.arange(1 if final_only else problem.n_fits)
-        frame = (_Means if self.coordinates == "paper" else _Parameters)(problem, temperature)
-        x = frame.points(solution.parameters)
-        now = _Evaluation.empty(x, solution.parameters)
-        now.put(requested, frame.evaluate(x[requested], requested))
-        converged[requested] = self._solved(problem, now, temperature, tol, requested)
+        frame = (_Means if self.coordinates == "paper" else _Parameters)(problem, temperature, points.fits)
+        x, each = frame.points(solution.parameters), np.arange(len(points.fits))
+        now = frame.evaluate(x, each)
+        converged[:] = self._solved(frame, now, tol, each)
         state = _State(now.gradient)
-        for _ in range(max_iter):
-            fits = np.flatnonzero(~converged & ~state.exhausted)
-            if not len(fits):
+        for _ in range(accuracy.max_iter):
+            chosen = np.flatnonzero(~converged & ~state.exhausted)
+            if not len(chosen):
                 break
-            n_iter[fits] += 1
-            state.aim(frame, x, now.gradient, fits)
-            step, slope = state.propose(fits)
-            trial = x[fits] + step
-            new = frame.evaluate(trial, fits)
+            n_iter[chosen] += 1
+            state.aim(frame, x, now.gradient, chosen)
+            step, slope = state.propose(chosen)
+            trial = x[chosen] + step
+            new = frame.evaluate(trial, chosen)
             with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-                trust = 2 * (new.value - now.value[fits]) / slope
+                trust = 2 * (new.value - now.value[chosen]) / slope
             trust = np.where(np.isfinite(trust), trust, -1.0)
             success = trust >= 0
-            state.rescale(fits, trust, success)
-            good = fits[success]
+            state.rescale(chosen, trust, success)
+            good = chosen[success]
             if not len(good):
                 continue
             old_gradient = now.gradient[good]
             x[good] = trial[success]
             now.put(good, new, success)
             state.turn(good, old_gradient, now.gradient[good])
-            converged[good] = self._solved(problem, now, temperature, tol, good)
-        solution.parameters[requested] = frame.parameters(x[requested], requested)
-        solution.value[requested] = now.problem_value[requested]
-        solution.note(problem, requested, now.problem_gradient[requested], temperature, requested)
+            converged[good] = self._solved(frame, now, tol, good)
+        solution.parameters[:] = frame.parameters(x, each)
+        solution.value[:] = now.problem_value
+        solution.is_certified[:] = converged
+        solution.note(problem, slice(None), now.problem_gradient, temperature, points.fits)
         return solution
 
-    def _solved(self, problem, now, temperature, tol, fits):
+    def _solved(self, frame, now, tol, chosen):
         """SCG has no Newton step to estimate the suboptimality of a fold; the certificate takes its place."""
-        fit_gradient, fit_value = now.problem_gradient[fits], now.problem_value[fits]
-        bound = problem.certificate(fit_gradient, fit_value, temperature, fits) * np.abs(fit_value)
-        return is_solved(problem, fit_value, fit_gradient, temperature, fits, tol, bound)
+        problem, gradient, value = frame.problem, now.problem_gradient[chosen], now.problem_value[chosen]
+        at = frame.temperature, frame.fits[chosen]
+        bound = problem.certificate(gradient, value, *at) * np.abs(value)
+        return is_solved(problem, value, gradient, *at, tol, bound)
 
 
 class _Evaluation(NamedTuple):
@@ -98,44 +103,40 @@ class _Evaluation(NamedTuple):
     problem_value: np.ndarray
     problem_gradient: np.ndarray
 
-    @classmethod
-    def empty(cls, points, parameters):
-        unknown = np.full(len(points), np.nan)
-        return cls(unknown, np.zeros_like(points), unknown.copy(), np.zeros_like(parameters))
-
-    def put(self, fits, other: _Evaluation, chosen=slice(None)):
+    def put(self, places, other: _Evaluation, chosen):
         for array, new in zip(self, other, strict=True):
-            array[fits] = new[chosen]
+            array[places] = new[chosen]
 
 
 class _Parameters:
-    """Steps in the parameters of the problem, on Q / T."""
+    """Steps in the parameters of the problem, on Q / T. `chosen` are positions of points."""
 
-    def __init__(self, problem, temperature):
-        self.problem, self.temperature = problem, temperature
+    def __init__(self, problem, temperature, fits):
+        self.problem, self.temperature, self.fits = problem, temperature, fits
 
     def points(self, parameters):
         return parameters.copy()
 
-    def parameters(self, points, fits):
+    def parameters(self, points, chosen):
         return points
 
-    def evaluate(self, points, fits) -> _Evaluation:
-        value, gradient, _ = self.problem.objective(points, self.temperature, fits)
-        return _Evaluation(value, gradient, value, gradient)
+    def evaluate(self, points, chosen) -> _Evaluation:
+        value, gradient, _ = self.problem.objective(points, self.temperature, self.fits[chosen])
+        return _Evaluation(value, gradient, value.copy(), gradient.copy())
 
 
 class _Means(_Parameters):
     """Steps in the soft means, in the units of the features, on Q: the gradient is (12)."""
 
     def points(self, parameters):
-        return SoftMeans(self.problem, self.temperature).of(parameters)
+        return SoftMeans(self.problem, self.temperature).of(parameters, self.fits)
 
-    def parameters(self, points, fits):
-        return SoftMeans(self.problem, self.temperature).parameters(points, fits)
+    def parameters(self, points, chosen):
+        return SoftMeans(self.problem, self.temperature).parameters(points, self.fits[chosen])
 
-    def evaluate(self, points, fits):
-        value, gradient, _ = self.problem.objective(self.parameters(points, fits), self.temperature, fits)
+    def evaluate(self, points, chosen):
+        fits = self.fits[chosen]
+        value, gradient, _ = self.problem.objective(self.parameters(points, chosen), self.temperature, fits)
         by_means = SoftMeans(self.problem, self.temperature).gradient(gradient, fits)
         return _Evaluation(self.temperature * value, by_means, value, gradient)
 

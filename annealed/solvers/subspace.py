@@ -22,7 +22,7 @@ Shapes: directions and their images (n_fits, n_directions, n_rows, n_scores).
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,7 @@ import numpy as np
 
 from annealed.problems import RepresenterProblem, RowPreconditioner
 from annealed.rows.threads import map_in_order
-from annealed.solvers.base import SINGLE_PRECISION_TOL, SUBOPTIMALITY_SHARE, Solver, unsolved
+from annealed.solvers.base import SINGLE_PRECISION_TOL, SUBOPTIMALITY_SHARE, Accuracy, Points, Solution, Solver
 from annealed.solvers.span import Span
 
 FOLD_SUBOPTIMALITY = 1e-4
@@ -55,58 +55,78 @@ OF_EACH = (  # attributes of a search that have one entry per fit
 class Subspace(Solver):
     """Subspace minimization in combinations of samples, for the inner-product family on wide or sparse X."""
 
+    certifies_gaps = False
+
     def adapt(self, problem, tol):
         dtype = np.float32 if tol >= SINGLE_PRECISION_TOL else np.float64
         adapted = RepresenterProblem(problem, dtype)
-        self.fills_last = _n_scores(adapted) <= FEW_SCORES
-        self.filled_together = STACKED_VALUES // _n_scores(adapted) if self.fills_last else 1
+        self.gaps_last = _n_scores(adapted) <= FEW_SCORES
+        self.gaps_together = STACKED_VALUES // _n_scores(adapted) if self.gaps_last else 1
         return adapted
 
     def new_memory(self, problem):
         return _Earlier()
 
-    def minimize(self, problem, start, temperature, *, tol, max_iter, memory, final_only=False):
-        if final_only:
-            return self.fill(problem, start, np.array([temperature]), tol=tol, max_iter=max_iter, memory=memory)
-        solution = unsolved(start)
-
-        def begin(fits):
-            return _Search(problem, fits, fits, start[fits], temperature, memory.directions(problem, fits, start))
-
-        _run(problem, list(map_in_order(begin, _groups(problem))), solution, NODE_SHARE * tol, max_iter)
-        memory.add(solution.parameters)
-        return solution
-
-    def fill(self, problem, starts, temperatures, *, tol, max_iter, memory):
-        """The final fit at several temperatures, simultaneously; further starts are left unchanged."""
-        solution = unsolved(starts)
-        for places in _in_stacks(problem, temperatures):
-            search = _Search(problem, np.zeros(len(places), dtype=int), places, starts[places], temperatures[places])
-            _run(problem, [search], solution, tol, max_iter)
-        return replace(solution, was_far=solution.n_iter > NEAR_STEPS)
-
-    sees_fillings_exactly = False
-
-    def needs_confirmation(self, problem):
-        return problem.products.is_rounded
-
-    def confirm(self, problem, starts, temperatures, *, tol, max_iter, memory):
-        """Certify with new images, and continue in float64 where the certificate fails."""
-        solution = unsolved(starts)
-
-        def evaluate(places):
-            points = problem.with_exact_images(starts[places])
-            search = _Search(problem, np.zeros(len(places), dtype=int), places, points, temperatures[places])
-            search.certify(solution, tol, 0)
-
-        list(map_in_order(evaluate, _in_stacks(problem, temperatures)))
+    def solve(self, problem, points: Points, accuracy: Accuracy, memory) -> Solution:
+        """In float32, unless the final fit must be certified: then with new images, and in float64 where that fails."""
+        if points.fits.any():
+            each = points.by_temperature()
+            return Solution.joined([self._solve_fits(problem, few, accuracy, memory) for few in each])
+        solution = Solution.unsolved(points.parameters)
+        is_rounded = problem.products.is_rounded
+        if not (accuracy.certify and is_rounded):
+            _solve_final(problem, points, accuracy, solution)
+            solution.is_certified[:] = solution.converged & (not is_rounded)
+            return solution
+        _evaluate(problem, points, accuracy.tol, solution)
         rest = np.flatnonzero(~solution.converged)
         if len(rest):
             exact = problem.in_double()
-            points = exact.with_exact_images(starts[rest])
-            refined = self.fill(exact, points, temperatures[rest], tol=tol, max_iter=max_iter, memory=memory)
+            starts = points.part(rest)
+            starts = starts._replace(parameters=exact.with_exact_images(starts.parameters))
+            refined = Solution.unsolved(starts.parameters)
+            _solve_final(exact, starts, accuracy, refined)
             solution.put(rest, refined)
+        solution.is_certified[:] = solution.converged
         return solution
+
+    def _solve_fits(self, problem, points, accuracy, memory) -> Solution:
+        """All fits at one temperature, each in a stack or a thread."""
+        (fits, temperatures, start), solution = points, Solution.unsolved(points.parameters)
+
+        def begin(few):
+            directions = memory.directions(problem, few, start)
+            return _Search(problem, fits[few], few, start[few], temperatures[few], directions)
+
+        searches = list(map_in_order(begin, _groups(problem)))
+        _run(problem, searches, solution, NODE_SHARE * accuracy.tol, accuracy.max_iter)
+        is_rounded = problem.products.is_rounded
+        solution.is_certified[:] = solution.converged & (not is_rounded)
+        if accuracy.certify and is_rounded and solution.converged[0]:
+            final = points.part(np.arange(1))._replace(parameters=solution.parameters[:1])
+            solution.put(slice(0, 1), self.solve(problem, final, accuracy, memory))
+        memory.add(solution.parameters)
+        return solution
+
+
+def _solve_final(problem, points: Points, accuracy: Accuracy, solution):
+    """The final fit at several temperatures, simultaneously."""
+    for places in _in_stacks(problem, points.temperatures):
+        few = points.part(places)
+        search = _Search(problem, few.fits, places, few.parameters, few.temperatures)
+        _run(problem, [search], solution, accuracy.tol, accuracy.max_iter)
+    solution.was_far[:] = solution.n_iter > NEAR_STEPS
+
+
+def _evaluate(problem, points: Points, tol, solution):
+    """Certify the final fit where it is solved, with new images in float64."""
+
+    def evaluate(places):
+        few = points.part(places)
+        search = _Search(problem, few.fits, places, problem.with_exact_images(few.parameters), few.temperatures)
+        search.certify(solution, tol, 0)
+
+    list(map_in_order(evaluate, _in_stacks(problem, points.temperatures)))
 
 
 def _in_stacks(problem, temperatures):

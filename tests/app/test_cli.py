@@ -232,12 +232,12 @@ SLOW_FIT = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it by default
 import annealed.path.cooling
-visit = annealed.path.cooling._Annealing.visit
+visit = annealed.path.cooling._Path.add_nodes
 def slowly(self, *arguments):
     print("visiting", file=sys.stderr, flush=True)
     time.sleep(1.0)
     return visit(self, *arguments)
-annealed.path.cooling._Annealing.visit = slowly
+annealed.path.cooling._Path.add_nodes = slowly
 from annealed.__main__ import main
 main()
 """

@@ -25,7 +25,7 @@ from annealed.path import Step, Validation
 from annealed.problems import InnerProduct, penalty_scaling
 from annealed.problems.penalty_scaling import ScalingChoices
 from annealed.rows.shrinkage import RidgeEffect
-from annealed.solvers import LBFGS, Newton
+from annealed.solvers import LBFGS, Newton, Plan, Points
 from annealed.validation.selection import improves_significantly
 
 TEMPERATURE = 0.3
@@ -97,12 +97,9 @@ def test_the_hessian_with_a_perturbed_scaling_agrees_with_finite_differences_of_
 def test_folds_solved_without_the_final_fit_reach_the_same_minima(solver):
     table = gaussian()
     problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y), 3)))
-    start = problem.start(TEMPERATURE)
-    options = {"tol": 1e-8, "max_iter": 500}
-    of_folds, of_stack = solver(), solver()
-    folds = of_folds.minimize_folds(problem, start, TEMPERATURE, memory=of_folds.new_memory(problem), **options)
-    stack = of_stack.minimize(problem, start, TEMPERATURE, memory=of_stack.new_memory(problem), **options)
-    np.testing.assert_allclose(folds.value[1:], stack.value[1:], rtol=1e-7)
+    plan, folds = Plan.of(problem, solver(), 1e-8, 500), np.arange(1, 4)
+    alone = plan.solve(Points(folds, np.full(3, TEMPERATURE), problem.start(TEMPERATURE)[1:]))
+    np.testing.assert_allclose(alone.value, solve(problem, TEMPERATURE, solver(), tol=1e-8).value[1:], rtol=1e-7)
 
 
 def test_the_alternative_scaling_is_kept_where_it_validates_better():
@@ -352,10 +349,8 @@ def test_progress_of_unfinished_folds_is_not_mistaken_for_an_effect_of_the_scali
     """Folds that stopped early score worse than solved ones, so both scalings are compared at solved folds."""
 
     class Solved:
-        leaves_folds_rough = True
-
-        def minimize_folds(self, problem, start, temperature, **options):
-            return SimpleNamespace(parameters=start * 0 + problem.minimum)
+        def solve(self, problem, points, accuracy, memory):
+            return SimpleNamespace(parameters=points.parameters * 0 + problem.minimum)
 
     class Scores:
         def validate(self, problem, parameters, temperature):
@@ -365,7 +360,7 @@ def test_progress_of_unfinished_folds_is_not_mistaken_for_an_effect_of_the_scali
     choices = SimpleNamespace(perturbed=lambda *point: perturbed)
     rough = np.zeros((5, 1))
     node = Step(1.0, 1.0, 0.0, 1, True, True, Scores().validate(problem, rough, 1.0), rough, 0.0)
-    walk = Walk(problem, Scores(), [node], {}, Solved(), {})
+    walk = Walk(Plan(problem, Solved(), 1e-4, 100, None), Scores(), [node], {})
     assert not AnnealedLogisticRegression()._prefers_alternative(choices, walk)
     perturbed.minimum = 2.0
     assert AnnealedLogisticRegression()._prefers_alternative(choices, walk)

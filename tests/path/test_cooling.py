@@ -1,4 +1,4 @@
-"""Nodes of a path and the temperatures filled in between: their order, their starts, and their accuracy."""
+"""Nodes of a path and the temperatures between them: their order, their starts, and their accuracy."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -15,6 +15,8 @@ from small_problems import (
     gaussian,
     heavy_tailed,
     separable,
+    solve,
+    solve_final,
     stack_of,
     text,
     two_classes,
@@ -23,11 +25,11 @@ from small_problems import (
 
 from annealed import AnnealedClassifier, AnnealedLogisticRegression
 from annealed.path import AdaptiveSchedule, Step, Validation, anneal
-from annealed.path.cooling import REACH, _Annealing
-from annealed.path.ending import _should_stop
+from annealed.path.cooling import REACH, _Path
+from annealed.path.ending import has_ended
 from annealed.path.prediction import predicted
 from annealed.problems import Distance, InnerProduct
-from annealed.solvers import LBFGS, Newton
+from annealed.solvers import LBFGS, Newton, Plan
 from annealed.solvers.newton import GROUP_SIZE
 from annealed.validation.selection import NoValidation
 from benchmarks.quality import PenalizedLikelihood
@@ -57,7 +59,7 @@ def step(place, is_node=True, n_iter=1, n_fits=3):
 
 
 def annealing_of(spacing, n_nodes=8):
-    annealing = _Annealing(FewFits(), LBFGS(), None, fills_gaps=True, options={})
+    annealing = _Path(Plan(FewFits(), LBFGS(), 1e-4, 100, None), None, adds_middles=True)
     annealing.nodes = [step(-spacing * number) for number in range(n_nodes)]
     return annealing
 
@@ -100,19 +102,18 @@ def test_at_a_large_distance_the_last_point_is_used_without_its_tangent():
     np.testing.assert_array_equal(predicted(FewFits(), nodes, np.exp(-5.0)), nodes[-1].parameters)
 
 
-def test_the_middle_of_each_gap_is_filled_in_first():
+def test_the_middle_of_each_gap_comes_first():
     positions = [-0.2, -0.44, -0.7, -1.1, -1.36, -1.6]
-    middles, rest = annealing_of(FAR)._waves(waiting(*positions))
+    middles = annealing_of(FAR)._nearest_middles(waiting(*positions))
     assert middles == pytest.approx(np.exp([-0.44, -1.36]))
-    assert sorted([*middles, *rest]) == sorted(waiting(*positions))
-    assert annealing_of(FAR)._waves([]) == ([], [])
+    assert annealing_of(FAR)._nearest_middles([]) == []
 
 
-def test_the_final_fit_is_interpolated_from_filled_temperatures_too_and_the_folds_from_nodes():
+def test_the_final_fit_is_interpolated_from_all_solved_temperatures_and_the_folds_from_nodes():
     place = -3 * FAR - 0.2
     (without,) = annealing_of(FAR)._between([np.exp(place)])
     annealing = annealing_of(FAR)
-    annealing.fillings = [
+    annealing.others = [
         step(-3 * FAR - 0.45, is_node=False, n_fits=1),
         step(-2 * FAR - 0.45, is_node=False, n_fits=1),
     ]
@@ -121,14 +122,16 @@ def test_the_final_fit_is_interpolated_from_filled_temperatures_too_and_the_fold
     assert np.abs(point[0] - course(place)[0]).max() < 0.2 * np.abs(without[0] - course(place)[0]).max()
 
 
-def test_a_filled_temperature_certified_without_a_step_adds_no_point():
+def test_a_temperature_certified_without_a_step_adds_no_point():
     annealing = annealing_of(NEAR)
     (without,) = annealing._between([np.exp(-0.7)])
-    annealing.fillings = [step(-0.75, is_node=False, n_iter=0, n_fits=1)]
+    annealing.others = [step(-0.75, is_node=False, n_iter=0, n_fits=1)]
     np.testing.assert_array_equal(annealing._between([np.exp(-0.7)]), [without])
 
 
 class StopsPastItsBest:
+    learns_late = False
+
     def should_stop(self, temperatures, validation, value):
         means = [scores.mean() for scores in validation]
         return max(means) > means[-1]
@@ -144,7 +147,7 @@ def test_a_path_ends_past_the_best_of_its_scores_or_of_its_penalized_scores(scor
         replace(step(-number), validation=Validation(np.full(5, float(score)), penalty=float(extra)))
         for number, (score, extra) in enumerate(zip(scores, penalty, strict=True))
     ]
-    assert _should_stop(StopsPastItsBest(), nodes) is stops
+    assert has_ended(FewFits(), StopsPastItsBest(), nodes) is stops
 
 
 def test_the_middle_of_every_gap_is_a_temperature_of_the_path():
@@ -164,35 +167,12 @@ def test_most_temperatures_of_a_fine_ladder_are_certified_without_a_step():
     assert np.mean(path.n_iter[~path.is_node] == 0) > 0.7
 
 
-def test_several_temperatures_are_evaluated_together_and_solved_only_if_necessary():
+def test_close_starts_take_two_joint_evaluations(monkeypatch):
     problem = InnerProduct().prepare(stack_of(gaussian()))
-    solver, temperatures = LBFGS(), np.array([1.0, 0.5, 0.25])
-    options = {"tol": 1e-5, "max_iter": 500, "memory": solver.new_memory(problem)}
-    separate = [
-        solver.minimize(problem, problem.start(temperature), temperature, final_only=True, **options)
-        for temperature in temperatures
-    ]
-    points = np.stack([solution.parameters[0] for solution in separate])
-    points[1, 0] += 0.1
-    before = points.copy()
-    together = solver.fill(problem, points, temperatures, **options)
-    np.testing.assert_array_equal(points, before)
-    assert together.converged.all()
-    assert (together.n_iter > 0).tolist() == [False, True, False]
-    np.testing.assert_allclose(together.value, [solution.value[0] for solution in separate], rtol=1e-6)
-    np.testing.assert_array_equal(together.parameters[::2], points[::2])
-
-
-def test_close_starts_take_two_joint_evaluations_and_distant_ones_are_solved_one_by_one(monkeypatch):
-    problem = InnerProduct().prepare(stack_of(gaussian()))
-    solver, temperatures = LBFGS(), np.array([1.0, 0.9, 0.8])
-    options = {"tol": 1e-3, "max_iter": 500, "memory": solver.new_memory(problem)}
-    separate = [
-        solver.minimize(problem, problem.start(temperature), temperature, final_only=True, **options)
-        for temperature in temperatures
-    ]
+    temperatures, options = [1.0, 0.9, 0.8], {"tol": 1e-3, "max_iter": 500}
+    separate = [solve(problem, temperature, tol=1e-3) for temperature in temperatures]
     noise = np.random.default_rng(0).normal(size=(3, problem.scores.table.n_parameters))
-    near = np.stack([solution.parameters[0] for solution in separate]) + 2e-3 * noise
+    near = np.concatenate([solution.parameters for solution in separate]) + 2e-3 * noise
     n_points, objective = [], problem.objective
 
     def counted(parameters, *settings):
@@ -200,47 +180,45 @@ def test_close_starts_take_two_joint_evaluations_and_distant_ones_are_solved_one
         return objective(parameters, *settings)
 
     monkeypatch.setattr(problem, "objective", counted)
-    stepped = solver.fill(problem, near, temperatures, **options)
+    stepped = solve_final(LBFGS(), problem, near, temperatures, **options)
     assert n_points == [3, 3]
     assert stepped.n_iter.tolist() == [1, 1, 1]
-    far = near.copy()
-    far[1] *= -30
-    solved = solver.fill(problem, far, temperatures, **options)
+    near[1] *= -30
+    solved = solve_final(LBFGS(), problem, near, temperatures, **options)
     assert solved.converged.all()
     assert solved.n_iter[1] > 1
-    for filled in (stepped, solved):
-        np.testing.assert_allclose(filled.value, [solution.value[0] for solution in separate], rtol=1e-5)
+    for solution in (stepped, solved):
+        np.testing.assert_allclose(solution.value, [alone.value[0] for alone in separate], rtol=1e-5)
 
 
 @pytest.mark.parametrize("solver", [LBFGS(), Newton()], ids=lambda solver: type(solver).__name__)
 @pytest.mark.parametrize("n_starts", [1, 2])
-def test_fill_reports_whether_a_start_was_far_from_its_minimum(solver, n_starts):
+def test_a_start_that_was_far_from_its_minimum_is_reported(solver, n_starts):
     problem = InnerProduct().prepare(stack_of(gaussian()))
-    temperatures = np.array([1.0, 0.9])[:n_starts]
-    options = {"tol": 1e-4, "max_iter": 500, "memory": solver.new_memory(problem)}
+    temperatures, options = [1.0, 0.9][:n_starts], {"tol": 1e-4, "max_iter": 500}
     cold = np.repeat(problem.start(1.0)[:1], n_starts, axis=0)
-    solved = solver.fill(problem, cold, temperatures, **options)
+    solved = solve_final(solver, problem, cold, temperatures, **options)
     assert solved.was_far.all()
-    assert not solver.fill(problem, solved.parameters, temperatures, **options).was_far.any()
+    assert not solve_final(solver, problem, solved.parameters, temperatures, **options).was_far.any()
 
 
 def test_gaps_next_to_a_poor_start_are_halved_until_starts_are_certified(monkeypatch):
     annealing = annealing_of(FAR)
-    filled = []
+    solved = []
 
-    def fill_together(temperatures):
-        filled.append(np.log(temperatures))
-        late = len(filled) > 2
-        return [replace(step(place, is_node=False, n_iter=0 if late else 2), was_far=not late) for place in filled[-1]]
+    def solved_between(temperatures):
+        solved.append(np.log(temperatures))
+        late = len(solved) > 2
+        return [replace(step(place, is_node=False, n_iter=0 if late else 2), was_far=not late) for place in solved[-1]]
 
-    monkeypatch.setattr(annealing, "_fill_together", fill_together)
+    monkeypatch.setattr(annealing, "_solved_between", solved_between)
     annealing.waiting = waiting(-0.5 * FAR)
-    annealing.fill(np.exp(-FAR))
+    annealing.refine(np.exp(-FAR))
     expected = [[-0.5], [-0.25, -0.75], [-0.125, -0.375, -0.625, -0.875]]
-    assert len(filled) == len(expected)
-    for positions, places in zip(filled, expected, strict=True):
+    assert len(solved) == len(expected)
+    for positions, places in zip(solved, expected, strict=True):
         np.testing.assert_allclose(positions, FAR * np.array(places))
-    kept = [np.log(filling.temperature) for filling in annealing.fillings]
+    kept = [np.log(other.temperature) for other in annealing.others]
     np.testing.assert_allclose(kept, FAR * np.array([-0.5, -0.25, -0.75]))  # those certified without a step are dropped
 
 
@@ -310,7 +288,7 @@ def test_interpolated_folds_of_a_finer_ladder_score_like_solved_ones_past_its_se
 
 @pytest.mark.parametrize("make", [gaussian, two_classes, separable, wide], ids=lambda make: make.__name__)
 def test_nodes_solved_together_equal_nodes_solved_one_by_one(make, monkeypatch):
-    """At the end of the path, the nodes of a group beyond it are dropped and no temperatures are filled in there."""
+    """At the end of the path, the nodes of a group beyond it are dropped and none is added between them."""
     table, paths = make(), []
     for size in (1, 6):
         monkeypatch.setattr("annealed.solvers.newton.GROUP_SIZE", size)
@@ -343,9 +321,9 @@ def test_a_callback_is_called_for_each_node_of_a_group_and_may_end_the_path_with
     table = gaussian()
     problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
     solver, watch = Newton(), StopsAt(n_nodes)
-    assert solver.n_together(problem) == GROUP_SIZE
-    options = {"tol": 1e-5, "max_iter": 100, "memory": solver.new_memory(problem)}
-    steps = anneal(problem, AdaptiveSchedule(), solver, NoValidation(), watch=watch, **options)
+    plan = Plan.of(problem, solver, 1e-5, 100)
+    assert solver.nodes_together == GROUP_SIZE
+    steps = anneal(plan, AdaptiveSchedule(), NoValidation(), watch)
     nodes = [step.temperature for step in steps if step.is_node]
     assert watch.n_seen == list(range(1, n_nodes + 1))
     assert watch.temperatures == nodes

@@ -25,7 +25,7 @@ from small_problems import (
 from annealed import AnnealedClassifier, AnnealedLDA, AnnealedLogisticRegression, AnnealingPath
 from annealed.path import FixedSchedule, Validation, anneal
 from annealed.problems import Distance, InnerProduct
-from annealed.solvers import LBFGS
+from annealed.solvers import LBFGS, Plan
 from annealed.validation.calibration import scaled_moments
 from annealed.validation.selection import NOTHING_HELD_OUT
 
@@ -244,9 +244,7 @@ class NoValidator:
 @pytest.mark.parametrize("family", [InnerProduct(), Distance()], ids=["inner_product", "distance"])
 def test_every_step_of_the_walk_is_the_minimum_a_cold_start_finds(family):
     problem = family.prepare(stack_of(gaussian()), 0)
-    solver = LBFGS()
-    options = {"tol": 1e-9, "max_iter": 2000, "memory": solver.new_memory(problem)}
-    steps = anneal(problem, FixedSchedule(LADDER), solver, NoValidator(), **options)
+    steps = anneal(Plan.of(problem, LBFGS(), 1e-9, 2000), FixedSchedule(LADDER), NoValidator())
     assert [step.temperature for step in steps] == LADDER.tolist()
     for step in steps:
         cold = solve(problem, step.temperature, tol=1e-9)

@@ -272,24 +272,33 @@ def test_does_not_stop_at_the_first_temperatures_whatever_the_scores():
     assert not any(should_stop(list(np.linspace(-0.1, -1.0, n))) for n in range(1, 12))
 
 
-def test_a_fall_within_the_noise_of_the_folds_does_not_stop_it():
-    past_the_best = [*rising(10), *np.linspace(-0.501, -0.51, 9)]
-    assert not should_stop(past_the_best, noise=0.2)
-    assert should_stop(past_the_best, noise=0.0)
+def uneven(last, n):
+    """Scores below -0.5 that fall and rise, to a last one."""
+    return [*([-0.501, -0.51] * 10)[1 - n :], last]
+
+
+def test_an_uneven_fall_within_the_noise_of_the_folds_does_not_stop_it():
+    assert not should_stop([*rising(10), *uneven(-0.51, 9)], noise=0.2)
+    assert should_stop([*rising(10), *uneven(-0.51, 9)], noise=0.0)
+
+
+def test_a_fall_at_every_temperature_stops_it_whatever_the_noise():
+    assert should_stop([*rising(10), *np.linspace(-0.501, -0.51, 6)], noise=0.2)
+    assert not should_stop([*rising(10), *np.linspace(-0.501, -0.51, 5)], noise=0.2)
 
 
 @pytest.mark.parametrize(("fall", "stops"), [(0.03, False), (0.07, True)])
 def test_a_fall_is_clear_beyond_its_standard_error_over_folds(fall, stops):
     """The falls of the five folds scatter so that their mean has a standard error of 0.05."""
     spread = 0.05 * np.sqrt(5) * np.array([-1.0, -1.0, 0.0, 1.0, 1.0])
-    scores = [np.full(5, mean) for mean in [*rising(10), *np.linspace(-0.501, -0.51, 7)]]
+    scores = [np.full(5, mean) for mean in [*rising(10), *uneven(-0.501, 7)]]
     scores.append(-0.5 - fall + spread)
     assert stops_after(scores, np.linspace(1, 0.1, len(scores))) == stops
 
 
 def test_stops_a_dozen_temperatures_past_the_best_whatever_the_noise():
-    assert should_stop([*rising(10), *np.linspace(-0.501, -0.51, 12)], noise=0.2)
-    assert not should_stop([*rising(10), *np.linspace(-0.501, -0.51, 11)], noise=0.2)
+    assert should_stop([*rising(10), *uneven(-0.51, 12)], noise=0.2)
+    assert not should_stop([*rising(10), *uneven(-0.51, 11)], noise=0.2)
 
 
 def test_a_steep_fall_stops_it_sooner():
@@ -313,13 +322,6 @@ def test_stops_when_validation_no_longer_moves():
     assert should_stop([*rising(10), *[-0.5] * 8])
 
 
-@pytest.mark.parametrize(("least", "stops"), [(1e-5, True), (1e-3, False)])
-def test_stops_when_almost_no_loss_is_left(least, stops):
-    """It still falls by a tenth at every temperature."""
-    losses = np.concatenate([np.geomspace(1.0, least, 12), least * 0.9 ** np.arange(1, 9)])
-    assert should_stop(-losses) == stops
-
-
 def test_a_score_in_small_units_does_not_stop_it():
     assert not should_stop(1e-6 * np.array(rising(20)))
 
@@ -330,34 +332,15 @@ def test_a_score_in_small_units_does_not_stop_it():
         (np.linspace(-0.69, -0.75, 20), np.linspace(0.69, 0.6, 20), False),  # worse than at the hot end, still fitting
         (np.full(20, -0.69), np.linspace(0.69, 0.6, 20), False),
         (np.linspace(-0.69, -0.75, 20), [*np.linspace(0.69, 0.6, 5), *[0.6] * 15], True),  # nothing left to fit
-        (np.linspace(-0.69, -0.9, 20), np.linspace(0.69, 0.6, 20), True),  # collapsed
         (np.full(20, -0.69), np.linspace(0.69, 0.3, 20), True),  # overfitted, and nothing learned
         ([-0.69, *np.linspace(-0.5, -0.6, 19)], np.linspace(0.69, 0.3, 20), True),  # learned, and passed
     ],
-    ids=["falling", "flat", "saturated", "collapsed", "overfitted", "passed"],
+    ids=["falling", "flat", "saturated", "overfitted", "passed"],
 )
 def test_with_learns_late_it_continues_while_scores_do_not_improve(means, values, stops):
     scores = [np.full(5, mean) for mean in means]
     assert stops_after(scores, values, learns_late=True) == stops
     assert stops_after(scores, values)
-
-
-@pytest.mark.parametrize(
-    ("means", "values", "waits"),
-    [
-        (np.linspace(-0.69, -0.75, 20), np.linspace(0.69, 0.6, 20), True),
-        (np.linspace(-0.69, -0.75, 9), np.linspace(0.69, 0.6, 9), False),  # not cooled by much
-        (np.linspace(-0.69, -0.5, 20), np.linspace(0.69, 0.6, 20), False),  # learned
-        (np.linspace(-0.69, -0.75, 20), np.linspace(0.69, 0.3, 20), False),  # overfitted
-        ([None] * 20, np.linspace(0.69, 0.6, 20), False),  # nothing held out
-    ],
-    ids=["falling", "hot", "rising", "overfitted", "without validation"],
-)
-def test_with_learns_late_it_waits_while_scores_do_not_improve(means, values, waits):
-    scores = [None if mean is None else np.full(5, mean) for mean in means]
-    temperatures = 0.7 ** np.arange(len(scores))
-    assert AdaptiveSchedule(learns_late=True).is_waiting(temperatures, scores, list(values)) == waits
-    assert not AdaptiveSchedule().is_waiting(temperatures, scores, list(values))
 
 
 def test_slow_improvement_does_not_count_as_flat():
@@ -366,7 +349,7 @@ def test_slow_improvement_does_not_count_as_flat():
 
 @pytest.mark.parametrize(("cold", "stops"), [(-0.505, False), (-0.52, True)])
 def test_with_one_fold_a_fall_of_two_percent_is_clear(cold, stops):
-    means = [*rising(10), *np.linspace(-0.501, cold, 8)]
+    means = [*rising(10), *uneven(cold, 8)]
     scores = [np.array([mean]) for mean in means]
     assert stops_after(scores, np.linspace(1, 0.1, len(means))) == stops
 

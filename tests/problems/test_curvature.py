@@ -3,11 +3,11 @@
 import numpy as np
 import oracles
 import pytest
-from small_problems import fold_masks, gaussian, stack_of
+from small_problems import fold_masks, gaussian, solve, stack_of
 
 from annealed.datasets import make_gaussian_classes
 from annealed.problems import InnerProduct, hessian_sample, linear
-from annealed.solvers import LBFGS, pairs
+from annealed.solvers import pairs
 
 TEMPERATURE = 0.05
 
@@ -35,9 +35,7 @@ def test_the_reference_is_the_class_of_largest_curvature():
     table = gaussian()
     table.X[table.y == 1] += 50.0
     problem = InnerProduct().prepare(stack_of(table))
-    start = problem.start(1e-4)
-    solver = LBFGS()
-    solution = solver.minimize(problem, start, 1e-4, tol=1e-4, max_iter=1000, memory=solver.new_memory(problem))
+    solution = solve(problem, 1e-4, tol=1e-4)
     assert problem.preconditioners.learn(solution.parameters[0], 1e-4, 0).reference != 1
 
 
@@ -111,16 +109,9 @@ def test_float32_rows_of_equal_spread_give_the_curvature_of_the_leading_coordina
 def test_learning_saves_iterations_and_gives_the_same_minimum(monkeypatch):
     table = gaussian(n_samples=200, n_features=8, separation=4.0)
     problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))))
-    settings = {"tol": 1e-4, "max_iter": 3000}
-
-    def cold():
-        solver = LBFGS()
-        return solver.minimize(problem, problem.start(1e-6), 1e-6, memory=solver.new_memory(problem), **settings)
-
-    learned = cold()
+    learned = solve(problem, 1e-6, tol=1e-4)
     monkeypatch.setattr(pairs, "LEAST_PATIENCE", np.inf)
-    plain = cold()
-    assert learned.converged.all() and plain.converged.all()
+    plain = solve(problem, 1e-6, tol=1e-4)
     assert learned.n_iter[0] < 0.7 * plain.n_iter[0]
     np.testing.assert_allclose(learned.value[0], plain.value[0], rtol=1e-6)
 
@@ -181,17 +172,8 @@ def test_a_class_excluded_by_every_row_moves_no_further_than_others(is_whole, in
 def test_class_blocks_save_steps_for_many_classes(monkeypatch):
     table = make_gaussian_classes(600, 20, 12, separation=3.0, random_state=0)
     problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y)), n_classes=12))
-    settings = {"tol": 1e-4, "max_iter": 3000}
-
-    def cold():
-        solver = LBFGS()
-        memory = solver.new_memory(problem)
-        return memory, solver.minimize(problem, problem.start(1e-3), 1e-3, memory=memory, **settings)
-
-    memory, by_classes = cold()
-    assert type(memory.learned).__name__ == "ClassCurvature"
+    by_classes = solve(problem, 1e-3, tol=1e-4)
     monkeypatch.setattr(type(problem.preconditioners), "class_cost", lambda self: np.inf)
-    _, otherwise = cold()
-    assert by_classes.converged.all() and otherwise.converged.all()
+    otherwise = solve(problem, 1e-3, tol=1e-4)
     assert by_classes.n_iter[0] < 0.8 * otherwise.n_iter[0]
     np.testing.assert_allclose(by_classes.value[0], otherwise.value[0], rtol=1e-6)

@@ -5,7 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import sparse
-from small_problems import badly_scaled, fold_masks, gaussian, near_start, rare_class, stack_of, two_classes, wide
+from small_problems import (
+    badly_scaled,
+    fold_masks,
+    gaussian,
+    near_start,
+    rare_class,
+    solve,
+    solve_final,
+    solve_fits,
+    stack_of,
+    two_classes,
+    wide,
+)
 
 from annealed import AnnealedClassifier, AnnealedLDA
 from annealed.problems import Distance, HeldOut, InnerProduct, gibbs, held_out_logits
@@ -222,10 +234,8 @@ def evaluations_of_final_fit(problem, temperature, monkeypatch, noise=0.0):
         return value, gradient + disturbance, loss_gradient + disturbance
 
     monkeypatch.setattr(problem, "objective", recorded)
-    solver = LBFGS()
-    solution = solver.minimize(
-        problem, problem.start(1.0), temperature, tol=1e-4, max_iter=1000, memory=solver.new_memory(problem)
-    )
+    settings = {"tol": 1e-4, "max_iter": 1000, "certify": False}
+    solution = solve_fits(LBFGS(), problem, problem.start(1.0), temperature, **settings)
     assert solution.converged[0]
     return sum(evaluations), len(evaluations) - sum(evaluations)
 
@@ -237,16 +247,9 @@ def test_the_final_fit_is_solved_to_its_certificate_in_float32(temperature, copi
     assert n_double == 0  # float64 evaluations come after the path
 
 
-def test_a_path_is_confirmed_in_float64(copies, monkeypatch):
-    table, seen, confirm = gaussian(), [], LBFGS.confirm
-
-    def recorded(solver, problem, starts, temperatures, **options):
-        seen.extend(temperatures)
-        return confirm(solver, problem, starts, temperatures, **options)
-
-    monkeypatch.setattr(LBFGS, "confirm", recorded)
+def test_a_path_is_certified_in_float64(copies):
+    table = gaussian()
     path = AnnealedClassifier(InnerProduct(), solver="lbfgs", cv=2).fit(table.X, table.y).path_
-    assert set(path.temperatures[path.is_node | (path.n_iter > 0)]) == set(seen)
     for temperature, coef, intercept, free_energy, entropy in zip(
         path.temperatures, path.coef, path.intercept, path.free_energy, path.entropy, strict=True
     ):
@@ -257,26 +260,26 @@ def test_a_path_is_confirmed_in_float64(copies, monkeypatch):
         np.testing.assert_allclose(entropy, gibbs.entropy(logits).mean(), rtol=1e-9)
 
 
+@pytest.mark.parametrize("certify", [False, True])
+def test_only_what_was_verified_in_float64_is_certified(certify, copies):
+    problem, settings = with_float32_copy(gaussian()), {"tol": 1e-4, "max_iter": 1000, "certify": certify}
+    fits = solve_fits(LBFGS(), problem, problem.start(1.0), 0.01, **settings)
+    finals = solve_final(LBFGS(), problem, np.repeat(problem.start(1.0)[:1], 2, axis=0), [1.0, 0.01], **settings)
+    for solution in (fits.part(slice(1)), finals):
+        assert solution.converged.all()
+        assert (solution.is_certified == certify).all()
+
+
 def test_fits_wrongly_solved_in_float32_are_solved_further(copies):
-    problem, solver, temperatures = with_float32_copy(gaussian()), LBFGS(), np.array([1.0, 0.01])
-    options = {"tol": 1e-4, "max_iter": 1000, "memory": solver.new_memory(problem)}
-    solved = [
-        solver.minimize(problem, problem.start(1.0), temperature, **options).parameters[0]
-        for temperature in temperatures
-    ]
+    problem, temperatures = with_float32_copy(gaussian()), [1.0, 0.01]
+    solved = [solve(problem, temperature, tol=1e-4).parameters[0] for temperature in temperatures]
     starts = np.stack([solved[0], 1.1 * solved[1]])
-    found = solver.confirm(problem, starts, temperatures, **options)
-    assert found.converged.all()
+    found = solve_final(LBFGS(), problem, starts, temperatures, tol=1e-4, max_iter=1000)
+    assert found.is_certified.all()
     np.testing.assert_array_equal(found.n_iter > 0, [False, True])
     np.testing.assert_array_equal(found.parameters[0], starts[0])
     best, _, _ = problem.objective(solved[1][None], 0.01, [0])
     np.testing.assert_allclose(found.value[1], best[0], rtol=2e-6)
-
-
-def test_without_float32_rows_there_is_nothing_to_confirm(copies):
-    table = gaussian()
-    exact = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))))
-    assert [LBFGS().needs_confirmation(problem) for problem in (exact, with_float32_copy(table))] == [False, True]
 
 
 def test_steps_stop_at_rounding_errors(copies, monkeypatch):
@@ -288,7 +291,7 @@ def test_steps_stop_at_rounding_errors(copies, monkeypatch):
 
 
 def test_folds_that_stall_in_float32_continue_in_float64(copies, monkeypatch):
-    problem, solver, seen = with_float32_copy(gaussian()), LBFGS(), []
+    problem, seen = with_float32_copy(gaussian()), []
     objective = problem.objective
 
     def disturbed(parameters, temperature, fits=slice(None), quick=False):
@@ -301,8 +304,7 @@ def test_folds_that_stall_in_float32_continue_in_float64(copies, monkeypatch):
         return value + rise, gradient, loss_gradient
 
     monkeypatch.setattr(problem, "objective", disturbed)
-    options = {"tol": 1e-4, "max_iter": 1000, "memory": solver.new_memory(problem)}
-    found = solver.minimize(problem, problem.start(1.0), 0.01, **options)
+    found = solve(problem, 0.01, tol=1e-4)
     assert seen[0]
     assert not seen[-1]
     assert found.converged.all()

@@ -5,7 +5,6 @@ import pytest
 from small_problems import badly_scaled, fold_masks, gaussian, rare_class, stack_of, text, two_classes, wide
 
 from annealed.problems import InnerProduct, hessian
-from annealed.solvers import Newton
 
 
 def prepared(table, **settings):
@@ -69,16 +68,3 @@ def test_a_hessian_for_a_step_has_seven_digits_while_the_penalty_is_strong(make,
         difference = np.abs(exact[2] - rough[2]).max()
         assert difference <= 1e-6 * np.abs(exact[2]).max()
         assert (difference > 0) == is_rough
-
-
-def test_a_stack_of_temperatures_agrees_with_single_ones():
-    problem = prepared(gaussian())
-    start = problem.start(1.0)
-    temperatures = np.array([1.0, 0.1, 0.01])
-    options = {"tol": 1e-10, "max_iter": 100}
-    together = Newton().fill(problem, np.repeat(start[:1], 3, axis=0), temperatures, **options)
-    assert together.converged.all()
-    for number, temperature in enumerate(temperatures):
-        alone = Newton().minimize(problem, start, temperature, final_only=True, **options)
-        np.testing.assert_allclose(together.parameters[number], alone.parameters[0], rtol=1e-8, atol=1e-10)
-        assert together.value[number] == pytest.approx(alone.value[0], rel=1e-12)

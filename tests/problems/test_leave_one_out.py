@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import sparse
-from small_problems import fold_masks, gaussian, rare_class, solve, stack_of, text, two_classes, wide
+from small_problems import fold_masks, gaussian, rare_class, solve, solve_fits, stack_of, text, two_classes, wide
 
 from annealed.problems import Distance, InnerProduct, gibbs, leave_one_out
 from annealed.solvers import Subspace, make_solver
@@ -97,7 +97,7 @@ def test_sparse_rows_stay_sparse(most_exact_work, monkeypatch):
 @pytest.fixture
 def by_rows(monkeypatch):
     """Solves a table in combinations of its rows, however few; returns the problem and its solution."""
-    for module in ("rows.coordinates", "problems.linear", "problems.penalized_linear", "solvers"):
+    for module in ("design.coordinates", "objectives.linear", "objectives.penalized_linear", "solvers"):
         monkeypatch.setattr(f"annealed.{module}.WIDEST_EIGENPROBLEM", 1)
     monkeypatch.setattr("annealed.rows.coordinates.WIDEST_ROTATION", 1)
 
@@ -105,8 +105,8 @@ def by_rows(monkeypatch):
         primal, solver = InnerProduct(penalty_scaling="none", **settings).prepare(stack_of(table)), Subspace()
         assert isinstance(make_solver("subspace", primal), Subspace)
         problem = solver.adapt(primal, 1e-9)
-        options = {"tol": 1e-9, "max_iter": 2000, "memory": solver.new_memory(problem)}
-        return problem, solver.minimize(problem, problem.start(temperature), temperature, **options).parameters
+        options = {"tol": 1e-9, "max_iter": 2000}
+        return problem, solve_fits(solver, problem, problem.start(temperature), temperature, **options).parameters
 
     return solved
 

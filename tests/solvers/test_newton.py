@@ -2,12 +2,23 @@
 
 import numpy as np
 import pytest
-from small_problems import badly_scaled, fold_masks, gaussian, rare_class, separable, stack_of, two_classes, wide
+from small_problems import (
+    badly_scaled,
+    fold_masks,
+    gaussian,
+    rare_class,
+    separable,
+    solve_final,
+    solve_fits,
+    stack_of,
+    two_classes,
+    wide,
+)
 
 from annealed.problems import InnerProduct
 from annealed.solvers import LBFGS, Newton, make_solver
 from annealed.solvers.newton import _factored
-from annealed.solvers.pairs import WHOLE, PairsOfFits
+from annealed.solvers.pairs import WHOLE, Memory
 
 CONVEX = [gaussian, badly_scaled, two_classes, rare_class, separable]
 
@@ -21,7 +32,7 @@ def test_newton_gives_the_derivative_of_the_minima_by_log_temperature(make, temp
     points = {}
     for shift in (-change, 0.0, change):
         shifted = temperature * np.exp(shift)
-        points[shift] = Newton().minimize(problem, problem.start(shifted), shifted, tol=1e-10, max_iter=100)
+        points[shift] = solve_fits(Newton(), problem, problem.start(shifted), shifted, tol=1e-10, max_iter=100)
     by_difference = (points[change].parameters - points[-change].parameters) / (2 * change)
     size = np.abs(by_difference).max()
     np.testing.assert_allclose(points[0.0].tangent, by_difference, rtol=1e-4, atol=1e-5 * size)
@@ -53,7 +64,7 @@ def test_newton_converges_from_a_distant_start(make):
     problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
     far = problem.start(0.01) + 30 * np.random.default_rng(0).normal(size=problem.start(1.0).shape)
     near, back = (
-        Newton().minimize(problem, start, 0.01, tol=1e-8, max_iter=300) for start in (problem.start(0.01), far)
+        solve_fits(Newton(), problem, start, 0.01, tol=1e-8, max_iter=300) for start in (problem.start(0.01), far)
     )
     assert back.converged.all()
     np.testing.assert_allclose(back.value, near.value, rtol=1e-9)
@@ -68,41 +79,20 @@ def test_a_long_last_step_is_not_taken_without_evaluation(make, is_kept, monkeyp
     table = make()
     problem = InnerProduct(penalty_scaling="none").prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
     far = problem.start(0.01) + 30 * np.random.default_rng(0).normal(size=problem.start(1.0).shape)
-    solution = Newton().minimize(problem, far.copy(), 0.01, tol=10.0, max_iter=300)
+    solution = solve_fits(Newton(), problem, far.copy(), 0.01, tol=10.0, max_iter=300)
     value, _, _ = problem.objective(solution.parameters, 0.01)
     assert (value <= problem.objective(far, 0.01)[0]).all()
     np.testing.assert_allclose(value, solution.value, rtol=0.1)
 
 
-def test_settle_solves_the_results_of_approach_in_one_stack():
-    table = gaussian()
-    problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
-    temperatures = np.array([1.0, 0.3, 0.1])
-    options = {"tol": 1e-6, "max_iter": 100}
-    solver, start = Newton(), problem.start(1.0)
-    rough = np.stack(
-        [
-            solution.parameters[0]
-            for solution in solver.approach(problem, [start] * len(temperatures), temperatures, **options)
-        ]
-    )
-    rough[1] *= 1.1  # no longer solved at the start
-    settled = solver.settle(problem, rough, temperatures, **options)
-    assert settled.converged.all()
-    assert settled.n_iter[1] > settled.n_iter[0] == 0
-    for number, temperature in enumerate(temperatures):
-        tight = solver.minimize(problem, start, temperature, tol=1e-12, max_iter=100)
-        np.testing.assert_allclose(settled.value[number], tight.value[0], rtol=1e-8)
-
-
-def test_large_hessians_are_filled_in_a_few_at_a_time(monkeypatch):
+def test_large_hessians_are_solved_a_few_at_a_time(monkeypatch):
     table = gaussian()
     problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
     temperatures, options = np.array([1.0, 0.3, 0.1, 0.03, 0.01]), {"tol": 1e-6, "max_iter": 100}
     starts = np.repeat(problem.start(1.0)[:1], len(temperatures), axis=0)
-    at_once = Newton().fill(problem, starts, temperatures, **options)
+    at_once = solve_final(Newton(), problem, starts, temperatures, **options)
     monkeypatch.setattr("annealed.solvers.newton.STACKED_ENTRIES", 2 * problem.hessians.size**2)
-    in_parts = Newton().fill(problem, starts, temperatures, **options)
+    in_parts = solve_final(Newton(), problem, starts, temperatures, **options)
     assert in_parts.converged.all()
     np.testing.assert_allclose(in_parts.parameters, at_once.parameters, rtol=1e-9, atol=1e-12)
     np.testing.assert_array_equal(in_parts.n_iter, at_once.n_iter)
@@ -125,18 +115,18 @@ def test_the_successor_takes_over_once_two_hessians_were_learned(successor, monk
     problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
     solver, options = LBFGS(successor=successor), {"tol": 1e-6, "max_iter": 200}
     memory = solver.new_memory(problem)
-    monkeypatch.setattr(PairsOfFits, "kind_due", lambda self, problem, delays: None)
-    first = solver.minimize(problem, problem.start(1.0), 1.0, memory=memory, **options)
+    monkeypatch.setattr(Memory, "kind_due", lambda self, problem, delays: None)
+    first = solve_fits(solver, problem, problem.start(1.0), 1.0, memory=memory, **options)
     assert not memory.is_over
-    monkeypatch.setattr(PairsOfFits, "kind_due", lambda self, problem, delays: WHOLE)
-    second = solver.minimize(problem, first.parameters, 0.01, memory=memory, **options)
+    monkeypatch.setattr(Memory, "kind_due", lambda self, problem, delays: WHOLE)
+    second = solve_fits(solver, problem, first.parameters, 0.01, memory=memory, **options)
     assert second.tangent is None
     assert memory.is_over is (successor is not None)
-    third = solver.minimize(problem, second.parameters, 0.003, memory=memory, **options)
+    third = solve_fits(solver, problem, second.parameters, 0.003, memory=memory, **options)
     assert (third.tangent is None) is (successor is None)
-    between = solver.fill(problem, third.parameters[:1], np.array([0.005]), memory=memory, **options)
+    between = solve_final(solver, problem, third.parameters[:1], [0.005], memory=memory, **options)
     for solution, temperature in ((third, 0.003), (between, 0.005)):
-        tight = Newton().minimize(problem, problem.start(1.0), temperature, tol=1e-10, max_iter=100)
+        tight = solve_fits(Newton(), problem, problem.start(1.0), temperature, tol=1e-10, max_iter=100)
         np.testing.assert_allclose(solution.value[0], tight.value[0], rtol=1e-8)
 
 

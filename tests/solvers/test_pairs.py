@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from annealed.solvers.array_lbfgs import direction_weights
-from annealed.solvers.pairs import PairsOfFits
+from annealed.solvers.pairs import Pairs
 
 N_PARAMETERS = 12
 
@@ -18,7 +18,7 @@ def filled(n_fits=3, size=4, n_added=7):
     """A memory of a quadratic loss in which the last fit has fewer pairs, and the pairs of each fit in order."""
     generator = np.random.default_rng(0)
     hessian = curvature_of_loss(generator)
-    memory, pairs_of_fits = PairsOfFits(size, n_fits), [[] for _ in range(n_fits)]
+    memory, pairs_of_fits = Pairs(n_fits, size), [[] for _ in range(n_fits)]
     for number in range(n_added):
         fits = np.arange(n_fits if number < 2 else n_fits - 1)
         steps = generator.normal(size=(len(fits), N_PARAMETERS))
@@ -70,7 +70,7 @@ def test_the_secant_equation_holds_for_the_newest_pair():
 
 def test_an_empty_memory_applies_the_preconditioner_only():
     gradient = np.random.default_rng(0).normal(size=(2, N_PARAMETERS))
-    directions = PairsOfFits(4, 2).apply(np.arange(2), gradient, np.zeros(N_PARAMETERS), halved)
+    directions = Pairs(2, 4).apply(np.arange(2), gradient, np.zeros(N_PARAMETERS), halved)
     np.testing.assert_array_equal(directions, gradient / 2)
 
 

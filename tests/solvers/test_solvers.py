@@ -12,6 +12,8 @@ from small_problems import (
     rare_class,
     separable,
     solve,
+    solve_final,
+    solve_fits,
     stack_of,
     standardized,
     two_classes,
@@ -19,8 +21,8 @@ from small_problems import (
 
 from annealed.path.prediction import carried_over
 from annealed.problems import Distance, InnerProduct, Quadratic
-from annealed.solvers import LBFGS, SOLVERS
-from annealed.solvers.lbfgs import STEPS_TOGETHER
+from annealed.solvers import LBFGS, SOLVERS, Accuracy, Points
+from annealed.solvers.lbfgs import POINTS_TOGETHER
 from annealed.solvers.pairs import WHOLE
 
 SMOOTH = [name for name in SOLVERS if name != "subspace"]  # solvers that evaluate the gradient of a problem
@@ -138,11 +140,9 @@ def family_and_solver():
     return [(family, solver) for family in FAMILIES for solver in solvers_for(FAMILIES[family])]
 
 
-def minimize(problem, solver, temperature, start=None, tol=1e-12, max_iter=1000, final_only=False):
-    solver = SOLVERS[solver]()
+def minimize(problem, solver, temperature, start=None, tol=1e-12, max_iter=1000):
     start = problem.start(temperature) if start is None else start
-    settings = {"tol": tol, "max_iter": max_iter, "memory": solver.new_memory(problem), "final_only": final_only}
-    return solver.minimize(problem, start, temperature, **settings)
+    return solve_fits(SOLVERS[solver](), problem, start, temperature, tol=tol, max_iter=max_iter)
 
 
 # --- the minimum ------------------------------------------------------------------------------------
@@ -284,24 +284,40 @@ def test_first_iterations_of_a_stack_are_those_of_each_fit_solved_separately(sol
 
 
 @pytest.mark.parametrize(("family", "solver"), family_and_solver())
-def test_final_only_solves_the_final_fit_and_leaves_the_folds_unchanged(family, solver):
+def test_the_final_fit_at_several_temperatures_equals_each_solved_alone(family, solver):
     problem = Recorder(prepared(FAMILIES[family], gaussian(n_samples=60)))
-    start = problem.start(2.0)
-    solution = minimize(problem, solver, 2.0, start=start.copy(), tol=1e-6, final_only=True)
+    temperatures, options = [3.0, 2.0, 1.0], {"tol": 1e-6, "max_iter": 1000}
+    starts = np.concatenate([problem.start(temperature)[:1] for temperature in temperatures])
+    starts[1] = minimize(problem.problem, solver, 2.0, tol=1e-7).parameters[0]
+    before = starts.copy()
+    together = solve_final(SOLVERS[solver](), problem, starts, temperatures, **options)
+    np.testing.assert_array_equal(starts, before)
     assert {fit for fit, _, _ in problem.visited} == {0}
-    np.testing.assert_array_equal(solution.parameters[1:], start[1:])
-    assert solution.n_iter[0] > 0
-    assert solution.n_iter[1:].tolist() == [0, 0]
+    assert together.converged.all()
+    assert together.is_certified.all()
+    assert (together.n_iter > 0).tolist() == [True, False, True]
+    for number, temperature in enumerate(temperatures):
+        alone = solve_final(SOLVERS[solver](), problem, starts[[number]], [temperature], **options)
+        np.testing.assert_allclose(together.value[number], alone.value[0], rtol=1e-9)
+        whole = minimize(problem.problem, solver, temperature, tol=1e-6)
+        np.testing.assert_allclose(together.value[number], whole.value[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize(("family", "solver"), family_and_solver())
+def test_all_fits_at_several_temperatures_equal_those_of_each(family, solver):
+    """What is not certified yet is solved further."""
+    problem, temperatures = prepared(FAMILIES[family], gaussian(n_samples=60)), [3.0, 2.0]
+    points = Points.of_fits([problem.start(temperature) for temperature in temperatures], temperatures)
+    chosen, tol = SOLVERS[solver](), 1e-5
+    memory = chosen.new_memory(problem)
+    solution = chosen.solve(problem, points, Accuracy(tol, 1000, certify=False), memory)
     assert solution.converged.all()
-    whole = minimize(problem, solver, 2.0, tol=1e-6)
-    np.testing.assert_allclose(solution.value[0], whole.value[0], rtol=1e-9)
-
-
-@pytest.mark.parametrize("solver", SMOOTH)
-def test_final_only_reports_that_it_did_not_converge(solver):
-    problem = prepared(InnerProduct(), gaussian())
-    solution = minimize(problem, solver, 0.1, max_iter=1, final_only=True)
-    assert solution.converged.tolist() == [False, True, True]
+    expected = [minimize(problem, solver, temperature, tol=tol).value for temperature in temperatures]
+    np.testing.assert_allclose(solution.value, np.concatenate(expected), rtol=1e-5)
+    finals = solution.parameters[points.fits == 0]
+    finals = solve_final(chosen, problem, finals, temperatures, tol=tol, max_iter=1000, memory=memory)
+    assert finals.is_certified.all()
+    np.testing.assert_allclose(finals.value, [values[0] for values in expected], rtol=1e-7)
 
 
 # --- scaled conjugate gradient ----------------------------------------------------------------------
@@ -385,7 +401,7 @@ def test_memory_carried_over_temperatures_gives_the_answer_of_a_cold_start():
     memory = solver.new_memory(problem)
     point = problem.start(1.0)
     for temperature in np.geomspace(10, 1e-3, 9):
-        carried = solver.minimize(problem, point, temperature, tol=1e-9, max_iter=2000, memory=memory)
+        carried = solve_fits(solver, problem, point, temperature, tol=1e-9, max_iter=2000, memory=memory)
         assert carried.converged.all()
         point = carried.parameters
         cold = solve(problem, temperature, tol=1e-9)
@@ -399,9 +415,9 @@ def test_memory_carried_over_temperatures_saves_iterations():
     solver = LBFGS()
     memory = solver.new_memory(problem)
     settings = {"tol": 1e-8, "max_iter": 2000}
-    first = solver.minimize(problem, problem.start(0.1), 0.1, memory=memory, **settings)
-    carried = solver.minimize(problem, first.parameters, 0.05, memory=memory, **settings)
-    forgetful = solver.minimize(problem, first.parameters, 0.05, memory=solver.new_memory(problem), **settings)
+    first = solve_fits(solver, problem, problem.start(0.1), 0.1, memory=memory, **settings)
+    carried = solve_fits(solver, problem, first.parameters, 0.05, memory=memory, **settings)
+    forgetful = solve_fits(solver, problem, first.parameters, 0.05, **settings)
     assert carried.n_iter.sum() < forgetful.n_iter.sum()
 
 
@@ -410,8 +426,8 @@ def test_memory_is_cleared_if_the_loss_depends_on_the_temperature(family):
     problem = prepared(FAMILIES[family], gaussian())
     solver = LBFGS()
     memory = solver.new_memory(problem)
-    solver.minimize(problem, problem.start(5.0), 5.0, tol=1e-6, max_iter=500, memory=memory)
-    carried = solver.minimize(problem, problem.start(1.0), 1.0, tol=1e-6, max_iter=500, memory=memory)
+    solve_fits(solver, problem, problem.start(5.0), 5.0, tol=1e-6, max_iter=500, memory=memory)
+    carried = solve_fits(solver, problem, problem.start(1.0), 1.0, tol=1e-6, max_iter=500, memory=memory)
     fresh = minimize(problem, "lbfgs", 1.0, tol=1e-6, max_iter=500)
     np.testing.assert_array_equal(carried.parameters, fresh.parameters)
 
@@ -421,19 +437,18 @@ def test_what_was_learned_at_a_much_lower_temperature_is_not_used():
     problem, solver = prepared(InnerProduct(), gaussian(400, 20)), LBFGS()
     hot, cold, options = np.array([8.0, 5.0]), 0.005, {"tol": 1e-6, "max_iter": 500}
     starts, memory = np.repeat(problem.start(8.0)[:1], 2, axis=0), solver.new_memory(problem)
-    point = solver.minimize(problem, problem.start(cold), cold, **options, memory=memory).parameters[0]
+    point = solve_fits(solver, problem, problem.start(cold), cold, **options, memory=memory).parameters[0]
     memory.learn(WHOLE, problem, point, cold)
-    n_pairs = memory.count.copy()
-    filled = solver.fill(problem, starts, hot, **options, memory=memory)
-    assert filled.converged.all()
+    n_pairs = memory.pairs.count.copy()
+    solution = solve_final(solver, problem, starts, hot, **options, memory=memory)
+    assert solution.converged.all()
     for position in range(2):  # one by one, since they share no information
-        only = slice(position, position + 1)
-        afresh = solver.fill(problem, starts[only], hot[only], **options, memory=solver.new_memory(problem))
-        assert filled.n_iter[position] <= afresh.n_iter[0] + STEPS_TOGETHER
-    np.testing.assert_array_equal(memory.count, n_pairs)
-    near = solver.fill(problem, starts, hot / 400, **options, memory=memory)
+        afresh = solve_final(solver, problem, starts[[position]], hot[[position]], **options)
+        assert solution.n_iter[position] <= afresh.n_iter[0] + POINTS_TOGETHER
+    np.testing.assert_array_equal(memory.pairs.count, n_pairs)
+    near = solve_final(solver, problem, starts, hot / 400, **options, memory=memory)
     assert near.converged.all()
-    assert memory.count[0] > n_pairs[0]
+    assert memory.pairs.count[0] > n_pairs[0]
 
 
 @pytest.mark.parametrize("memory_size", [1, 3, 30])
@@ -450,7 +465,7 @@ def test_without_a_penalty_every_step_is_evaluated():
     solver = LBFGS()
     memory, start = solver.new_memory(problem), problem.start(100.0)
     for temperature in np.geomspace(100.0, 1e-4, 30):
-        solution = solver.minimize(problem, start, temperature, tol=1e-4, max_iter=11, memory=memory)
+        solution = solve_fits(solver, problem, start, temperature, tol=1e-4, max_iter=11, memory=memory)
         value, _, _ = problem.objective(solution.parameters, temperature)
         np.testing.assert_allclose(value, solution.value, rtol=1e-9, atol=1e-300)
         assert np.abs(solution.parameters).max() < 1e12

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from small_problems import fold_masks, make_everything_wide, stack_of, two_classes
+from small_problems import fold_masks, make_everything_wide, solve_fits, stack_of, two_classes
 
 from annealed.problems import InnerProduct
 from annealed.solvers import Subspace, subspace
@@ -25,8 +25,7 @@ def test_the_value_is_that_of_the_point_if_directions_are_nearly_in_the_null_spa
     problem = solver.adapt(
         InnerProduct(penalty_scaling="none").prepare(stack_of(table, fold_masks(len(table.y), 4))), 5e-6
     )
-    options = {"tol": 5e-6, "max_iter": 500, "memory": solver.new_memory(problem)}
-    solution = solver.minimize(problem, problem.start(temperature), temperature, **options)
+    solution = solve_fits(solver, problem, problem.start(temperature), temperature, tol=5e-6, max_iter=500)
     alpha, _, intercept = problem.split(solution.parameters)
     image = problem.image(alpha)
     losses, _ = problem.contrasts.loss_and_posterior(image + intercept[:, None], problem.design.labels)

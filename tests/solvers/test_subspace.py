@@ -14,6 +14,8 @@ from small_problems import (
     make_everything_wide,
     separable,
     solve,
+    solve_final,
+    solve_fits,
     stack_of,
     text,
     two_classes,
@@ -42,12 +44,9 @@ def adapted(table, weight=None, tol=TOL, **settings):
     return primal, Subspace().adapt(primal, tol)
 
 
-def minimize(problem, temperature, tol=TOL, max_iter=500, memory=None, start=None, final_only=False):
-    solver = Subspace()
-    memory = solver.new_memory(problem) if memory is None else memory
+def minimize(problem, temperature, tol=TOL, max_iter=500, memory=None, start=None):
     start = problem.start(temperature) if start is None else start
-    settings = {"tol": tol, "max_iter": max_iter, "memory": memory, "final_only": final_only}
-    return solver.minimize(problem, start, temperature, **settings)
+    return solve_fits(Subspace(), problem, start, temperature, tol=tol, max_iter=max_iter, memory=memory)
 
 
 def used_columns(table):
@@ -175,31 +174,6 @@ def test_iterations_are_bounded_and_counted():
 # --- stacks -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [gaussian, two_classes, text], ids=lambda make: make.__name__)
-def test_final_only_solves_the_final_fit_and_leaves_the_folds_unchanged(make):
-    table = make()
-    _, problem = adapted(table, fold_masks(len(table.y)))
-    start = problem.start(0.1)
-    solution = minimize(problem, 0.1, start=start.copy(), final_only=True)
-    np.testing.assert_array_equal(solution.parameters[1:], start[1:])
-    assert solution.n_iter[0] > 0
-    assert solution.n_iter[1:].tolist() == [0, 0]
-    assert solution.converged.all()
-    np.testing.assert_allclose(solution.value[0], minimize(problem, 0.1).value[0], rtol=0.01 * TOL)
-
-
-def test_final_only_does_not_change_the_memory(monkeypatch):
-    monkeypatch.setattr(subspace, "MANY_STEPS", 1000)  # otherwise the problem itself learns eigenvectors in one fit
-    table = gaussian()
-    _, problem = adapted(table, fold_masks(len(table.y)))
-    memory, untouched = Subspace().new_memory(problem), Subspace().new_memory(problem)
-    for each in (memory, untouched):
-        point = minimize(problem, 1.0, memory=each).parameters
-    minimize(problem, 0.5, memory=memory, start=point, final_only=True)
-    first, second = (minimize(problem, 0.3, memory=each, start=point) for each in (memory, untouched))
-    np.testing.assert_array_equal(first.parameters, second.parameters)
-
-
 @pytest.mark.parametrize("temperature", [1.0, 0.05])
 @pytest.mark.parametrize("limit", ["WHOLE_VALUES", "STACKED_VALUES"])
 @pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
@@ -227,40 +201,54 @@ def test_folds_of_a_stack_share_their_iterations(monkeypatch):
     assert alone.n_iter[1] < alone.n_iter[2]
 
 
-def test_fill_reports_whether_a_start_was_far_from_its_minimum():
+def test_a_start_that_was_far_from_its_minimum_is_reported():
     _, problem = adapted(text())
-    settings = {"tol": TOL, "max_iter": 500, "memory": None}
-    temperatures = np.array([0.1, 0.09])
+    temperatures, settings = [0.1, 0.09], {"tol": TOL, "max_iter": 500}
     cold = np.repeat(problem.start(0.1)[:1], 2, axis=0)
-    solved = Subspace().fill(problem, cold, temperatures, **settings)
+    solved = solve_final(Subspace(), problem, cold, temperatures, **settings)
     assert solved.was_far.all()
-    assert not Subspace().fill(problem, solved.parameters, temperatures, **settings).was_far.any()
+    assert not solve_final(Subspace(), problem, solved.parameters, temperatures, **settings).was_far.any()
 
 
 @pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
-def test_fill_at_several_temperatures_equals_fill_at_each(make):
+def test_the_final_fit_at_several_temperatures_equals_each_solved_alone(make):
     """One start is solved, the others are far away: each stops separately."""
     _, problem = adapted(make(), penalty_scaling="none")
-    temperatures, settings = np.array([1.0, 0.3, 0.02]), {"tol": TOL, "max_iter": 500, "memory": None}
+    temperatures, settings = [1.0, 0.3, 0.02], {"tol": TOL, "max_iter": 500}
     starts = np.repeat(problem.start(1.0)[:1], 3, axis=0)
     starts[1] = minimize(problem, 0.3, tol=0.1 * TOL).parameters[0]
-    together = Subspace().fill(problem, starts, temperatures, **settings)
+    together = solve_final(Subspace(), problem, starts, temperatures, **settings)
     assert together.converged.all()
+    assert together.is_certified.all()
     assert together.n_iter[1] == 0 < together.n_iter[0] < together.n_iter[2]
     assert (together.gradient_norm <= TOL).all()
-    for start, temperature, value in zip(starts, temperatures, together.value, strict=True):
-        alone = Subspace().fill(problem, start[None], np.array([temperature]), **settings)
-        np.testing.assert_allclose(value, alone.value[0], rtol=0.01 * TOL)
+    for number, temperature in enumerate(temperatures):
+        alone = solve_final(Subspace(), problem, starts[[number]], [temperature], **settings)
+        np.testing.assert_allclose(together.value[number], alone.value[0], rtol=0.01 * TOL)
 
 
 def test_too_few_iterations_at_one_temperature_leave_the_others_solved():
     _, problem = adapted(text())
-    temperatures, settings = np.array([0.3, 0.02]), {"tol": TOL, "max_iter": 2, "memory": None}
     starts = np.repeat(minimize(problem, 0.3, tol=0.1 * TOL).parameters[:1], 2, axis=0)
-    solution = Subspace().fill(problem, starts, temperatures, **settings)
+    solution = solve_final(Subspace(), problem, starts, [0.3, 0.02], tol=TOL, max_iter=2)
     assert solution.converged.tolist() == [True, False]
     assert solution.n_iter.tolist() == [0, 2]
     np.testing.assert_array_equal(solution.parameters[0, :-1], starts[0, :-1])
+
+
+@pytest.mark.parametrize("certify", [False, True])
+def test_with_rounded_products_only_what_must_be_certified_is_certified(certify):
+    table = text()
+    primal, problem = adapted(table, fold_masks(len(table.y)), tol=1e-4)
+    assert problem.products.is_rounded
+    settings = {"tol": 1e-4, "max_iter": 500, "certify": certify}
+    starts = np.concatenate([problem.start(temperature)[:1] for temperature in (1.0, 0.1)])
+    solution = solve_final(Subspace(), problem, starts, [1.0, 0.1], **settings)
+    assert solution.converged.all()
+    assert (solution.is_certified == certify).all()
+    assert solve_fits(Subspace(), problem, problem.start(0.1), 0.1, **settings).is_certified[0] == certify
+    expected = [solve(primal, temperature).value[0] for temperature in (1.0, 0.1)]
+    np.testing.assert_allclose(solution.value, expected, rtol=1e-6)
 
 
 # --- along a path -----------------------------------------------------------------------------------
@@ -316,8 +304,8 @@ def test_gradient_vanishes_on_every_backend_through_the_classifier(kind, precisi
 
 
 @pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
-def test_filling_at_the_end_and_on_the_way_give_the_same_path(make, monkeypatch):
-    """With few scores, the path is filled at its end, all temperatures as one stack."""
+def test_gaps_at_the_end_and_on_the_way_give_the_same_path(make, monkeypatch):
+    """With few scores, all temperatures between nodes are solved at the end of the path, as one stack."""
     table, ladder, paths = make(), np.geomspace(3, 1e-3, 14), []
     for limit in (subspace.FEW_SCORES, 0):
         monkeypatch.setattr(subspace, "FEW_SCORES", limit)
@@ -325,10 +313,10 @@ def test_filling_at_the_end_and_on_the_way_give_the_same_path(make, monkeypatch)
             InnerProduct(penalty_scaling="none"), schedule=ladder, solver="subspace", cv=3, tol=TOL
         )
         paths.append(model.fit(table.X, table.y).path_)
-    filled_last, expected = paths
-    assert filled_last.converged.all()
-    np.testing.assert_allclose(filled_last.coef, expected.coef, atol=1e-3 * np.abs(expected.coef).max())
-    np.testing.assert_allclose(filled_last.validation_score, expected.validation_score, atol=0.01)
+    solved_last, expected = paths
+    assert solved_last.converged.all()
+    np.testing.assert_allclose(solved_last.coef, expected.coef, atol=1e-3 * np.abs(expected.coef).max())
+    np.testing.assert_allclose(solved_last.validation_score, expected.validation_score, atol=0.01)
 
 
 def test_equal_seeds_give_equal_bits():
