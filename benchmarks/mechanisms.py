@@ -352,6 +352,7 @@ MECHANISMS = [
         lambda self: self,
         fits=POTTS,
     ),
+    _set("two starts in the search", "a start more; a steadier choice", "SEARCH_STARTS", 1, fits=POTTS),
     _set("patience doubled where little was learned", "rounds; spirals", "HARDLY_LEARNT", inf, fits=POTTS),
     _set("end of a penalty path far behind", "a rule; fewer descents", "HOPELESS", inf, fits=POTTS),
     _set("end of the rounds", "a late gain missed; fewer rounds", "PATIENCE", 20, "potts.search", fits=POTTS),

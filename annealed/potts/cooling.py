@@ -14,7 +14,16 @@ import numpy as np
 
 from annealed.arrays import Place
 from annealed.potts.rows import LabelledRows
-from annealed.potts.state import CONVERGED, MetricPrior, PottsState, Symmetric, diagonal, directions_and_levels, inner
+from annealed.potts.state import (
+    CONVERGED,
+    SINGLE_ROUNDING,
+    MetricPrior,
+    PottsState,
+    Symmetric,
+    diagonal,
+    directions_and_levels,
+    inner,
+)
 from annealed.potts.sweep import Multilinear, Quadratic, with_scatter
 from annealed.rows.whitening import ledoit_wolf_share, oas_share
 
@@ -135,7 +144,7 @@ def _lies_on_another(state: PottsState):
     products = centred @ state.metric @ centred.T
     distances = np.diag(products)[:, None] + np.diag(products) - products - products.T
     labels = state.labels.argmax(axis=1)
-    return np.any(np.tril((distances < np.finfo(np.float32).eps) & (labels[:, None] == labels), -1), axis=1)
+    return np.any(np.tril((distances < SINGLE_ROUNDING) & (labels[:, None] == labels), -1), axis=1)
 
 
 # --- shrinkage -------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ import numpy as np
 from annealed.potts.rows import LabelledRows
 from annealed.potts.state import (
     CONVERGED,
+    SINGLE_ROUNDING,
     DiagonalPlus,
     PottsState,
     Symmetric,
@@ -105,8 +106,11 @@ class PrototypePosterior(NamedTuple):
 
     def like(self, flat) -> PrototypePosterior:
         """A point with the same shapes from a flat vector, the inverse of `flat`."""
-        parts = np.split(flat, np.cumsum([part.size for part in self])[:-1])
-        return PrototypePosterior(*(part.reshape(own.shape) for part, own in zip(parts, self, strict=True)))
+        parts, first = [], 0
+        for own in self:
+            parts.append(flat[first : first + own.size].reshape(own.shape))
+            first += own.size
+        return PrototypePosterior(*parts)
 
 
 def loss_and_gradient(rows: LabelledRows, point: PrototypePosterior) -> tuple[float, PrototypePosterior]:
@@ -210,39 +214,46 @@ class PulledDescent:
 
     def minimize(self, penalty):
         """The minimizer at a penalty, up to `MOST_STEPS` steps."""
+        curves = deque((_curve(step, change, penalty) for step, change in self._pairs), MEMORY)
         for _ in range(MOST_STEPS):
-            if self._step(penalty) <= CONVERGED:
+            if self._step(penalty, curves) <= CONVERGED:
                 break
         return self._point
 
-    def _step(self, penalty) -> float:
+    def _step(self, penalty, curves) -> float:
         """Take one step with backtracking and return the decrease, 0.0 if no length decreases the loss."""
         offset = self._point - self._origin
         value, gradient = self._value + 0.5 * penalty * (offset @ offset), self._slope + penalty * offset
-        step = self._direction(gradient, penalty)
-        while step @ step > np.finfo(float).eps ** 2:
+        step = _direction(gradient, [curve for curve in curves if curve[2] > 0])
+        while step @ step > SINGLE_ROUNDING**4:
             new_value, new_slope = self._loss(self._point + step)
             new_offset = offset + step
             gain = value - new_value - 0.5 * penalty * (new_offset @ new_offset)
             if gain > 0:
                 self._pairs.append((step, new_slope - self._slope))
+                curves.append(_curve(step, new_slope - self._slope, penalty))
                 self._point, self._value, self._slope = self._point + step, new_value, new_slope
                 return gain
             step = step / 4
         return 0.0
 
-    def _direction(self, gradient, penalty):
-        """The L-BFGS direction by the two-loop recursion; a step of at most length one without pairs."""
-        pairs = [(step, change + penalty * step) for step, change in self._pairs]
-        curves = [(step, change, product) for step, change in pairs if (product := step @ change) > 0]
-        if not curves:
-            return -gradient / max(1.0, np.linalg.norm(gradient))
-        direction, weights = -gradient, []
-        for step, change, product in reversed(curves):
-            weights.append(step @ direction / product)
-            direction = direction - weights[-1] * change
-        _, change, product = curves[-1]
-        direction *= product / (change @ change)
-        for step, change, product in curves:
-            direction += (weights.pop() - change @ direction / product) * step
-        return direction
+
+def _curve(step, change, penalty):
+    """(s, y, s'y) of a pair with the penalty."""
+    penalized_change = change + penalty * step
+    return step, penalized_change, step @ penalized_change
+
+
+def _direction(gradient, curves):
+    """The L-BFGS direction by the two-loop recursion; a step of at most length one without pairs."""
+    if not curves:
+        return -gradient / max(1.0, np.linalg.norm(gradient))
+    direction, weights = -gradient, []
+    for step, change, product in reversed(curves):
+        weights.append(step @ direction / product)
+        direction -= weights[-1] * change
+    _, change, product = curves[-1]
+    direction *= product / (change @ change)
+    for step, change, product in curves:
+        direction += (weights.pop() - change @ direction / product) * step
+    return direction

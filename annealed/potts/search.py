@@ -25,6 +25,7 @@ from annealed.potts.state import PottsState
 from annealed.validation.calibration import deviations, rescaled
 from annealed.validation.selection import stratified_splits
 
+SEARCH_STARTS = 2  # most starts in the search, which needs no solution as good as that of the final fit
 PATIENCE = 3  # rounds without improvement before growth stops
 HARDLY_LEARNT = 0.8  # share of the log-loss of the class frequencies, above which patience is doubled: see `_is_over`
 HOPELESS = 1.15  # loss relative to the best round at the same penalty, above which a path stops, from the third on
@@ -80,7 +81,7 @@ class Fold:
 def search(rows: LabelledRows, plan: Plan, watch=NO_WATCH) -> Choice:
     """Select on folds; the first candidates if no row can be held out, the best so far if the watch stops it."""
     rows = subsample(rows, SEARCH_ROWS, plan.seed).in_single_precision()  # twice as fast, precise enough for a choice
-    plan = replace(plan, n_init=1)  # the best of several starts improves no choice
+    plan = replace(plan, n_init=min(plan.n_init, SEARCH_STARTS))
     parts = [_parts(rows, *split) for split in make_folds(rows, plan.seed)]
     if not parts:
         return Choice(plan.shrinkages[0], 1, plan.sharpness or 1.0, None, 0.0)

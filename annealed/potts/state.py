@@ -19,6 +19,7 @@ from scipy import linalg
 from scipy.linalg import lapack
 
 CONVERGED = 1e-5  # decrease of the free energy or loss per row by a step, below which it has converged
+SINGLE_ROUNDING = float(np.finfo(np.float32).eps)  # relative: what is smaller is rounding, if the search is in float32
 
 Symmetric = Any  # an array (n, n), or DiagonalPlus
 
@@ -181,11 +182,6 @@ class Sums(NamedTuple):
     rows: np.ndarray
     squares: float
     log_partition: float
-
-    @property
-    def counts(self):
-        """n_k, the total weight of each prototype."""
-        return self.class_counts.sum(axis=1)
 
 
 def directions_and_levels(prototypes, metric):

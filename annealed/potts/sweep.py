@@ -40,6 +40,7 @@ from scipy.special import entr
 
 from annealed.potts.rows import LabelledRows
 from annealed.potts.state import (
+    SINGLE_ROUNDING,
     MetricPrior,
     PottsState,
     Sums,
@@ -71,7 +72,9 @@ class Swept(NamedTuple):
 
 def updated_labels(class_counts, beta, coupling):
     """The E-step for labels, Xi_k = softmax(beta c n_k)."""
-    return gibbs.posterior((beta * coupling) * class_counts)
+    field = (beta * coupling) * class_counts
+    weights = np.exp(field - field.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
 
 
 def moved(rows: LabelledRows, state: PottsState, labels, sums: Sums, prior: MetricPrior) -> PottsState:
@@ -79,11 +82,12 @@ def moved(rows: LabelledRows, state: PottsState, labels, sums: Sums, prior: Metr
 
     Prototypes are weighted means of the rows; one whose weight is rounding keeps its position.
     """
-    smallest = np.finfo(np.float32).eps * rows.total / len(state)
-    counts = np.where(sums.counts > smallest, sums.counts, 0.0)
-    means = sums.rows / np.maximum(sums.counts, smallest)[:, None]
-    prototypes = np.where(counts[:, None] > 0, means, state.prototypes)
-    return with_scatter(rows, prototypes, labels, plus(rows.second_moment, prototypes, -counts / rows.total), prior)
+    counts, smallest = sums.class_counts.sum(axis=1), SINGLE_ROUNDING * rows.total / len(state)
+    means = sums.rows / np.maximum(counts, smallest)[:, None]
+    has_rows = counts > smallest
+    prototypes = np.where(has_rows[:, None], means, state.prototypes)
+    scatter = plus(rows.second_moment, prototypes, counts * has_rows / -rows.total)
+    return with_scatter(rows, prototypes, labels, scatter, prior)
 
 
 def with_scatter(rows: LabelledRows, prototypes, labels, scatter, prior: MetricPrior) -> PottsState:
@@ -140,7 +144,7 @@ class Multilinear:
         value = least_free_energy(rows, state, sums, temperature, self.coupling, prior)
         labels = updated_labels(sums.class_counts, 1 / temperature, self.coupling)
         new = moved(rows, state, labels, sums, prior)
-        return Swept(new, value, sums.squares / rows.total, sums.counts)
+        return Swept(new, value, sums.squares / rows.total, sums.class_counts.sum(axis=1))
 
 
 class Quadratic:
@@ -171,7 +175,7 @@ class Quadratic:
         sums = Sums(weighted.T @ self.targets, weighted.T @ rows.X, squares, np.nan)
         new = moved(rows, state, labels, sums, prior)
         reached = free_energy(rows, new, self.memberships, temperature, prior, self.error(self.memberships, labels))
-        return Swept(new, reached, squares / rows.total, sums.counts)
+        return Swept(new, reached, squares / rows.total, weighted.sum(axis=0))
 
     def error(self, memberships, labels) -> float:
         """C E2."""
