@@ -299,12 +299,6 @@ MECHANISMS = [
     ),
     # --- choice and calibration ------------------------------------------------------------------------
     _set("discount of certainty in calibration", "a term; no overconfidence", "UNSEEN_ERRORS", 0.0),
-    _call(
-        "start of the calibration",
-        "a parabola; a step less",
-        "HeldOutValidator._likely_log_scale",
-        lambda *_: 0.0,
-    ),
     Mechanism(
         "trial of another penalty scaling",
         all_of(

@@ -212,14 +212,12 @@ class DeviceValidator(HeldOutValidator):
         parts = self._kept(problem, lambda: self._parts(problem, parameters, temperature))
         log_scale, margin = 0.0, self._mean_margin(place, parts)
         if self.calibrate:
-            near = float(np.log(temperature))
 
             def moments(scale):
                 sums = sum(scaled_moments(place, float(scale), part.deviation) @ part.weight for part in parts())
                 return place.host(sums)[0] / self.total
 
-            log_scale = float(least_log_scale(moments, self.total, self._likely_log_scale(near), margin))
-            self._log_scales[near] = log_scale
+            log_scale = float(least_log_scale(moments, self.total, margin))
         scale = float(np.exp(log_scale))
         if self.score_point is not None:
             return self._by_scorer(self.score_point, problem, parameters, temperature, scale)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
@@ -27,7 +27,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import get_routing_for_object
 
 from annealed.path import Validation
-from annealed.path.interpolation import lagrange
 from annealed.problems import NOTHING_HELD_OUT, HeldOut, held_out_logits
 from annealed.problems.leave_one_out import NotTrusted, leave_one_out
 from annealed.validation.calibration import deviations, mean_margin, penalty, rescaled, scaled_moments
@@ -35,7 +34,6 @@ from annealed.validation.calibration import deviations, mean_margin, penalty, re
 DEFAULT_FOLDS = 5
 LOGITS_TOGETHER = 1_000_000  # logits of several temperatures computed in one product
 VALIDATED_TOGETHER = 100_000  # logits of several temperatures validated in one call
-WIDEST_GUESS = 0.5  # in log scale, beyond the range of those at nearby temperatures, where a search may start
 HIGH_LEVERAGE = 0.5  # leverage of a sample above which one Newton step does not approximate leaving it out
 MOST_HIGH_LEVERAGE = 0.05  # share of such samples up to which leave-one-out is reliable
 LEAST_GAIN = 1e-4  # difference of mean scores up to which another penalty scaling is no better: folds are not exact
@@ -76,7 +74,6 @@ class HeldOutValidator:
     calibrate: bool = True
     X: object = None
     score_point: Callable | None = None
-    _log_scales: dict[float, float] = field(default_factory=dict, init=False)  # of validated points, by log temperature
 
     @property
     def sees_final(self) -> bool:
@@ -106,14 +103,7 @@ class HeldOutValidator:
         log_scales, losses = np.zeros(len(points)), None
         margin = mean_margin(deviation, self.labels, self.weight)
         if self.calibrate:
-            log_temperatures = [float(np.log(temperature)) for temperature in temperatures]
-            log_scales, losses = rescaled(
-                deviation,
-                self.weight,
-                [self._likely_log_scale(log_temperature) for log_temperature in log_temperatures],
-                margin,
-            )
-            self._log_scales.update(zip(log_temperatures, log_scales.tolist(), strict=True))
+            log_scales, losses = rescaled(deviation, self.weight, margin)
         scales = np.exp(log_scales)
         if self.score_point is not None:
             validated = zip(points, temperatures, scales.tolist(), strict=True)
@@ -130,15 +120,6 @@ class HeldOutValidator:
     def _by_scorer(score_point, problem, parameters, temperature, scale):
         scores, train_score = score_point(problem, parameters, temperature, scale)
         return Validation(np.asarray(scores, dtype=float), scale, train_score)
-
-    def _likely_log_scale(self, place):
-        """Predicted log scale, by the parabola through the nearest validated points, clipped near their range."""
-        nearest = sorted(self._log_scales, key=lambda at: abs(at - place))[:3]
-        if place in nearest or not nearest:
-            return self._log_scales.get(place, 0.0)
-        near = [self._log_scales[at] for at in nearest]
-        guess = float(lagrange(nearest, place) @ near)
-        return min(max(guess, min(near) - WIDEST_GUESS), max(near) + WIDEST_GUESS)
 
     def _logits(self, problem, parameters, temperature):
         """Logits of the held-out samples, or of a validation set under the final fit."""
