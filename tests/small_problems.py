@@ -136,10 +136,10 @@ def wide_text(kind=sparse.csr_matrix):
 def make_everything_wide(monkeypatch):
     """Lower the limit of what counts as wide, so that small tables are solved in combinations of samples."""
     for module in (
-        "design.coordinates",
-        "objectives.linear",
-        "objectives.penalty_scaling",
-        "objectives.penalized_linear",
+        "rows.coordinates",
+        "problems.linear",
+        "problems.penalty_scaling",
+        "problems.penalized_linear",
         "solvers",
     ):
         monkeypatch.setattr(f"annealed.{module}.WIDEST_EIGENPROBLEM", 1)

@@ -189,9 +189,6 @@ class ArrayProblem(Problem):
 
     # -- reports, for the path --------------------------------------------------------------------------------
 
-    def logits_of(self, rows, parameters, temperature, fits):
-        raise NotImplementedError("rows on a device are validated in parts: see HeldOutOnDevice")
-
     def one_fit(self, parameters, temperature, fits):
         """Coefficients and intercepts of the first of `fits`, in the dtype of the rows."""
         coef, intercept = self.forward(parameters, temperature, fits)

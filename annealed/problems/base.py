@@ -142,9 +142,9 @@ class Problem(ABC):
     def start(self, temperature: float) -> np.ndarray:
         """Parameters before the first temperature."""
 
-    @abstractmethod
     def logits_of(self, rows, parameters, temperature, fits) -> np.ndarray:
-        """Logits (n, n_fits, n_classes) of some rows; in memory the axis of rows is contiguous, as in blocks."""
+        """Logits (n, n_fits, n_classes) of some rows; those on a device are validated by `HeldOutOnDevice` instead."""
+        raise NotImplementedError
 
     @abstractmethod
     def summarize(self, points, entropy=None) -> list[TrainingSummary]:

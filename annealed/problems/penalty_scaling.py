@@ -103,7 +103,9 @@ class ScalingChoices:
 
         With "auto" that is "whiten" if columns far outnumber rows and a ridge only harms a least-squares fit.
         """
-        if not (self.is_open and self._is_very_wide and self._becomes_points):
+        features = self.host.features
+        is_very_wide = features.span and len(features.center) >= MANY_COLUMNS * (features.span.rows.shape[1] + 1)
+        if not (self.is_open and is_very_wide and self._class_points):
             return self
         if not (self._ridge_effect.gain <= SMALL_GAIN and self._ridge_effect.cost >= CLEAR_COST):
             return self
@@ -112,24 +114,18 @@ class ScalingChoices:
         return other
 
     @property
-    def _is_very_wide(self) -> bool:
-        features = self.host.features
-        return features.span is not None and len(features.center) >= MANY_COLUMNS * (features.span.rows.shape[1] + 1)
-
-    @property
     def _is_sparse(self) -> bool:
         return sparse.issparse(self.host.scaling.design.X)
 
-    @property
-    def _becomes_points(self) -> bool:
-        """Whether columns are dense and, after whitening, all rows of a class are one point."""
-        return not self._is_sparse and self._class_points is not None
-
     @cached_property
     def _class_points(self) -> Coordinates | None:
-        """Coordinates in which, after whitening, all rows of a class are one point; None if that is not so."""
-        host = self.host
-        return class_point_coordinates(host.design, host.scores.table.fit_intercept) if host.features.span else None
+        """Coordinates in which, after whitening, all rows of a class are one point.
+
+        None if columns are sparse, or if that is not so.
+        """
+        if self._is_sparse or not self.host.features.span:
+            return None
+        return class_point_coordinates(self.host.design, self.host.scores.table.fit_intercept)
 
     @cached_property
     def _ridge_effect(self):
@@ -184,7 +180,7 @@ class ScalingChoices:
         if not self.is_open:
             return False
         if not self._is_sparse:
-            return self._becomes_points and not self._ridge_effect.gain > LARGE_GAIN
+            return self._class_points is not None and not self._ridge_effect.gain > LARGE_GAIN
         features, shares = self.host.features, self.host.class_shares[0]
         is_small = features.span is not None or len(features.center) <= WIDEST_EIGENPROBLEM
         has_learned = score > (1 - LEAST_LEARNED) * np.sum(xlogy(shares, shares))

@@ -34,13 +34,28 @@ MOST_UNEVEN = 2.0  # standard deviation over mean of `left_over`: with more, ROW
 LARGEST_SYSTEM = 1200  # unknowns of the small system, (eigenvectors + intercept) x scores, which limits eigenvectors
 
 
-class RepresenterProblem(Problem):
-    """A penalized linear problem, solved in combinations of its rows.
+class GramModel:
+    """K in the preconditioner: some leading eigenvectors, and a diagonal.
 
-    squares : diagonal of K, the squared lengths of the rows
+    vectors, inverse_eigenvalues : the intercept is one more eigenvector, with infinite eigenvalue
     left_over : diagonal of K minus its part in the leading eigenvectors; `mean_left` is its mean
-    remainder : `left_over` within bounds, the diagonal part of K in the preconditioner
+    remainder : `left_over` within bounds, the diagonal part
     """
+
+    def __init__(self, products: RowProducts, squares, n_leading, fit_intercept):
+        self.eigenvalues, eigenvectors = products.leading(n_leading)
+        self.vectors, self.inverse_eigenvalues = eigenvectors, 1 / self.eigenvalues
+        if fit_intercept:
+            self.vectors = np.column_stack([eigenvectors, np.ones(len(squares))])
+            self.inverse_eigenvalues = np.append(self.inverse_eigenvalues, 0.0)
+        self.left_over = squares - eigenvectors**2 @ self.eigenvalues
+        self.mean_left = max(float(np.mean(self.left_over)), 1e-12 * self.eigenvalues[-1])
+        bounds = ROW_LENGTHS if np.std(self.left_over) <= MOST_UNEVEN * self.mean_left else EVEN_LENGTHS
+        self.remainder = np.clip(self.left_over, *(share * self.mean_left for share in bounds))[:, None]
+
+
+class RepresenterProblem(Problem):
+    """A penalized linear problem, solved in combinations of its rows; `squares` is the diagonal of K."""
 
     temperature_free = True
     interpolates = True
@@ -54,7 +69,7 @@ class RepresenterProblem(Problem):
         spectrum = primal.scores.coordinates.spectrum
         self.gradient_unit = max(1.0, float(np.sqrt(spectrum.max())))  # of the widest column
         self._multiply_in(dtype)
-        if self.products.is_rounded and self.products.rounding() > MOST_ROUNDING * self.mean_left:
+        if self.products.is_rounded and self.products.rounding() > MOST_ROUNDING * self.model.mean_left:
             self._multiply_in(np.float64)
 
     def _multiply_in(self, dtype):
@@ -62,8 +77,8 @@ class RepresenterProblem(Problem):
         self.products = RowProducts(self.design, self.features.scale, dtype)
         self.squares = self.products.diagonal()
         self.row_length = float(np.sqrt(np.mean(self.squares)))
-        self.n_leading = 0
-        self._set_eigenvectors(min(self._first_leading(), self.design.n_rows // 10))
+        n_leading = self._affordable(min(self._first_leading(), self.design.n_rows // 10))
+        self.model = GramModel(self.products, self.squares, n_leading, self.fit_intercept)
 
     def _first_leading(self) -> int:
         """More eigenvectors where they cost little: few rows, and few classes (each has its own unknowns)."""
@@ -80,23 +95,14 @@ class RepresenterProblem(Problem):
 
     def add_eigenvectors(self) -> bool:
         """Add eigenvectors of K to the preconditioner; returns False if it cannot take more."""
-        return self._set_eigenvectors(min(GROWTH * self.n_leading, self.design.n_rows // 3))
+        before = len(self.model.eigenvalues)
+        n_leading = self._affordable(min(GROWTH * before, self.design.n_rows // 3))
+        if n_leading > before:
+            self.model = GramModel(self.products, self.squares, n_leading, self.fit_intercept)
+        return n_leading > before
 
-    def _set_eigenvectors(self, n_leading) -> bool:
-        n_leading = max(1, min(n_leading, LARGEST_SYSTEM // self.contrasts.n_scores - self.fit_intercept))
-        if n_leading <= self.n_leading:
-            return False
-        self.n_leading = n_leading
-        self.eigenvalues, self.eigenvectors = self.products.leading(n_leading)
-        self.vectors, self.inverse_eigenvalues = self.eigenvectors, 1 / self.eigenvalues
-        if self.fit_intercept:  # the intercept is one more eigenvector, with infinite eigenvalue
-            self.vectors = np.column_stack([self.eigenvectors, np.ones(self.design.n_rows)])
-            self.inverse_eigenvalues = np.append(self.inverse_eigenvalues, 0.0)
-        self.left_over = self.squares - self.eigenvectors**2 @ self.eigenvalues
-        self.mean_left = max(float(np.mean(self.left_over)), 1e-12 * self.eigenvalues[-1])
-        bounds = ROW_LENGTHS if np.std(self.left_over) <= MOST_UNEVEN * self.mean_left else EVEN_LENGTHS
-        self.remainder = np.clip(self.left_over, *(share * self.mean_left for share in bounds))[:, None]
-        return True
+    def _affordable(self, n_leading) -> int:
+        return max(1, min(n_leading, LARGEST_SYSTEM // self.contrasts.n_scores - self.fit_intercept))
 
     def split(self, parameters):
         """Alpha and image (n_fits, n_rows, n_scores), and intercept (n_fits, n_scores)."""
@@ -171,15 +177,15 @@ class RowPreconditioner:
 
     def __init__(self, problem: RepresenterProblem, posterior, weight, kappa):
         self.kappa = np.broadcast_to(kappa, len(weight))[:, None, None]
-        self.remainder, self.vectors = problem.remainder, problem.vectors
-        load = weight * problem.remainder[:, 0]
+        self.remainder, self.vectors = problem.model.remainder, problem.model.vectors
+        load = weight * problem.model.remainder[:, 0]
         along, across = problem.contrasts.row_hessian(posterior)
         self.spread = self.kappa + load[..., None] * along
         self.has_across = across.shape[-1] > 1
         if self.has_across:
             self.ratio = across / self.spread
             self.factor = load / (1 - load * np.sum(across * self.ratio, axis=-1))
-        self.small_inverse = self._invert_small(problem.inverse_eigenvalues)
+        self.small_inverse = self._invert_small(problem.model.inverse_eigenvalues)
 
     def part(self, few) -> RowPreconditioner:
         """The preconditioner of some of the fits."""

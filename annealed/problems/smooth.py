@@ -152,6 +152,7 @@ class SmoothProblem(Problem):
         return loss + 0.5 * np.sum(pull * offset, axis=1), loss_gradient + pull, loss_gradient
 
     def logits_of(self, rows, parameters, temperature, fits):
+        """In memory the axis of rows is contiguous, as in blocks."""
         scores, state = self.scores, self.scores.forward(parameters, temperature, fits, quick=True)
         parts = scores.rows(quick=True).map_rows(lambda block: scores.logits(block, state).transpose(1, 2, 0), rows)
         return np.concatenate(list(parts), axis=2).transpose(2, 0, 1)

@@ -30,7 +30,7 @@ class Span:
         square = flat_alphas @ np.swapaxes(self.flat, 1, 2)
         self.square = (square + np.swapaxes(square, 1, 2)) / 2
         self.constant = np.einsum("fns,fns->f", search.alpha, search.image)
-        self.ridge = ROUNDING * self._lost_share(search.problem.eigenvalues.max())
+        self.ridge = ROUNDING * self._lost_share(search.problem.model.eigenvalues.max())
 
     def _lost_share(self, largest_eigenvalue):
         """Factor by which rounding in alpha' K alpha is amplified by the part of alpha outside the range of K."""

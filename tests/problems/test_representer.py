@@ -34,17 +34,17 @@ def _everything_is_wide(monkeypatch):
 
 def modelled(problem):
     """The preconditioner's approximation of K."""
-    eigenvalues = problem.eigenvalues
+    eigenvalues = problem.model.eigenvalues
     if problem.fit_intercept:
         eigenvalues = np.append(eigenvalues, HUGE * eigenvalues.max())
-    return np.diag(problem.remainder[:, 0]) + (problem.vectors * eigenvalues) @ problem.vectors.T
+    return np.diag(problem.model.remainder[:, 0]) + (problem.model.vectors * eigenvalues) @ problem.model.vectors.T
 
 
 @pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
 def test_rows_of_even_lengths_keep_them(make):
     problem = adapted(make, fit_intercept=False)
-    least, most = (share * problem.left_over.mean() for share in ROW_LENGTHS)
-    is_kept = (problem.left_over > least) & (problem.left_over < most)
+    least, most = (share * problem.model.left_over.mean() for share in ROW_LENGTHS)
+    is_kept = (problem.model.left_over > least) & (problem.model.left_over < most)
     assert is_kept.mean() > 0.8
     length = problem.products.diagonal()
     np.testing.assert_allclose(np.diag(modelled(problem))[is_kept], length[is_kept], rtol=1e-10)
@@ -59,9 +59,9 @@ def test_rows_of_very_uneven_lengths_are_evened_out():
         return replace(table, X=table.X * length[:, None])
 
     problem = adapted(of_many_lengths, fit_intercept=False)
-    assert np.std(problem.left_over) > MOST_UNEVEN * np.mean(problem.left_over)
-    least, most = (share * problem.left_over.mean() for share in EVEN_LENGTHS)
-    np.testing.assert_allclose([problem.remainder.min(), problem.remainder.max()], [least, most])
+    assert np.std(problem.model.left_over) > MOST_UNEVEN * np.mean(problem.model.left_over)
+    least, most = (share * problem.model.left_over.mean() for share in EVEN_LENGTHS)
+    np.testing.assert_allclose([problem.model.remainder.min(), problem.model.remainder.max()], [least, most])
 
 
 @pytest.mark.parametrize("kappa", [1.0, 1e-3])
@@ -89,5 +89,5 @@ def test_the_gram_matrix_of_few_dense_rows_is_stored(make, monkeypatch):
     unformed = adapted(make)
     vectors = np.random.default_rng(0).normal(size=(2, 24, formed.contrasts.n_scores))
     np.testing.assert_allclose(formed.image(vectors), unformed.image(vectors), rtol=1e-10)
-    np.testing.assert_allclose(formed.eigenvalues, unformed.eigenvalues, rtol=1e-6)
+    np.testing.assert_allclose(formed.model.eigenvalues, unformed.model.eigenvalues, rtol=1e-6)
     assert formed.products._formed is not None and unformed.products._formed is None

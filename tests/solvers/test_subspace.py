@@ -95,7 +95,7 @@ def test_combinations_stay_bounded_if_the_samples_have_low_rank(make, temperatur
     """With two features, K maps all but two directions to zero: the component of a point along them must not grow."""
     table = make()
     _, problem = adapted(replace(table, X=used_columns(table)[:, :2]), penalty_scaling="none")
-    assert len(problem.eigenvalues) <= 2
+    assert len(problem.model.eigenvalues) <= 2
     solution = minimize(problem, temperature)
     assert solution.converged.all()
     alpha, image, _ = problem.split(solution.parameters)
@@ -348,7 +348,7 @@ def test_many_classes_take_fewer_eigenvectors(monkeypatch):
     _, before = adapted(table)
     monkeypatch.setattr("annealed.problems.representer.LARGEST_SYSTEM", 9)
     _, problem = adapted(table)
-    assert before.eigenvectors.shape[1] > problem.eigenvectors.shape[1] == 2
+    assert len(before.model.eigenvalues) > len(problem.model.eigenvalues) == 2
     solution = minimize(problem, 0.1)
     np.testing.assert_allclose(solution.value[0], minimize(before, 0.1).value[0], rtol=1e-6)
     assert solution.converged.all()
@@ -395,10 +395,10 @@ def smooth_features(n_classes, n_rows=240, n_columns=700):
 def test_the_preconditioner_takes_in_more_eigenvectors_if_steps_become_many(n_classes):
     table = smooth_features(n_classes)
     primal, problem = adapted(table, fold_masks(len(table.y)))
-    at_first = problem.n_leading
+    at_first = len(problem.model.eigenvalues)
     solution = minimize(problem, 1e-3, max_iter=200)
     assert solution.converged.all()
-    assert problem.n_leading > at_first
+    assert len(problem.model.eigenvalues) > at_first
     expected = solve(primal, 1e-3, LBFGS(), tol=1e-8)
     np.testing.assert_allclose(solution.value[0], expected.value[0], rtol=2e-7)
     np.testing.assert_allclose(solution.value, expected.value, rtol=2 * FOLD_SUBOPTIMALITY)
@@ -429,8 +429,8 @@ def test_without_more_eigenvectors_a_slowly_decaying_spectrum_takes_longer(monke
 
 def test_eigenvectors_are_limited_to_a_share_of_the_samples():
     _, problem = adapted(smooth_features(2))
-    numbers = [problem.n_leading]
+    numbers = [len(problem.model.eigenvalues)]
     while problem.add_eigenvectors():
-        numbers.append(problem.n_leading)
+        numbers.append(len(problem.model.eigenvalues))
     assert numbers == [20, 80]
-    assert problem.vectors.shape == (240, 81)
+    assert problem.model.vectors.shape == (240, 81)
