@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj, is_numpy_array
 from array_api_compat import device as device_of_array
+from array_api_compat import numpy as numpy_namespace
 from scipy import sparse
 from sklearn import get_config
 
@@ -42,7 +43,7 @@ def is_dispatched(X) -> bool:
 
 def namespace_of(array):
     """The namespace of an array."""
-    return np if isinstance(array, np.ndarray) else array_namespace(array)
+    return numpy_namespace if isinstance(array, (np.ndarray, np.generic)) else array_namespace(array)
 
 
 def to_host(array) -> np.ndarray:
@@ -90,6 +91,42 @@ def as_slice(numbers):
     return slice(first, last + 1) if is_run else numbers
 
 
+def take(array, chosen):
+    """Entries along the first axis of an array of any library; `chosen` is a slice or NumPy indices."""
+    if isinstance(array, np.ndarray):
+        return array[chosen]
+    chosen = _selection(chosen)
+    if isinstance(chosen, slice):
+        return array[chosen, ...]
+    xp = array_namespace(array)
+    return xp.take(array, xp.asarray(chosen, device=device_of_array(array)), axis=0)
+
+
+def put(array, chosen, values):
+    """Replace entries along the first axis; `chosen` as in `take`."""
+    if isinstance(array, np.ndarray):
+        array[chosen] = values
+        return
+    chosen = _selection(chosen)
+    if isinstance(chosen, slice):
+        array[chosen, ...] = values
+        return
+    for number, entry in enumerate(chosen.tolist()):  # the standard has no assignment to an array of indices
+        array[entry, ...] = values[number, ...]
+
+
+def _selection(chosen):
+    if isinstance(chosen, slice):
+        return chosen
+    chosen = np.asarray(chosen)
+    return as_slice(chosen) if len(chosen) else slice(0, 0)
+
+
+def at_least(array, floor):
+    """The array with its entries raised to a number."""
+    return np.maximum(array, floor) if isinstance(array, np.ndarray) else array_namespace(array).clip(array, min=floor)
+
+
 def copied(array):
     if isinstance(array, np.ndarray):
         return array.copy()
@@ -127,6 +164,7 @@ class Place:
     device: Any
     row_dtype: Any
     wide_dtype: Any
+    is_host = False
 
     @classmethod
     def of(cls, array) -> Place:
@@ -220,6 +258,26 @@ class Place:
             yield
         finally:
             self.xp.set_float32_matmul_precision(before)
+
+
+class _Host(Place):
+    """NumPy arrays, which need no transfer."""
+
+    is_host = True
+
+    def wide(self, values):
+        return np.asarray(values, dtype=np.float64)
+
+    row = wide
+
+    def whole(self, values):
+        return np.asarray(values, dtype=np.int64)
+
+    def host(self, *arrays):
+        return list(arrays)
+
+
+HOST = _Host(numpy_namespace, "cpu", np.float64, np.float64)
 
 
 def on_named_device(X, device):

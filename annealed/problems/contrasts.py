@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from annealed.arrays import namespace_of
 from annealed.problems import gibbs
 
 HALF = float(np.sqrt(0.5))
@@ -103,11 +104,15 @@ class Contrasts:
         """Derivative by scores from the derivative by logits, whose sum over classes is zero."""
         return residual[..., 1:] / HALF if self.is_single else residual
 
+    def pull_sums(self, pulled, sums):
+        """`pull` of sums over rows, (n_fits, n_classes, width) and (n_fits, n_classes)."""
+        return (pulled[:, 1:, ...] / HALF, self.pull(sums)) if self.is_single else (pulled, sums)
+
     def to_classes(self, values, axis):
         """Coefficients or intercepts of each class from those of scores."""
         if not self.is_single:
             return values
-        return np.concatenate([-HALF * values, HALF * values], axis=axis)
+        return namespace_of(values).concat([-HALF * values, HALF * values], axis=axis)
 
     def from_classes(self, values):
         """Values of scores (..., n_scores) from values of classes (..., n_classes); for two, a common shift is lost."""
@@ -130,11 +135,15 @@ class Contrasts:
 
     def without_shift(self, values):
         """Values of scores (..., n_scores, width) minus their mean over scores; unchanged for a single score."""
-        return values if self.is_single else self._centering @ values
+        if self.is_single:
+            return values
+        return values - namespace_of(values).sum(values, axis=-2, keepdims=True) / self.n_scores
 
     def variance(self, class_variance):
         """Variance of the derivative by each score, from `posterior * (1 - posterior)` of each class."""
-        return class_variance.sum(axis=-1, keepdims=True) if self.is_single else class_variance
+        if not self.is_single:
+            return class_variance
+        return namespace_of(class_variance).sum(class_variance, axis=-1, keepdims=True)
 
     def pair_covariance(self, posterior):
         """`covariance` of all `pairs`, along the last axis."""
@@ -219,16 +228,19 @@ class ParameterTable:
         return np.tile(np.arange(self.width) < self.rank, self.n_scores).astype(np.float64)
 
     def of(self, parameters):
-        return parameters.reshape(-1, self.n_scores, self.width)
+        return namespace_of(parameters).reshape(parameters, (-1, self.n_scores, self.width))
 
     def split(self, parameters):
         """Coefficients (n_fits, n_scores, rank) and intercepts (n_fits, n_scores)."""
         table = self.of(parameters)
-        return (table[..., :-1], table[..., -1]) if self.fit_intercept else (table, np.zeros(table.shape[:2]))
+        if self.fit_intercept:
+            return table[..., :-1], table[..., -1]
+        return table, namespace_of(table).zeros_like(table[..., 0])
 
     def join(self, coef, intercept):
-        table = np.concatenate([coef, intercept[..., None]], axis=2) if self.fit_intercept else coef
-        return table.reshape(len(table), -1)
+        xp = namespace_of(coef)
+        table = xp.concat([coef, intercept[..., None]], axis=2) if self.fit_intercept else coef
+        return xp.reshape(table, (table.shape[0], -1))
 
     def class_intercept(self, parameters):
         """Intercepts of classes (n_fits, n_classes)."""

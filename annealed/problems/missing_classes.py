@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from annealed.arrays import HOST, Place, take
 from annealed.problems import gibbs
 from annealed.problems.contrasts import ParameterTable
 
@@ -13,14 +15,22 @@ MISSING_CLASS_WEIGHT = 0.5  # weight, in rows, of the imaginary row for a class 
 MOST_ROWS = 1e12  # upper bound on the total weight, in rows
 
 
-class MissingClasses(NamedTuple):
+@dataclass(frozen=True)
+class MissingClasses:
     """Loss of the imaginary rows, whose only score is the intercept, and its derivatives.
 
     weight : of each class in each fit, (n_fits, n_classes); zero if the fit has rows of the class
+    place : where parameters live
     """
 
     weight: np.ndarray
     table: ParameterTable
+    place: Place = HOST
+
+    @cached_property
+    def placed_weight(self):
+        """The weight beside the parameters."""
+        return self.place.wide(self.weight)
 
     def any(self, fits) -> bool:
         return self.table.fit_intercept and bool(self.weight[fits].any())
@@ -29,12 +39,14 @@ class MissingClasses(NamedTuple):
         """Loss (n_fits,) and gradient (n_fits, n_parameters), including those of the imaginary rows."""
         if not self.any(fits):
             return loss, gradient
-        weight, intercept = self.weight[fits], self.table.class_intercept(parameters)
-        log_partition = np.logaddexp.reduce(intercept, axis=1, keepdims=True)
-        evidence = weight.sum(axis=1, keepdims=True) * np.exp(intercept - log_partition) - weight
+        xp, weight = self.place.xp, take(self.placed_weight, fits)
+        intercept = self.table.class_intercept(parameters)
+        top = xp.max(intercept, axis=1, keepdims=True)
+        log_partition = xp.log(xp.sum(xp.exp(intercept - top), axis=1, keepdims=True)) + top
+        evidence = xp.sum(weight, axis=1, keepdims=True) * xp.exp(intercept - log_partition) - weight
         coef, intercept_gradient = self.table.split(gradient)
         gradient = self.table.join(coef, intercept_gradient + self.table.contrasts.pull(evidence))
-        return loss + np.sum(weight * (log_partition - intercept), axis=1), gradient
+        return loss + xp.sum(weight * (log_partition - intercept), axis=1), gradient
 
     def add_hessian(self, hessian, parameters, fits):
         """Add the Hessian by differences of intercepts, (n_fits, n_differences, width, n_differences, width)."""

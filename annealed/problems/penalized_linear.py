@@ -114,7 +114,7 @@ class PenalizedLinearProblem(LinearProblem):
         """Change the coordinates. What was stored in other ones is dropped."""
         table = replace(self.scores.table, rank=coordinates.rank)
         self.scores, self.penalty_weight = PenalizedScores(self.design, coordinates, table), table.is_coef
-        self.missing = self.missing._replace(table=table)
+        self.missing = replace(self.missing, table=table)
 
     @property
     def hessians(self) -> ExactHessians:

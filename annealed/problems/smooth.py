@@ -59,6 +59,27 @@ class Scores(ABC):
     def backward(self, sums: tuple, parameters, temperature, fits, quick=False) -> np.ndarray:
         """Gradient of the loss part (n_fits, n_parameters)."""
 
+    def loss(self, parameters, temperature, fits, quick=False):
+        """Loss (n_fits,) and its gradient (n_fits, n_parameters) in one pass, and the variance of each class.
+
+        The variance is that of the final fit, None if the first of the fits is another.
+        """
+        full_state = self.forward(parameters, temperature, fits, quick)
+        has_final = np.arange(self.design.n_fits)[fits][0] == 0
+
+        def kernel(block):
+            positions = block.fit_positions
+            state = full_state if positions is None else tuple(part[positions] for part in full_state)
+            losses, residual = gibbs.loss_and_residual(self.logits(block, state), block.labels)
+            variance = (gibbs.class_variance(residual[:, 0], block.weight[:, 0]),) if has_final else ()
+            residual *= block.weight[..., None]
+            loss = np.einsum("ns,ns->s", block.weight, losses, dtype=np.float64)
+            return (loss, *self.pullback(block, state, residual), *variance)
+
+        loss, *sums = self.rows(quick).sum_rows(kernel, fits, self.copies_rows)
+        variance = sums.pop() if has_final else None
+        return loss, self.backward(tuple(sums), parameters, temperature, fits, quick), variance
+
     def rows(self, quick) -> Any:
         """The rows of a pass; with `quick` those in float32, if there are any."""
         return self.float32_rows if quick and self.float32_rows is not None else self.design
@@ -123,24 +144,10 @@ class SmoothProblem(Problem):
 
         A pass that includes the final fit also updates `class_variance`.
         """
-        scores, full_state = self.scores, self.scores.forward(parameters, temperature, fits, quick)
-        has_final = np.arange(self.n_fits)[fits][0] == 0
-
-        def kernel(block):
-            positions = block.fit_positions
-            state = full_state if positions is None else tuple(part[positions] for part in full_state)
-            losses, residual = gibbs.loss_and_residual(scores.logits(block, state), block.labels)
-            variance = (gibbs.class_variance(residual[:, 0], block.weight[:, 0]),) if has_final else ()
-            residual *= block.weight[..., None]
-            loss = np.einsum("ns,ns->s", block.weight, losses, dtype=np.float64)
-            return (loss, *scores.pullback(block, state, residual), *variance)
-
-        loss, *sums = scores.rows(quick).sum_rows(kernel, fits, scores.copies_rows)
-        if has_final:
-            variance = sums.pop()
-            if np.isfinite(loss[0]):
-                self.class_variance = np.broadcast_to(variance, self.class_shares.shape)
-        return loss, scores.backward(tuple(sums), parameters, temperature, fits, quick)
+        loss, gradient, variance = self.scores.loss(parameters, temperature, fits, quick)
+        if variance is not None and np.isfinite(loss[0]):
+            self.class_variance = np.broadcast_to(variance, self.class_shares.shape)
+        return loss, gradient
 
     def objective(self, parameters, temperature, fits=slice(None), quick=False):
         """Q / T (n_fits,), its gradient, and the gradient of the loss part alone."""

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
+from annealed.arrays import HOST, Place
 from annealed.rows.threads import blas_threads, map_in_order
 
 # Bytes of the largest temporary array of a block: small relative to X, large relative to the overhead of a call.
@@ -127,6 +128,7 @@ class Design(ABC):
         """The design restricted to the features that any sample uses, and their indices, if most features are empty."""
         return self, None
 
+    place: Place = HOST  # of small arrays and of those with an entry per sample
     multiplies_in_double = True  # whether products are in float64 whatever the dtype of X
     lends_rows = False  # whether blocks are views of the stored rows, not copies
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg, sparse
 
-from annealed.arrays import as_slice, to_host
+from annealed.arrays import Place, as_slice, namespace_of, take, to_host
 from annealed.rows.base import Design
 
 WIDEST_EIGENPROBLEM = 1000  # features (or samples) beyond which a dense eigendecomposition costs more than it saves
@@ -49,7 +49,15 @@ class Coordinates:
         if not self.per_fit:
             return self
         selected = fits if isinstance(fits, slice) else as_slice(np.asarray(fits))
-        return Coordinates(self.basis[selected], self.inverse[selected], self.spectrum[selected], True)
+        basis, inverse, spectrum = (take(part, selected) for part in (self.basis, self.inverse, self.spectrum))
+        return Coordinates(basis, inverse, spectrum, per_fit=True)
+
+    def on(self, place: Place) -> Coordinates:
+        """The same map with its arrays on a device."""
+        if place.is_host:
+            return self
+        basis, inverse, spectrum = (place.wide(part) for part in (self.basis, self.inverse, self.spectrum))
+        return Coordinates(basis, inverse, spectrum, self.per_fit)
 
     @property
     def of_final(self) -> Coordinates:
@@ -60,9 +68,10 @@ class Coordinates:
         is_diagonal = factor.ndim == (2 if self.per_fit else 1)
         if is_diagonal:
             return vectors * (factor[:, None, :] if self.per_fit else factor)
-        if self.per_fit:  # there may be axes between the fits and the entries
-            factor = factor.reshape(len(factor), *[1] * (vectors.ndim - 3), *factor.shape[1:])
-        return vectors @ (np.swapaxes(factor, -1, -2) if transposed else factor)
+        xp = namespace_of(factor)
+        if self.per_fit and vectors.ndim > 3:  # there are axes between the fits and the entries
+            factor = xp.reshape(factor, (factor.shape[0], *[1] * (vectors.ndim - 3), *factor.shape[1:]))
+        return vectors @ (xp.matrix_transpose(factor) if transposed else factor)
 
     def to_features(self, coef):
         """Coefficients of x from coefficients of z."""
@@ -122,6 +131,12 @@ class TurnedCoordinates:
     def merged(self) -> TurnedCoordinates:
         """The same map as one matrix per fit, for samples stored in features rather than in frame coordinates."""
         return replace(self, basis=_times(self.frame.basis, self.turns))
+
+    def on(self, place: Place) -> Coordinates | TurnedCoordinates:
+        """On the host the same map; on a device one matrix per fit."""
+        if place.is_host:
+            return self
+        return Coordinates(_times(self.frame.basis, self.turns), self.inverse, self.spectrum, per_fit=True).on(place)
 
     @property
     def inverse(self) -> np.ndarray:
