@@ -138,8 +138,7 @@ MECHANISMS = [
     _set("float32 learned Hessians", "rounding; half the bytes", "DOUBLE_PARAMETERS", 10**9),
     _flag("products with rows in place", "a correction; no centred copy", "DenseDesign._center_is_near", False),
     # --- solvers ---------------------------------------------------------------------------------------
-    _set("Newton's method", "Hessians; few steps", "CHEAP_WORK", 0.0, "newton"),
-    _set("Newton's method after L-BFGS", "a second solver; few steps", "BEARABLE_WORK", 0.0, "newton"),
+    _set("Newton's method", "Hessians; few steps", "PASSES_OF_HESSIAN", 0.0, "plan"),
     Mechanism(
         "reused factors in Newton's method",
         lambda: patched("_Search._evaluate_values", _with_new_factor),
@@ -150,7 +149,7 @@ MECHANISMS = [
     _flag("intermediate temperatures in one stack, L-BFGS", "memory; fewer calls", "LBFGS.gaps_together", 1),
     _set("temperatures that step together", "memory; fewer calls", "POINTS_TOGETHER", 1),
     _call("pairs of L-BFGS", "memory; second-order steps", "Pairs.add", lambda *_: None),
-    _call("final fit's pairs given to folds", "a copy; fewer fold steps", "Memory.share", lambda *_: None),
+    _call("final fit's pairs given to folds", "a copy; fewer fold steps", "PathMemory.share", lambda *_: None),
     _call(
         "Hessian of all classes as preconditioner",
         "a Hessian; few steps",

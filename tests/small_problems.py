@@ -140,7 +140,7 @@ def make_everything_wide(monkeypatch):
         "problems.linear",
         "problems.penalty_scaling",
         "problems.penalized_linear",
-        "solvers",
+        "solvers.plan",
     ):
         monkeypatch.setattr(f"annealed.{module}.WIDEST_EIGENPROBLEM", 1)
     monkeypatch.setattr("annealed.rows.coordinates.WIDEST_ROTATION", 1)

@@ -167,7 +167,7 @@ class AnnealingMixin(ValidationMixin):
 
         def fitted_so_far(nodes):  # no reference to `watch`, so that it and the samples are freed after the fit
             other = copy(self)
-            other._keep(nodes, plan.problem, validator, dtype)
+            other._keep(nodes, plan, validator, dtype)
             return other.__dict__
 
         watch.fitted_so_far = fitted_so_far

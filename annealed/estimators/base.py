@@ -271,7 +271,7 @@ class AnnealedClassifier(
         for name, setting in walk.settings.items():
             setattr(self, f"{name}_", setting)
         with threads_over_blocks():
-            self._keep(walk.steps, walk.problem, walk.validator, X.dtype)
+            self._keep(walk.steps, walk.plan, walk.validator, X.dtype)
         if not is_intended:
             self._warn_unconverged()
         watch.context.call_on_fit_task_end(estimator=self, **watch.data, reconstruction_attributes=dict)
@@ -290,14 +290,14 @@ class AnnealedClassifier(
         weight = counted_in_rows(weight, total_weight, np.count_nonzero(weight))
         return self._without_idle(Rows(X, shown, labels, weight, classes, total_weight))
 
-    def _keep(self, steps, problem, validator, dtype):
+    def _keep(self, steps, plan, validator, dtype):
         """Record the path, and take the model at its chosen temperature."""
         chosen = self._choose(steps, validator)
         is_scored = not self._is_log_loss() and not isinstance(validator, NoValidation)
         score_name = _score_name(self.scoring) if is_scored else "neg_log_loss"
         self.path_ = AnnealingPath.from_steps(
             steps,
-            problem,
+            plan,
             best_index=chosen,
             score_name=score_name,
             rule=self.rule,

@@ -12,6 +12,7 @@ from annealed.path.base import Step
 from annealed.path.interpolation import between
 from annealed.problems import Problem
 from annealed.problems.array_linear import ArrayProblem
+from annealed.solvers import Plan
 
 PRINTED_ROWS = 12
 COLUMN_WIDTH = 12
@@ -75,6 +76,8 @@ class AnnealingPath:
     unit_C : float or None
         Scikit-learn's C at temperature one; ``path.C`` is ``unit_C / temperatures``. None if C is not defined for the
         model, as for AnnealedLDA.
+    plan : str
+        How the path was solved, and why, in words.
 
     Examples
     --------
@@ -108,12 +111,13 @@ class AnnealingPath:
     compared_score: np.ndarray | None = None
     rule: str = "best"
     unit_C: float | None = None
+    plan: str = ""
 
     @classmethod
     def from_steps(
         cls,
         steps: list[Step],
-        problem: Problem,
+        plan: Plan,
         *,
         best_index: int,
         score_name: str,
@@ -121,6 +125,7 @@ class AnnealingPath:
         unit_C: float | None,
         dtype,
     ) -> AnnealingPath:
+        problem = plan.problem
         scores = [step.validation.scores for step in steps if step.validation.scores is not None]
         compared = [step.validation.compared.mean() for step in steps if step.validation.compared is not None]
         if isinstance(problem, ArrayProblem):
@@ -149,6 +154,7 @@ class AnnealingPath:
             compared_score=np.array(compared) if compared else None,
             rule=rule,
             unit_C=unit_C,
+            plan=plan.explain(),
         )
 
     def __getattr__(self, name):
@@ -218,7 +224,8 @@ class AnnealingPath:
         columns = {name: values for name, values in self._columns().items() if name in names}
         widths = [max(COLUMN_WIDTH, len(name)) for name in columns]
         header = "  " + " ".join(f"{name:>{width}}" for name, width in zip(columns, widths, strict=True))
-        lines = [f"AnnealingPath: {len(self)} temperatures, score {self.score_name}", header]
+        method = f", {self.plan.partition('. ')[0]}" if self.plan else ""
+        lines = [f"AnnealingPath: {len(self)} temperatures, score {self.score_name}{method}", header]
         previous = -1
         for index in self._printed_indices():
             if index != previous + 1:
@@ -260,7 +267,11 @@ class AnnealingPath:
     def __eq__(self, other):
         if not isinstance(other, AnnealingPath):
             return NotImplemented
-        return all(_same(getattr(self, f.name), getattr(other, f.name)) for f in fields(self) if f.name != "seconds")
+        return all(
+            _same(getattr(self, f.name), getattr(other, f.name))
+            for f in fields(self)
+            if f.name not in ("seconds", "plan")
+        )
 
     __hash__ = None  # type: ignore[assignment]
 

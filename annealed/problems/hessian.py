@@ -25,6 +25,7 @@ from annealed.arrays import as_slice
 from annealed.problems.hessian_sample import SMALLEST_POSTERIOR
 from annealed.rows import CsrDesign, DenseDesign
 from annealed.rows.coordinates import SMALLEST_EIGENVALUE
+from annealed.rows.cost import hessian_time
 
 MOST_PRODUCTS = 5_000_000  # entries of z z' over all rows up to which they are stored: time against memory
 MOST_OF_FITS = 20_000_000  # the same over all fits, if every fit has its own coordinates
@@ -34,11 +35,14 @@ FEWEST_ROUGH = 100_000  # multiplications for the Hessian of one fit: with fewer
 
 
 def hessian_rows(design, coordinates, table):
-    """`SmallRows` if the products z z' of all rows fit into memory, else `BlockRows`."""
+    return (SmallRows if are_stored(design, coordinates, table) else BlockRows)(design, coordinates, table)
+
+
+def are_stored(design, coordinates, table) -> bool:
+    """Whether the products z z' of all rows fit into memory."""
     n_products = design.n_rows * table.width**2
     is_small = n_products <= MOST_PRODUCTS and not (coordinates.per_fit and design.n_fits * n_products > MOST_OF_FITS)
-    kind = SmallRows if is_small and isinstance(design, (DenseDesign, CsrDesign)) else BlockRows
-    return kind(design, coordinates, table)
+    return is_small and isinstance(design, (DenseDesign, CsrDesign))
 
 
 class SmallRows:
@@ -223,9 +227,11 @@ class ExactHessians:
         return self.contrasts.n_differences * self.table.width
 
     @property
-    def work(self) -> float:
-        """Cost of the Hessians of all fits: multiplications per score, and a quarter of those of their factors."""
-        return self.problem.n_fits * (self._square_work / self.table.n_scores + self.size**3 / 24)
+    def time(self) -> float:
+        """Estimated time of the Hessians of all fits, in nanoseconds."""
+        design, n_pairs = self.scores.design, self.contrasts.n_pairs
+        is_stored = are_stored(design, self.scores.coordinates, self.table)
+        return self.problem.n_fits * hessian_time(design.n_rows, self.table.width, n_pairs, self.size, is_stored)
 
     @property
     def _square_work(self):

@@ -20,6 +20,7 @@ from itertools import combinations
 import numpy as np
 
 from annealed.rows.coordinates import SMALLEST_EIGENVALUE
+from annealed.rows.cost import BLOCK, factor_time, squares_time
 from annealed.rows.threads import map_in_order
 
 FEWEST_PARAMETERS, MOST_PARAMETERS = 1200, 3600  # of the full part of the Hessian, at level 0 and at the last level
@@ -28,11 +29,7 @@ ROWS_PER_COORDINATE = 20  # rows sampled for a pair of classes, on average over 
 CLASS_ROWS_PER_COORDINATE = 8  # rows sampled for the block of a single class
 MOST_CLASS_ENTRIES = 20_000_000  # entries of the blocks of all classes
 FEWEST_ROWS, USUAL_PAIRS = 2500, 45  # smallest number of rows sampled for a pair; fewer with more than 45 pairs
-PAIR_TIME = 2.5e5  # ns: overhead of a pair of classes
-COPY_TIME, DRAW_TIME = 1.5, 3.0  # ns per entry of a row: all rows in order, and sampled rows
-SQUARE_TIME = {True: 0.015, False: 0.03}  # ns per multiplication of z z', with float32 rows and without
-FACTOR_TIME = 0.05  # ns per multiplication in the Cholesky factor of a Hessian
-CLASS_TIME, CLASS_FACTORS = 2e5, 6  # ns: overhead of the block of a class; number of times that it is factored
+CLASS_FACTORS = 6  # number of times that the blocks of single classes are factored
 CHEAP_WORK = 4e8  # multiplications for a Hessian that are always affordable: more rows are sampled up to this work
 SAMPLE_PER_PARAMETER, FEW_VALUES = 6, 2_000_000  # rows per parameter, and entries, to sample from if not float32
 MOST_POSTERIORS = 20_000_000  # rows times classes to sample from
@@ -101,11 +98,8 @@ class HessianSample:
         """Estimated time, in nanoseconds, of a Hessian and its factor."""
         contrasts, width = table.contrasts, n_leading + table.fit_intercept
         n_drawn = HessianSample.rows_per_pair(n_rows, width, contrasts)
-        entry_time = (DRAW_TIME if n_drawn < n_rows else COPY_TIME) + SQUARE_TIME[is_float32] * width / 2
-        return (
-            contrasts.n_pairs * (PAIR_TIME + n_drawn * width * entry_time)
-            + FACTOR_TIME * (contrasts.n_differences * width) ** 3 / 6
-        )
+        squares = contrasts.n_pairs * (BLOCK + squares_time(n_drawn, width, is_float32))
+        return squares + factor_time(contrasts.n_differences * width)
 
     @staticmethod
     def count_in_classes(table):
@@ -122,9 +116,8 @@ class HessianSample:
     def time_of_classes(n_rows, table, is_float32):
         """As `time`, for the blocks of single classes."""
         width = HessianSample.count_in_classes(table) + table.fit_intercept
-        n_numbers = HessianSample.rows_per_class(n_rows, width) * width
-        squares = n_numbers * (DRAW_TIME + SQUARE_TIME[is_float32] * width / 2)
-        return table.n_scores * (CLASS_TIME + squares + CLASS_FACTORS * FACTOR_TIME * width**3 / 6)
+        squares = squares_time(HessianSample.rows_per_class(n_rows, width), width, is_float32)
+        return table.n_scores * (BLOCK + squares + CLASS_FACTORS * factor_time(width))
 
     def class_blocks(self, posterior):
         """Weighted mean over rows of the variance of each class's score times z z', (n_classes, width, width).

@@ -14,14 +14,12 @@ import numpy as np
 from annealed.problems import gibbs
 from annealed.problems.curvature import ClassCurvature, LearnedCurvature
 from annealed.problems.hessian_sample import ALL_LEVELS, HessianSample
+from annealed.rows.cost import pass_time
 
 REUSE_DISCOUNT = 0.8  # factor on the cost of a Hessian, because the next temperatures use it too
 CLASSES_SHARE = 0.25  # time of the class blocks over that of a full Hessian, up to which the blocks come first
 FEWEST_CLASSES = 8  # smallest number of classes for class blocks: fewer classes have few pairs
 FEWEST_LEADING = 8  # smallest number of leading coordinates for which a Hessian is useful
-PASS_TIME, GROUP_TIME = 3e5, 2.4e5  # ns: overhead of a pass, and of each group of rows in it
-SCORE_TIME = 4.0  # ns per score of a row: its posterior
-MULTIPLICATION_TIME = {True: 0.03, False: 0.1}  # ns per entry of a row and score, with float32 rows and without
 
 
 class Preconditioners:
@@ -79,7 +77,7 @@ class Preconditioners:
 
     @property
     def _pass_time(self):
-        design, float32_rows = self.scores.design, self.scores.float32_rows
-        score_time = SCORE_TIME + MULTIPLICATION_TIME[self.problem.has_float32_rows] * design.n_features
-        overhead = PASS_TIME + GROUP_TIME * (1 if float32_rows is None else float32_rows.n_groups)
-        return overhead + design.n_rows * self.problem.n_fits * self.table.n_scores * score_time
+        float32_rows, n_scores = self.scores.float32_rows, self.problem.n_fits * self.table.n_scores
+        n_blocks = 1 if float32_rows is None else float32_rows.n_groups
+        design = self.scores.design
+        return pass_time(design.n_rows, design.n_features, n_scores, self.problem.has_float32_rows, n_blocks)

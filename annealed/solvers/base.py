@@ -160,25 +160,6 @@ class Solver(BaseEstimator, ABC):
         return None
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How the path of a problem is solved: by which solver, how accurately, and with what memory."""
-
-    problem: Problem
-    solver: Solver
-    tol: float
-    max_iter: int
-    memory: Any
-
-    @classmethod
-    def of(cls, problem: Problem, solver: Solver, tol, max_iter) -> Plan:
-        problem = solver.adapt(problem, tol)
-        return cls(problem, solver, tol, max_iter, solver.new_memory(problem))
-
-    def solve(self, points: Points, certify=True) -> Solution:
-        return self.solver.solve(self.problem, points, Accuracy(self.tol, self.max_iter, certify), self.memory)
-
-
 def largest_entry(gradient):
     return np.abs(gradient).max(axis=1)
 

@@ -26,7 +26,7 @@ from annealed.solvers.base import (
     is_far,
     is_solved,
 )
-from annealed.solvers.pairs import KINDS, Memory
+from annealed.solvers.pairs import KINDS, PathMemory
 
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-10
@@ -45,16 +45,12 @@ class LBFGS(Solver):
     ----------
     memory_size : int, default=10
         Number of (step, gradient change) pairs kept per fit.
-    successor : Solver, default=None
-        A solver with an exact Hessian per fit. It takes over at the next node once the preconditioner's Hessian was
-        computed more than once since the node before.
     """
 
     gaps_together = POINTS_TOGETHER
 
-    def __init__(self, *, memory_size=10, successor=None) -> None:
+    def __init__(self, *, memory_size=10) -> None:
         self.memory_size = memory_size
-        self.successor = successor
 
     def adapt(self, problem, tol):
         if tol >= SINGLE_PRECISION_TOL:
@@ -62,11 +58,9 @@ class LBFGS(Solver):
         return problem
 
     def new_memory(self, problem):
-        return Memory(self.memory_size, problem.n_fits)
+        return PathMemory(self.memory_size, problem.n_fits)
 
     def solve(self, problem, points: Points, accuracy: Accuracy, memory) -> Solution:
-        if memory.is_over:
-            return self.successor.solve(problem, points, accuracy, None)
         if not problem.temperature_free:
             each = points.by_temperature()
             if len(each) > 1:
@@ -86,9 +80,6 @@ class LBFGS(Solver):
                 memory.share()
             solve(folds, memory)
         memory.spend(-1)  # a good preconditioner needs one step per temperature
-        if len(folds):
-            memory.is_over = self.successor is not None and memory.n_learned > 1
-            memory.n_learned = 0
         return solution
 
     def _solve(self, problem, solution, points, accuracy: Accuracy, positions, memory):

@@ -18,6 +18,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from annealed.arrays import as_slice
+from annealed.rows.cost import CALL, pass_time
 from annealed.solvers.base import ROUNDING, Accuracy, Points, Solution, Solver, is_far, is_solved, largest_entry
 
 ARMIJO = 1e-4
@@ -28,16 +29,9 @@ EXACT_STEP_SHARE = 0.1  # of `tol`: predicted relative decrease below which a po
 FURTHEST_MOVE = 5.0  # largest change of a sample's score by a step without evaluation: more may harm outlying samples
 CLEAR_FALL = 0.01  # ratio of successive predicted decreases, up to which an old factor gives an accurate tangent
 POOR_FALL = 0.25  # the same ratio, from which the old factor is replaced before the next step
-CHEAP_WORK = 1.4e7  # `work` of the Hessians up to which Newton's method is the fastest
-BEARABLE_WORK = 4e7  # `work` of the Hessians up to which it is the fastest if other solvers take many steps
-GROUP_SIZE = 6  # nodes of a path that are solved together if they are small enough:
-GROUPED_LOGITS, GROUPED_WORK = 5000, 500_000  # limits of the logits of all fits at a node, and of that `work`
+GROUP_SIZE = 6  # nodes of a path that are solved together if
+FEW = 0.07  # the rows and Hessians of a node take at most this share of the overhead of a pass
 STACKED_ENTRIES = 700_000  # entries of the Hessians computed at a time
-
-
-def has_hessian(problem, most_work) -> bool:
-    """Whether the family provides Hessians that need at most this much work."""
-    return problem.hessians is not None and problem.hessians.work <= most_work
 
 
 class Newton(Solver):
@@ -48,9 +42,9 @@ class Newton(Solver):
 
     def adapt(self, problem, tol):
         """For tiny problems the cost is call overhead: several temperatures then cost as much as one."""
-        n_logits = problem.design.n_rows * problem.n_fits * problem.n_classes
-        is_tiny = n_logits <= GROUPED_LOGITS and problem.hessians.work <= GROUPED_WORK
-        self.nodes_together = GROUP_SIZE if is_tiny else 1
+        n_scores = problem.n_fits * problem.scores.table.n_scores
+        of_rows = pass_time(problem.design.n_rows, problem.design.n_features, n_scores) - CALL
+        self.nodes_together = GROUP_SIZE if of_rows + problem.hessians.time <= FEW * CALL else 1
         return problem
 
     def solve(self, problem, points: Points, accuracy: Accuracy, memory=None) -> Solution:

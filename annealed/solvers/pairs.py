@@ -11,7 +11,7 @@ KINDS = WHOLE, CLASSES = "whole", "classes"  # Hessians that a family may provid
 CLASSES_PATIENCE = 0.5  # share of LEAST_PATIENCE, and of their cost, before the blocks of single classes are computed
 
 
-class Memory:
+class PathMemory:
     """What a path keeps: the pairs of each fit, and the Hessian that the preconditioner uses."""
 
     def __init__(self, size, n_fits):
@@ -23,8 +23,6 @@ class Memory:
         self.learned, self.level = None, -1  # Hessian approximation of the family, and its level of detail
         self.learned_at = np.inf  # its temperature
         self.n_passes = dict.fromkeys(KINDS, 0.0)  # spent on steps since each kind, or a better one, was computed
-        self.n_learned = 0  # whole Hessians computed since the last node
-        self.is_over = False  # whether the successor takes over at the next node
 
     def spend(self, n_passes):
         self.n_passes = {kind: max(0.0, spent + n_passes) for kind, spent in self.n_passes.items()}
@@ -48,7 +46,6 @@ class Memory:
         else:
             self.level += 1
             self.learned = problem.preconditioners.learn(parameters, temperature, self.level)
-            self.n_learned += 1
             self.n_passes[WHOLE] = 0.0
         self.n_passes[CLASSES], self.learned_at = 0.0, temperature
 

@@ -27,7 +27,7 @@ from annealed.path import (
     UntilSchedule,
 )
 from annealed.problems import Distance, Quadratic
-from annealed.solvers import LBFGS, Newton, ScaledConjugateGradient
+from annealed.solvers import LBFGS, ScaledConjugateGradient
 
 pytest.importorskip("pandas")
 skops = pytest.importorskip("skops.io")
@@ -60,7 +60,7 @@ def test_every_estimator_is_loaded_unchanged(tmp_path, name):
         AnnealedLogisticRegression(schedule=UntilSchedule(InverseTemperatureSchedule(), 0.1)),
         AnnealedClassifier(Quadratic()),
         AnnealedClassifier(Distance()),
-        AnnealedClassifier(solver=LBFGS(memory_size=5, successor=Newton())),
+        AnnealedClassifier(solver=LBFGS(memory_size=5)),
         AnnealedClassifier(solver=ScaledConjugateGradient()),
         PooledGaussian(),
         make_pipeline(SecondOrderFeatures(), MELDA()),

@@ -336,7 +336,8 @@ def test_a_temperature_that_gives_nan_does_not_change_the_others():
 
 def test_repr_is_a_table_with_the_chosen_row_marked(path):
     first, header, *rows = repr(path).splitlines()
-    assert first == "AnnealingPath: 12 temperatures, score neg_log_loss"
+    method = "Newton's method in an eigenbasis of the features (4 directions)"
+    assert first == f"AnnealingPath: 12 temperatures, score neg_log_loss, {method}"
     names = [
         "temperature",
         "C",

@@ -8,7 +8,7 @@ from small_problems import fold_masks, stack_of
 
 from annealed.datasets import make_gaussian_classes
 from annealed.problems import InnerProduct, hessian_sample
-from annealed.solvers.pairs import CLASSES, CLASSES_PATIENCE, KINDS, LEAST_PATIENCE, WHOLE, Memory
+from annealed.solvers.pairs import CLASSES, CLASSES_PATIENCE, KINDS, LEAST_PATIENCE, WHOLE, PathMemory
 
 
 def many_classes(n_classes=20, n_features=30):
@@ -77,7 +77,7 @@ class Costs:
     ],
 )
 def test_each_kind_is_learned_after_steps_of_the_same_cost(whole, classes, expected):
-    problem, memory, seen = SimpleNamespace(preconditioners=Costs(whole, classes)), Memory(6, 3), []
+    problem, memory, seen = SimpleNamespace(preconditioners=Costs(whole, classes)), PathMemory(6, 3), []
     for step in range(1, 73):
         memory.spend(0.25)
         kind = memory.kind_due(problem, dict.fromkeys(KINDS, 1))
@@ -91,7 +91,7 @@ def test_each_kind_is_learned_after_steps_of_the_same_cost(whole, classes, expec
 
 
 def test_one_pass_a_temperature_is_not_counted():
-    memory = Memory(6, 3)
+    memory = PathMemory(6, 3)
     memory.spend(0.5)
     memory.spend(-1)
     assert set(memory.n_passes.values()) == {0.0}

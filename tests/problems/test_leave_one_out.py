@@ -97,7 +97,7 @@ def test_sparse_rows_stay_sparse(most_exact_work, monkeypatch):
 @pytest.fixture
 def by_rows(monkeypatch):
     """Solves a table in combinations of its rows, however few; returns the problem and its solution."""
-    for module in ("rows.coordinates", "problems.linear", "problems.penalized_linear", "solvers"):
+    for module in ("rows.coordinates", "problems.linear", "problems.penalized_linear", "solvers.plan"):
         monkeypatch.setattr(f"annealed.{module}.WIDEST_EIGENPROBLEM", 1)
     monkeypatch.setattr("annealed.rows.coordinates.WIDEST_ROTATION", 1)
 

@@ -16,9 +16,8 @@ from small_problems import (
 )
 
 from annealed.problems import InnerProduct
-from annealed.solvers import LBFGS, Newton, make_solver
+from annealed.solvers import Newton
 from annealed.solvers.newton import _factored
-from annealed.solvers.pairs import WHOLE, Memory
 
 CONVEX = [gaussian, badly_scaled, two_classes, rare_class, separable]
 
@@ -104,37 +103,3 @@ def test_a_factor_has_the_smallest_ridge_that_succeeds(beside, ridge):
     expected = matrix + ridge * np.eye(4)
     factor = np.tril(_factored(matrix.copy()))
     np.testing.assert_allclose(factor @ factor.T, expected, rtol=0, atol=1e-14)
-
-
-# --- handover from L-BFGS ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("successor", [None, Newton()], ids=["alone", "newton"])
-def test_the_successor_takes_over_once_two_hessians_were_learned(successor, monkeypatch):
-    table = badly_scaled()
-    problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
-    solver, options = LBFGS(successor=successor), {"tol": 1e-6, "max_iter": 200}
-    memory = solver.new_memory(problem)
-    monkeypatch.setattr(Memory, "kind_due", lambda self, problem, delays: None)
-    first = solve_fits(solver, problem, problem.start(1.0), 1.0, memory=memory, **options)
-    assert not memory.is_over
-    monkeypatch.setattr(Memory, "kind_due", lambda self, problem, delays: WHOLE)
-    second = solve_fits(solver, problem, first.parameters, 0.01, memory=memory, **options)
-    assert second.tangent is None
-    assert memory.is_over is (successor is not None)
-    third = solve_fits(solver, problem, second.parameters, 0.003, memory=memory, **options)
-    assert (third.tangent is None) is (successor is None)
-    between = solve_final(solver, problem, third.parameters[:1], [0.005], memory=memory, **options)
-    for solution, temperature in ((third, 0.003), (between, 0.005)):
-        tight = solve_fits(Newton(), problem, problem.start(1.0), temperature, tol=1e-10, max_iter=100)
-        np.testing.assert_allclose(solution.value[0], tight.value[0], rtol=1e-8)
-
-
-@pytest.mark.parametrize(("work", "kind"), [(1.0, type(None)), (np.inf, Newton)], ids=["dear", "bearable"])
-def test_newton_is_the_successor_if_hessians_are_affordable(work, kind, monkeypatch):
-    monkeypatch.setattr("annealed.solvers.CHEAP_WORK", 0.0)
-    monkeypatch.setattr("annealed.solvers.BEARABLE_WORK", work)
-    problem = InnerProduct().prepare(stack_of(gaussian(), fold_masks(120)), random_state=0)
-    solver = make_solver("auto", problem)
-    assert type(solver) is LBFGS
-    assert type(solver.successor) is kind

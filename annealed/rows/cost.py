@@ -1,0 +1,37 @@
+"""Cost model: times on one core of an ordinary machine, in nanoseconds, by which a plan is made.
+
+Only ratios matter, and roughly: a plan that misjudges one by half costs little. What is multiplied, and how often,
+follows from shapes.
+"""
+
+from __future__ import annotations
+
+CALL = 5.4e5  # overhead of a pass over the rows: calls of Python and NumPy
+BLOCK = 2.4e5  # overhead of each further group of rows
+ENTRY = 2.5  # an entry of a row that is copied, or combined with another one
+SCORE = 4.0  # the posterior of a row under one score
+MULTIPLY = {True: 0.03, False: 0.1}  # a multiplication of rows with a few vectors, in float32 and in float64
+SQUARE = {True: 0.015, False: 0.03}  # a multiplication in products of rows with themselves
+FACTOR = 0.05  # a multiplication in a Cholesky factor
+
+
+def pass_time(n_rows, n_features, n_scores, is_float32=False, n_blocks=1) -> float:
+    """Loss and gradient by `n_scores` scores of all fits together."""
+    overhead = CALL + BLOCK * (n_blocks - 1)
+    return overhead + n_rows * n_scores * (SCORE + MULTIPLY[is_float32] * n_features)
+
+
+def squares_time(n_rows, width, is_float32=False) -> float:
+    """The weighted sum of z z' over rows z of a width."""
+    return n_rows * (ENTRY * width + SQUARE[is_float32] * width**2 / 2)
+
+
+def factor_time(size) -> float:
+    """The Cholesky factor of a matrix."""
+    return FACTOR * size**3 / 6
+
+
+def hessian_time(n_rows, width, n_pairs, size, is_stored) -> float:
+    """The Hessian of a fit and its factor; `is_stored`: from products of columns that are stored."""
+    of_row = ENTRY * (1 if is_stored else width) + SQUARE[False] * width**2 / 2
+    return n_pairs * n_rows * of_row + factor_time(size)

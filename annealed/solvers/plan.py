@@ -1,0 +1,158 @@
+"""The plan of a path: by which solver, in which coordinates and with which precision it is solved, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from annealed.problems import Problem, RepresenterProblem
+from annealed.problems.array_linear import ArrayProblem
+from annealed.problems.linear import LinearProblem
+from annealed.problems.penalized_linear import PenalizedLinearProblem
+from annealed.rows.coordinates import CONSTANT, WIDEST_EIGENPROBLEM
+from annealed.rows.cost import pass_time
+from annealed.solvers.array_lbfgs import ArrayLBFGS
+from annealed.solvers.base import Accuracy, Points, Solution, Solver
+from annealed.solvers.lbfgs import LBFGS
+from annealed.solvers.newton import Newton
+from annealed.solvers.scaled_conjugate_gradient import ScaledConjugateGradient
+from annealed.solvers.subspace import Subspace
+
+SOLVERS: dict[str, type[Solver]] = {
+    "lbfgs": LBFGS,
+    "newton": Newton,
+    "scg": ScaledConjugateGradient,
+    "subspace": Subspace,
+}
+PASSES_OF_HESSIAN = (
+    2.5  # time of the Hessians of all fits, in passes over the rows, up to which Newton's method is faster
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the path of a problem is solved: by which solver, how accurately, and with what memory."""
+
+    problem: Problem
+    solver: Solver
+    tol: float
+    max_iter: int
+    memory: Any
+
+    @classmethod
+    def of(cls, problem: Problem, solver: Solver, tol, max_iter) -> Plan:
+        problem = solver.adapt(problem, tol)
+        return cls(problem, solver, tol, max_iter, solver.new_memory(problem))
+
+    def solve(self, points: Points, certify=True) -> Solution:
+        return self.solver.solve(self.problem, points, Accuracy(self.tol, self.max_iter, certify), self.memory)
+
+    def explain(self) -> str:
+        """What was chosen, in one sentence, and why, in another."""
+        problem, n_folds = self.problem, self.problem.n_fits - 1
+        n_rows, n_features = problem.design.n_rows, problem.features.number
+        shape = f"{n_rows} samples, {n_features} features and {problem.n_classes} classes"
+        folds = f", the final fit and {n_folds} folds together" if n_folds else ""
+        return f"{_method(self.solver)} in {_coordinates(problem)}. {shape}{folds}: {self._why()}."
+
+    def _why(self) -> str:
+        problem = self.problem
+        if isinstance(problem, ArrayProblem):
+            return "the samples are on a device" + (
+                f", with products in {problem.matmul_precision}" * problem.has_quick_rows
+            )
+        if isinstance(problem, RepresenterProblem):
+            rounded = ", with products in float32 and certificates in float64" * problem.products.is_rounded
+            return f"the features are too many for an eigenbasis{rounded}"
+        why = "the family has no exact Hessian"
+        if problem.hessians is not None:
+            n_passes = problem.hessians.time / _pass_time(problem)
+            why = f"exact Hessians of all fits take about as long as {_shown(n_passes)} passes over the samples"
+        is_rounded = getattr(problem, "has_float32_rows", False)
+        return why + ", with steps in float32 and certificates in float64" * is_rounded
+
+
+def _shown(number) -> str:
+    return f"{number:.1g}" if number < 10 else f"{number:.0f}"
+
+
+def _method(solver) -> str:
+    names = {
+        Newton: "Newton's method",
+        Subspace: "Subspace minimization",
+        ScaledConjugateGradient: "Scaled conjugate gradients",
+    }
+    return names.get(type(solver), "L-BFGS" if "LBFGS" in type(solver).__name__ else type(solver).__name__)
+
+
+def _coordinates(problem) -> str:
+    if isinstance(problem, RepresenterProblem):
+        return "combinations of samples"
+    if problem.features.span is not None:
+        return f"a basis of the span of the samples ({problem.features.span.rows.shape[1]} directions)"
+    host = problem.host if isinstance(problem, ArrayProblem) else problem
+    if not isinstance(host, LinearProblem):
+        return "its own parameters"
+    coordinates = host.scores.coordinates
+    is_turned = np.ndim(coordinates.basis) != 1 + coordinates.per_fit
+    return f"an eigenbasis of the features ({coordinates.rank} directions)" if is_turned else "scaled features"
+
+
+def make_solver(solver, problem: Problem) -> Solver:
+    """A solver from its name, or the given solver; "auto" chooses by the shape of the problem."""
+    if isinstance(problem, ArrayProblem):
+        if solver not in ("auto", "lbfgs"):
+            raise ValueError(f'X on a device needs solver="auto" or "lbfgs". Got {solver!r}.')
+        return ArrayLBFGS()
+    if solver == "auto":
+        solver = _by_shape(problem)
+    if not isinstance(solver, Solver) and not (isinstance(solver, str) and solver in SOLVERS):
+        raise ValueError(f"solver must be one of {('auto', *SOLVERS)} or a Solver. Got {solver!r}.")
+    chosen = solver if isinstance(solver, Solver) else SOLVERS[solver]()
+    if isinstance(chosen, Newton) and problem.hessians is None:
+        raise ValueError('solver="newton" needs a family with a Hessian, such as InnerProduct(). Use "lbfgs".')
+    if isinstance(chosen, Subspace) and not _has_row_form(problem):
+        raise ValueError(
+            'solver="subspace" needs the inner-product family, with more features than an eigenbasis is computed for. '
+            'Use "auto", which selects it there, or "lbfgs".'
+        )
+    if isinstance(chosen, Subspace) and _is_constant(problem):
+        raise ValueError(
+            'solver="subspace" needs samples that differ. Got equal samples only. Use "auto", which accepts them too.'
+        )
+    return chosen
+
+
+def _by_shape(problem):
+    """Combinations of samples if an eigenbasis is out of reach, Newton if Hessians are cheap, else L-BFGS."""
+    design = problem.design
+    if _has_row_form(problem) and design.n_features > WIDEST_EIGENPROBLEM:
+        varies = problem.scores.coordinates.spectrum.max() > (CONSTANT * np.abs(problem.features.center).max()) ** 2
+        if varies and (sparse.issparse(design.X) or design.n_rows < design.n_features):
+            return "subspace"
+    if problem.hessians is None:
+        return "lbfgs"
+    return "newton" if problem.hessians.time <= PASSES_OF_HESSIAN * _pass_time(problem) else "lbfgs"
+
+
+def _pass_time(problem):
+    """Estimated time of a pass of all fits over the rows, in nanoseconds."""
+    design = problem.design
+    return pass_time(design.n_rows, design.n_features, problem.n_fits * problem.scores.table.n_scores)
+
+
+def _has_row_form(problem):
+    """Whether the penalty is |coef|^2 in scaled features, so that the optimum is a combination of samples."""
+    return isinstance(problem, PenalizedLinearProblem) and (
+        problem.features.span is None and problem.scores.coordinates.basis.ndim == 1
+    )
+
+
+def _is_constant(problem) -> bool:
+    """Whether every feature is constant up to rounding, so that combinations of samples carry no information."""
+    coordinates = problem.scores.coordinates  # stricter than "auto", which compares with the largest centre
+    spread = np.sqrt(coordinates.spectrum) * coordinates.inverse
+    return bool((spread <= CONSTANT * np.abs(problem.design.center)).all())
