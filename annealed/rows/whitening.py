@@ -58,7 +58,7 @@ class Covariances(NamedTuple):
         if self.shrinkage == "oas":
             amount = oas_share(np.sum(matrix**2), np.trace(matrix), design.total_weight[fit], self.n_columns)
         elif self.shrinkage == "ledoit_wolf":
-            fourth = _fourth_moment(design, fit, inner_means, spread) / design.total_weight[fit]
+            fourth = _fourth_moment(design, fit, inner_means, spread)
             size = np.sum(matrix**2), np.trace(matrix)
             amount = ledoit_wolf_share(*size, fourth, design.total_weight[fit], self.n_columns)
         else:
@@ -204,7 +204,7 @@ def ledoit_wolf_share(square, trace, fourth, n_rows, n_columns) -> float:
 
 
 def _fourth_moment(design, fit, means, scale) -> float:
-    """Sum of the fourth powers of the samples' distances to their class means, in units of `scale`."""
+    """Weighted mean of the fourth powers of the samples' distances to their class means, in units of `scale`."""
     inverse = 1 / scale
     norms = np.sum((means * inverse) ** 2, axis=1)
 
