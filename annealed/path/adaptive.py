@@ -40,10 +40,9 @@ class AdaptiveSchedule(Schedule):
     learns_late : bool, default=False
         Whether scores may improve only at low temperatures. An L2 penalty suppresses directions of small variance, and
         what predicts the classes may be one of them. While the validation score is not clearly better than at the hot
-        end, the path continues until Q / T no longer changes or has halved, or the score has fallen by a quarter; it
-        ends earlier if a score test finds no signal in the suppressed directions. If the test clearly finds a large
-        signal, the path continues whatever the scores. ``schedule="auto"`` uses True for the inner-product and
-        quadratic families.
+        end, the path continues until Q / T no longer changes or has halved; it ends earlier if a score test finds no
+        signal in the suppressed directions. If the test clearly finds a large signal, the path continues whatever the
+        scores. ``schedule="auto"`` uses True for the inner-product and quadratic families.
 
     Examples
     --------
