@@ -22,6 +22,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MARKDOWN = [
     page for folder in (".", "docs", "experiments", "benchmarks") for page in sorted((ROOT / folder).glob("*.md"))
 ]
+DRAWINGS = sorted((ROOT / "docs" / "images").glob("*.svg"))
 EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -128,7 +129,7 @@ def test_links_lead_to_files_and_headings(page):
     assert broken_links(page) == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *DRAWINGS], ids=lambda page: page.name)
 def test_named_places_in_the_code_exist(page):
     assert missing_places(page.read_text()) == []
 
