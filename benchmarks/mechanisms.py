@@ -173,7 +173,7 @@ MECHANISMS = [
     _flag(
         "sampled rows in Hessians",
         "noise; a smaller Hessian product",
-        "HessianSample.rows_per_pair",
+        "HessianSample.n_sampled",
         staticmethod(lambda n_rows, *_: n_rows),
     ),
     _set("growing levels of Hessians", "several Hessians; a cheap first one", "FEWEST_PARAMETERS", 3600),
