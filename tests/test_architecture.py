@@ -50,7 +50,7 @@ WIDER = {
 }
 
 # The core may only shrink: lower these after a deletion.
-MOST_LINES, MOST_TUNED_NUMBERS = 17_756, 279
+MOST_LINES, MOST_TUNED_NUMBERS = 17_703, 270
 
 INSTALLED_BY_THE_USER = {"torch", "dask", "matplotlib", "pandas"}
 HOME_OF = {"matplotlib": "plots", "torch": "arrays"}
