@@ -28,11 +28,10 @@ ALL_LEVELS = 20  # a level at which all parameters up to MOST_PARAMETERS are inc
 ROWS_PER_COORDINATE = 48  # rows sampled for the block of a pair or a class: accuracy against time
 MOST_CLASS_ENTRIES = 20_000_000  # entries of the blocks of all classes
 CLASS_FACTORS = 6  # number of times that the blocks of single classes are factored
-SAMPLE_PER_PARAMETER, FEW_VALUES = 6, 2_000_000  # rows per parameter, and entries, to sample from if not float32
+FEW_VALUES = 4_000_000  # entries of the rows to sample from if there is no float32 copy of all rows
 MOST_POSTERIORS = 20_000_000  # rows times classes to sample from
 SMALLEST_POSTERIOR = 1e-15  # smaller probabilities become zero: negligible, and their products are slow
-SMALLEST_SHARE = 1e-10  # rows with a smaller share of a pair's largest share are left out
-MOST_PICKED = 0.7  # share of rows up to which they are copied by index: more are faster in order
+SMALLEST_SHARE = 1e-10  # shares smaller than this part of a block's largest become zero: products with them are slow
 SHARED_WORK = 2_000_000  # multiplications for a pair from which threads pay
 CHUNK_ROWS = 4096  # rows multiplied at a time, so that they stay in cache
 SORTED_SHARES = 2500  # shares that are sorted to find the threshold of inclusion with certainty
@@ -64,8 +63,7 @@ class HessianSample:
         n_parameters = self.contrasts.n_differences * len(self.leading)
         self.dtype = np.float64 if n_parameters <= DOUBLE_PARAMETERS else np.float32
         if float32_rows is None:
-            n_sampled = max(SAMPLE_PER_PARAMETER * n_parameters, FEW_VALUES // len(self.leading))
-            self.rows, self.weight = _stratified(design, min(design.n_rows, n_sampled))
+            self.rows, self.weight = _stratified(design, min(design.n_rows, FEW_VALUES // len(self.leading)))
             along = coordinates.along(kept)
             parts = design.map_rows(lambda block: self._in_units(along(block.rows_as_array())), self.rows)
             self._points, self._unit = np.concatenate(list(parts)), 1.0
@@ -210,16 +208,10 @@ class _Sampler:
         """Indices of the rows sampled for a block, None for all of them, and the share that each represents."""
         share = self.weight * share
         if self.n_drawn >= self.n_rows:
-            return _not_negligible(share)
+            return None, np.where(share > SMALLEST_SHARE * share.max(), share, 0)
         threshold = _threshold(share[:: max(1, self.n_rows // SORTED_SHARES)], self.n_drawn / self.n_rows)
         drawn = np.flatnonzero(share > self.uniform[block * OFFSET :][: self.n_rows] * threshold)
         return drawn, np.maximum(share[drawn], threshold)
-
-
-def _not_negligible(share):
-    """Indices of the rows whose share is not negligible, None if they are nearly all, and their shares."""
-    drawn = np.flatnonzero(share > SMALLEST_SHARE * share.max())
-    return (None, share) if len(drawn) > MOST_PICKED * len(share) else (drawn, share[drawn])
 
 
 def _uniform(size):

@@ -82,10 +82,8 @@ def test_rows_of_negligible_curvature_are_left_out_even_without_sampling(monkeyp
     """Products of posteriors that are almost zero are subnormal and slow."""
     share = np.where(np.arange(1000) % 4 == 0, 0.3, 1e-25)
     drawn, stands_for = drawn_by(share, 1000, monkeypatch)
-    np.testing.assert_array_equal(drawn, np.arange(0, 1000, 4))
-    np.testing.assert_array_equal(stands_for, 0.3)
-    drawn, stands_for = drawn_by(np.linspace(0.1, 1, 1000), 1000, monkeypatch)
-    assert drawn is None and len(stands_for) == 1000
+    assert drawn is None
+    np.testing.assert_array_equal(stands_for, np.where(share > 0.1, 0.3, 0.0))
 
 
 def test_a_sample_keeps_all_rows_of_rare_classes_and_represents_all_rows():
