@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj, is_numpy_array
 from array_api_compat import device as device_of_array
-from array_api_compat import numpy as numpy_namespace
+from array_api_compat import numpy as compatible_numpy
 from scipy import sparse
 from sklearn import get_config
 
@@ -24,6 +24,7 @@ from annealed.optional import require
 
 ALIGNED_NUMBERS = 8  # numbers of half precision to which tensor cores need rows to be aligned
 SHARE_OF_MEMORY = 0.7  # of the free device memory: a larger X is streamed
+numpy_namespace = np if hasattr(np, "concat") else compatible_numpy  # NumPy before 2.0 has other names
 
 
 def is_foreign(array) -> bool:
@@ -122,6 +123,15 @@ def _selection(chosen):
     return as_slice(chosen) if len(chosen) else slice(0, 0)
 
 
+def inner(left, right):
+    """Inner product of each row of two matrices."""
+    return (left[:, None, :] @ right[:, :, None])[:, 0, 0]
+
+
+def reshaped(array, shape):
+    return array.reshape(shape) if isinstance(array, np.ndarray) else array_namespace(array).reshape(array, shape)
+
+
 def at_least(array, floor):
     """The array with its entries raised to a number."""
     return np.maximum(array, floor) if isinstance(array, np.ndarray) else array_namespace(array).clip(array, min=floor)
@@ -158,12 +168,14 @@ class Place:
 
     row_dtype : dtype of X
     wide_dtype : dtype of parameters and of sums, float64 if the device has it
+    returns_numpy : whether the user gave NumPy arrays, so that fitted attributes must be NumPy arrays, too
     """
 
     xp: Any
     device: Any
     row_dtype: Any
     wide_dtype: Any
+    returns_numpy: bool = False
     is_host = False
 
     @classmethod
@@ -194,6 +206,11 @@ class Place:
         return float(self.xp.finfo(self.row_dtype).eps)
 
     @cached_property
+    def tiny(self) -> float:
+        """Smallest normal number of parameters."""
+        return float(self.xp.finfo(self.wide_dtype).smallest_normal)
+
+    @cached_property
     def row_bytes(self) -> int:
         return self.xp.finfo(self.row_dtype).bits // 8
 
@@ -212,6 +229,10 @@ class Place:
         if is_foreign(values):
             return self.xp.astype(values, self.row_dtype, copy=False)
         return self.xp.asarray(np.array(values), dtype=self.row_dtype, device=self.device)
+
+    def given(self, array):
+        """An array of the library of the user's arrays."""
+        return to_host(array) if self.returns_numpy else array
 
     def whole(self, values):
         """Integers, such as sample indices, on the device."""
@@ -241,7 +262,7 @@ class Place:
     def host(self, *arrays) -> list[np.ndarray]:
         """Small float arrays as NumPy arrays, in one transfer."""
         flat = [self.xp.reshape(self.wide(array), (-1,)) for array in arrays]
-        numbers = np.asarray(to_host(self.xp.concat(flat)), dtype=np.float64)
+        numbers = np.array(to_host(self.xp.concat(flat)), dtype=np.float64)
         ends = np.cumsum([array.shape[0] for array in flat])
         parts = np.split(numbers, ends[:-1])
         return [part.reshape(array.shape) for part, array in zip(parts, arrays, strict=True)]
@@ -291,7 +312,7 @@ def on_named_device(X, device):
     except (AssertionError, RuntimeError, NotImplementedError) as error:  # raised for unavailable devices
         raise ValueError(f"device={device!r} cannot be used by torch here: {str(error).splitlines()[0]}") from error
     device = sample.device
-    place = Place.of(sample)
+    place = replace(Place.of(sample), returns_numpy=True)
     if X.nbytes > SHARE_OF_MEMORY * place.free_bytes():
         return X, place
     with warnings.catch_warnings():  # no fit writes to X: read-only arrays need no copy

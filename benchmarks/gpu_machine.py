@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from annealed.path import Schedule
-from annealed.problems.array_linear import ArrayProblem
+from annealed.problems.device_passes import DevicePasses
 
 PRODUCT_SIZE = 8192
 TRIES = 10
@@ -127,20 +127,20 @@ class _Clock:
 @contextmanager
 def counted(device="cuda"):
     """Count and time the passes of all fits made in the context."""
-    found, original = Counted(), ArrayProblem._loss
+    found, original = Counted(), DevicePasses.sums
 
-    def loss(problem, parameters, temperature, fits, quick, learn, fine=False):
-        design, precision = problem.design, problem.matmul_precision if quick else None
+    def sums(passes, coef, intercept, fits, quick=False, is_split=False):
+        design, precision = passes.design, passes.design.matmul_precision if quick else None
         size = design.n_rows * design.n_features
-        operations = 4.0 * size * parameters.shape[0] * parameters.shape[1]
-        found.all_passes.append(Pass(precision, operations, size * problem.place.row_bytes))
+        operations = 4.0 * size * coef.shape[0] * coef.shape[1]
+        found.all_passes.append(Pass(precision, operations, size * passes.place.row_bytes))
         clock.append(_Clock(is_cuda))
         try:
-            return original(problem, parameters, temperature, fits, quick, learn, fine)
+            return original(passes, coef, intercept, fits, quick, is_split)
         finally:
             clock[-1].stop()
 
-    ArrayProblem._loss = loss
+    DevicePasses.sums = sums
     is_cuda, clock = str(device).startswith("cuda"), []
     if is_cuda:
         torch.cuda.empty_cache()
@@ -154,7 +154,7 @@ def counted(device="cuda"):
         found.seconds = time.perf_counter() - began
         found.pass_seconds = sum(timer.seconds() for timer in clock)
         found.peak_bytes = torch.cuda.max_memory_allocated() if is_cuda else 0
-        ArrayProblem._loss = original
+        DevicePasses.sums = original
 
 
 def table(rows: list[dict]) -> str:

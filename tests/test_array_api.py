@@ -13,7 +13,8 @@ from small_problems import gaussian, rare_class, shared_noise, two_classes, wide
 
 import annealed.arrays
 import annealed.estimators.on_device
-import annealed.problems.array_linear
+import annealed.problems.device_passes
+import annealed.problems.linear
 from annealed import (
     MELDA,
     AnnealedClassifier,
@@ -25,7 +26,7 @@ from annealed import (
 )
 from annealed.arrays import Place, to_host
 from annealed.problems import InnerProduct, Quadratic, gibbs
-from annealed.problems.array_families import on_device
+from annealed.problems.device_passes import DevicePasses
 from annealed.rows import ArrayDesign, make_design
 
 pytestmark = pytest.mark.usefixtures("dispatch")
@@ -216,7 +217,7 @@ def test_only_the_labels_are_copied_to_the_host(move, monkeypatch):
         sizes.append(int(np.prod(array.shape)))
         return to_host(array)
 
-    for module in (annealed.arrays, annealed.estimators.on_device, annealed.problems.array_linear):
+    for module in (annealed.arrays, annealed.estimators.on_device, annealed.problems.linear):
         monkeypatch.setattr(module, "to_host", recorded)
     for model in (AnnealedLogisticRegression(cv=3), AnnealedLDA(cv=3), AnnealedLogisticRegression(selection="holdout")):
         sizes.clear()
@@ -295,11 +296,10 @@ def test_samples_that_stay_on_the_host_are_streamed_to_the_device(move_torch):
     weight = np.full((len(y), 1), 1 / len(y))
     design = ArrayDesign(X, place.whole(y), place.row(weight), np.array([float(len(y))]), 3, place)
     assert design.is_streamed
-    streamed = on_device(InnerProduct().prepare(design))
+    streamed = InnerProduct().prepare(design)
     plain = InnerProduct().prepare(make_design(X, y, weight, np.array([float(len(y))]), 3))
-    evaluation = streamed.objective(streamed.start(1.0), 1.0, slice(0, 1))
-    value, *_ = plain.objective(plain.start(1.0), 1.0)
-    np.testing.assert_allclose(to_host(evaluation.value), value, rtol=1e-12)
+    found, expected = (problem.objective(problem.start(1.0), 1.0)[0] for problem in (streamed, plain))
+    np.testing.assert_allclose(to_host(found), expected, rtol=1e-12)
 
 
 @pytest.mark.gpu
@@ -338,7 +338,7 @@ def test_folds_evaluated_together_score_as_folds_evaluated_one_by_one(move, monk
     X, y = table()
     weight = np.linspace(0.5, 2, len(y))
     together = AnnealedLogisticRegression(cv=3).fit(move(X), y, sample_weight=move(weight))
-    monkeypatch.setattr(annealed.problems.array_linear, "FEW_COLUMNS", 0)
+    monkeypatch.setattr(annealed.problems.device_passes, "FEW_COLUMNS", 0)
     one_by_one = AnnealedLogisticRegression(cv=3).fit(move(X), y, sample_weight=move(weight))
     np.testing.assert_allclose(together.path_.validation_score, one_by_one.path_.validation_score, rtol=1e-10)
     np.testing.assert_allclose(together.path_.posterior_scale, one_by_one.path_.posterior_scale, rtol=1e-10)
@@ -377,13 +377,13 @@ def test_at_most_three_passes_are_in_full_precision(move_torch, monkeypatch):
     """The final solve evaluates full products once before it and once after it; its steps use corrected fine ones."""
     X, y = table(20_000)
     is_full = []
-    original = annealed.problems.array_linear.ArrayProblem.objective
+    original = DevicePasses.sums
 
-    def objective(problem, parameters, temperature, fits, quick=False, learn=False, fine=False):
+    def sums(passes, coef, intercept, fits, quick=False, is_split=False):
         is_full.append(not quick)
-        return original(problem, parameters, temperature, fits, quick, learn, fine)
+        return original(passes, coef, intercept, fits, quick, is_split)
 
-    monkeypatch.setattr(annealed.problems.array_linear.ArrayProblem, "objective", objective)
+    monkeypatch.setattr(DevicePasses, "sums", sums)
     path = (
         AnnealedLogisticRegression(selection="holdout", matmul_precision="tf32")
         .fit(move_torch(X.astype(np.float32)), y)

@@ -14,7 +14,6 @@ from annealed.callbacks import FitWatch
 from annealed.estimators.on_device import device_design
 from annealed.estimators.validation import Rows, ValidationMixin
 from annealed.path import AdaptiveSchedule, Step, UntilSchedule, anneal, concluded, is_auto, make_schedule
-from annealed.problems.array_families import on_device
 from annealed.problems.penalty_scaling import ScalingChoices
 from annealed.rows import make_design
 from annealed.rows.threads import threads_over_blocks
@@ -81,9 +80,6 @@ class AnnealingMixin(ValidationMixin):
 
         with threads_over_blocks():
             problem = self._make_objective().prepare(design, check_random_state(self.random_state))
-            if rows.device is not None:
-                problem = on_device(problem, self.matmul_precision)
-                problem.returns_numpy = rows.device.returns_numpy
             choices = ScalingChoices(problem)
             if len(splits) > 1 and self._leaves_setting_open() and deals_rows(self.cv):
                 choices = choices.initial()
@@ -152,7 +148,9 @@ class AnnealingMixin(ValidationMixin):
 
     def _design(self, rows: Rows, splits):
         if rows.device is not None:
-            return device_design(rows.device, splits, len(rows.classes))
+            design = device_design(rows.device, splits, len(rows.classes))
+            design.matmul_precision = self.matmul_precision
+            return design
         stack = fold_weights(splits, rows.weight)
         total = stack.sum(axis=0)
         if not (total > 0).all():

@@ -19,10 +19,12 @@ from annealed.estimators.labels import check_labels_classify, coded
 from annealed.estimators.weights import class_factors, counted_in_rows, weighted_classes
 from annealed.path import Validation
 from annealed.problems.array_gibbs import deviations, margins, scaled_losses, scaled_moments
-from annealed.problems.array_linear import KEPT_BYTES, TEMPORARIES, HeldOutOnDevice, HeldOutPart
+from annealed.problems.device_passes import TEMPORARIES, HeldOutOnDevice, HeldOutPart
 from annealed.rows import ArrayDesign
 from annealed.validation.calibration import least_log_scale, penalty
 from annealed.validation.selection import HeldOutValidator, times_drawn
+
+KEPT_BYTES = 1 << 31  # bytes of held-out logits up to which they are kept between evaluations: memory against time
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,6 @@ class DeviceRows:
     """Rows on a device: X (or X streamed to it), labels as codes, and weights.
 
     total_weight : sum of the given sample weights times class weights
-    returns_numpy : whether the input is NumPy, so that fitted attributes must be NumPy, too
     """
 
     X: Any
@@ -38,7 +39,6 @@ class DeviceRows:
     weight: Any
     place: Place
     total_weight: float
-    returns_numpy: bool = False
 
 
 def check_precision(precision, place: Place | None):
@@ -151,13 +151,12 @@ def check_device_weight(weight, n_rows, place: Place, name="sample_weight"):
 
 def device_rows(X, codes, sample_weight, classes, class_weight, device=None) -> DeviceRows:
     """Rows on a device, from array-API input, or from NumPy input and the name of a device."""
-    returns_numpy = not is_foreign(X)
-    X, place = on_named_device(X, device) if returns_numpy else (X, Place.of(X))
+    X, place = (X, Place.of(X)) if is_foreign(X) else on_named_device(X, device)
     labels = place.whole(codes)
     weight = check_device_weight(sample_weight, len(codes), place)
     weight, counts = weighed_on_device(weight, labels, classes, class_weight, place)
     weight = weight * place.xp.take(place.wide(weighted_classes(counts, classes)), labels)
-    return DeviceRows(X, labels, _counted_in_rows(weight, place), place, float(counts.sum()), returns_numpy)
+    return DeviceRows(X, labels, _counted_in_rows(weight, place), place, float(counts.sum()))
 
 
 def _counted_in_rows(weight, place):
@@ -265,14 +264,14 @@ class DeviceValidator(HeldOutValidator):
             return
         place = problem.place
         design = ArrayDesign(self.X, self.labels, self.weight[:, None], None, problem.n_classes, place)
-        arrays = problem.final_arrays(parameters, temperature)
-        coef, intercept = arrays["coef"][0, ...], arrays["intercept"][0, ...]
+        arrays = problem.report(parameters[:1, ...], temperature, slice(0, 1))
+        coef, intercept = (place.row(arrays[name][0, ...]) for name in ("coef", "intercept"))
 
         def part(block):
             deviation = deviations(place, block.scores(coef, intercept), block.labels)
             return HeldOutPart(deviation, place.wide(block.weight[:, 0]), block.labels * 0)
 
-        with place.products_in(problem.matmul_precision):
+        with place.products_in(problem.design.matmul_precision):
             yield from design.map_blocks(part, n_fits=TEMPORARIES)
 
 

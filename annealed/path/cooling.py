@@ -55,7 +55,8 @@ def concluded(plan: Plan, steps: list[Step], certified=slice(None)) -> list[Step
     for number, step in zip(numbers, _certified(plan, [steps[number] for number in numbers]), strict=True):
         steps[number] = step
     points = [(step.parameters[0, ...], step.temperature, step.validation.scale) for step in steps]
-    summaries = plan.problem.summarize(points, [step.entropy for step in steps])
+    entropy, value = [step.entropy for step in steps], [step.value for step in steps]
+    summaries = plan.problem.summarize(points, entropy, value)
     return [replace(step, training_summary=summary) for step, summary in zip(steps, summaries, strict=True)]
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
-from annealed.arrays import combined, to_host
+from annealed.arrays import combined, namespace_of, to_host
 from annealed.optional import require
 from annealed.path.base import Step
 from annealed.path.interpolation import between
 from annealed.problems import Problem
-from annealed.problems.array_linear import ArrayProblem
 from annealed.solvers import Plan
 
 PRINTED_ROWS = 12
@@ -128,10 +128,7 @@ class AnnealingPath:
         problem = plan.problem
         scores = [step.validation.scores for step in steps if step.validation.scores is not None]
         compared = [step.validation.compared.mean() for step in steps if step.validation.compared is not None]
-        if isinstance(problem, ArrayProblem):
-            arrays = problem.reported([(step.parameters[0, ...], step.temperature) for step in steps])
-        else:
-            arrays = {name: array.astype(dtype, copy=False) for name, array in _reported(steps, problem).items()}
+        arrays = {name: _in_dtype(array, problem, dtype) for name, array in _reported(steps, problem).items()}
         certificate = np.array([step.certificate for step in steps])
         return cls(
             temperatures=np.array([step.temperature for step in steps]),
@@ -281,6 +278,8 @@ def _reported(steps: list[Step], problem: Problem) -> dict[str, np.ndarray]:
 
     For a long path, each array is allocated once and filled, so that no copy of its size is needed.
     """
+    if not problem.place.is_host:
+        return _reported_on_device(steps, problem)
     size = max(1, REPORTED_VALUES // (problem.n_classes * problem.features.number)) if problem.temperature_free else 1
     arrays: dict[str, np.ndarray] = {}
     for first in range(0, len(steps), size):
@@ -295,6 +294,16 @@ def _reported(steps: list[Step], problem: Problem) -> dict[str, np.ndarray]:
                 arrays[name] = np.empty((len(steps), *values.shape[1:]), values.dtype)
             arrays[name][first : first + len(batch)] = values
     return arrays
+
+
+def _reported_on_device(steps: list[Step], problem: Problem) -> dict[str, Any]:
+    parts = [problem.report(step.parameters[:1, ...], step.temperature, slice(0, 1)) for step in steps]
+    return {name: namespace_of(parts[0][name]).concat([part[name] for part in parts]) for name in parts[0]}
+
+
+def _in_dtype(array, problem: Problem, dtype):
+    """The array in the dtype of X."""
+    return array.astype(dtype, copy=False) if isinstance(array, np.ndarray) else problem.place.row(array)
 
 
 def _best_of(scores) -> int:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from annealed.arrays import HOST, Place
 from annealed.rows import Design, RowSpan
 
 
@@ -105,11 +106,12 @@ class Features:
     scale: Any = None
     span: RowSpan | None = None
 
-    def linear(self, coef, intercept) -> dict[str, np.ndarray]:
+    def linear(self, coef, intercept, place: Place = HOST) -> dict[str, Any]:
         """Coefficients and intercepts in the user's features, from those of the centred features (or of the span)."""
         if self.span:
-            coef = self.span.expand_coef(coef)
-        intercept = intercept - coef @ self.center
+            coef = place.wide(self.span.expand_coef(coef))
+        intercept = intercept - coef @ place.wide(self.center)
+        coef, intercept = place.given(coef), place.given(intercept)
         if self.used is not None:
             used_coef, coef = coef, np.zeros((*coef.shape[:-1], self.number))
             coef[..., self.used] = used_coef
@@ -122,7 +124,7 @@ class Problem(ABC):
     `temperature_free` : the loss part of the objective, as a function of the parameters, is the same at every
     temperature. `extrapolates` : minima move smoothly enough with temperature to be predicted. `interpolates` : minima
     are unique and lie on one smooth curve, so that a few nodes determine all of it. `hessians` computes exact Hessians,
-    None if the family has none.
+    None if the family has none. Small arrays, such as parameters, are arrays of `place`.
     """
 
     hessians: Any = None
@@ -133,7 +135,7 @@ class Problem(ABC):
     predictor: Predictor
 
     def __init__(self, design: Design, features: Features):
-        self.design, self.features = design, features
+        self.design, self.features, self.place = design, features, design.place
         self.n_fits = design.n_fits
         self.n_classes = design.n_classes
         self.class_shares = design.class_weight_sums()
@@ -147,10 +149,11 @@ class Problem(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def summarize(self, points, entropy=None) -> list[TrainingSummary]:
+    def summarize(self, points, entropy=None, value=None) -> list[TrainingSummary]:
         """Training loss and entropy of the final fit at each of `points`: (parameters, temperature, posterior scale).
 
         entropy : the entropy at each point if it is known, which saves time; None or NaN if it is not
+        value : Q / T at each point, needed on a device
         """
 
     @abstractmethod

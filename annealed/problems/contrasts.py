@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from annealed.arrays import namespace_of
+from annealed.arrays import namespace_of, reshaped
 from annealed.problems import gibbs
 
 HALF = float(np.sqrt(0.5))
@@ -228,7 +228,7 @@ class ParameterTable:
         return np.tile(np.arange(self.width) < self.rank, self.n_scores).astype(np.float64)
 
     def of(self, parameters):
-        return namespace_of(parameters).reshape(parameters, (-1, self.n_scores, self.width))
+        return reshaped(parameters, (-1, self.n_scores, self.width))
 
     def split(self, parameters):
         """Coefficients (n_fits, n_scores, rank) and intercepts (n_fits, n_scores)."""
@@ -238,9 +238,10 @@ class ParameterTable:
         return table, namespace_of(table).zeros_like(table[..., 0])
 
     def join(self, coef, intercept):
-        xp = namespace_of(coef)
-        table = xp.concat([coef, intercept[..., None]], axis=2) if self.fit_intercept else coef
-        return xp.reshape(table, (table.shape[0], -1))
+        table = coef
+        if self.fit_intercept:
+            table = namespace_of(coef).concat([coef, intercept[..., None]], axis=2)
+        return reshaped(table, (table.shape[0], -1))
 
     def class_intercept(self, parameters):
         """Intercepts of classes (n_fits, n_classes)."""

@@ -23,7 +23,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
-from annealed.arrays import to_host
+from annealed.arrays import at_least, reshaped, take, to_host
 from annealed.problems.base import Features, Objective
 from annealed.problems.linear import (
     LinearProblem,
@@ -89,14 +89,22 @@ class DistanceScores(LinearScores):
 
     def __init__(self, design: Design, coordinates, log_prior):
         super().__init__(design, coordinates)
-        self.log_prior = log_prior
+        self.log_prior = design.place.wide(log_prior)
+        self.largest_mean = 0.0  # largest squared length of a class mean of the final fit
 
     def table(self, parameters):
-        return parameters.reshape(len(parameters), self.log_prior.shape[1], -1)
+        return reshaped(parameters, (parameters.shape[0], self.log_prior.shape[1], -1))
+
+    def loss(self, parameters, temperature, fits, quick=False):
+        """Use the float32 rows only while scores are so small that their differences keep enough digits."""
+        if self.float32_rows is not None and self.largest_mean > LARGEST_FLOAT32_SCORE * temperature:
+            quick = False
+        return super().loss(parameters, temperature, fits, quick)
 
     def forward(self, parameters, temperature, fits, quick=False):
-        coef = self.table(parameters)
-        intercept = self.log_prior[fits] - _along_fits(temperature, 1) / 4 * np.sum(coef**2, axis=2)
+        coef, xp = self.table(parameters), self.design.place.xp
+        squares = xp.sum(coef**2, axis=2)
+        intercept = take(self.log_prior, fits) - self.along_fits(temperature, 1) / 4 * squares
         if quick and self.float32_rows is not None:
             turned = self._float32_turns.of_fits(fits).to_frame(coef.astype(np.float32))
             return turned, intercept.astype(np.float32)
@@ -108,14 +116,21 @@ class DistanceScores(LinearScores):
             gradient = self._float32_turns.of_fits(fits).from_frame(pulled.astype(np.float32)).astype(np.float64)
         else:
             gradient = self.coordinates.of_fits(fits).from_features(pulled)
-        gradient -= _along_fits(temperature, 2) / 2 * self.table(parameters) * residual_sum[..., None]
-        return gradient.reshape(len(parameters), -1)
+        gradient = gradient - self.along_fits(temperature, 2) / 2 * self.table(parameters) * residual_sum[..., None]
+        return reshaped(gradient, parameters.shape)
+
+    def along_fits(self, temperature, n_axes):
+        """A scalar as it is; an array of one temperature per fit with `n_axes` trailing axes of length one."""
+        if not isinstance(temperature, np.ndarray):
+            return temperature
+        return self.design.place.wide(temperature.reshape(-1, *[1] * n_axes))
 
     def make_float32_copy(self):
         """Copy the rows in the frame, the coordinates that all fits have in common up to a rotation."""
-        if isinstance(self.coordinates, TurnedCoordinates) and self.float32_copy_pays(self.log_prior.shape[1]):
-            self.float32_rows = SinglePrecisionRows(self.design, self.coordinates.frame)
-            self._float32_turns = replace(self.coordinates, turns=self.coordinates.turns.astype(np.float32))
+        coordinates = self.host_coordinates
+        if isinstance(coordinates, TurnedCoordinates) and self.float32_copy_pays(self.log_prior.shape[1]):
+            self.float32_rows = SinglePrecisionRows(self.design, coordinates.frame)
+            self._float32_turns = replace(coordinates, turns=coordinates.turns.astype(np.float32))
 
 
 class DistanceProblem(LinearProblem):
@@ -146,10 +161,13 @@ class DistanceProblem(LinearProblem):
         coordinates = self._coordinates(means, covariance, family.shrinkage)
         self.scores = DistanceScores(rows, coordinates, log_prior)
         if isinstance(coordinates, TurnedCoordinates) and not self.scores.float32_copy_pays(self.n_classes):
-            self.scores.coordinates = coordinates.merged()
-        self.class_means = self.scores.coordinates.from_features(means)
+            self.scores = DistanceScores(rows, coordinates.merged(), log_prior)
+        xp = self.place.xp
+        self.class_means = self.scores.coordinates.from_features(self.place.wide(means))
+        squares = xp.sum(self.class_means[0, ...] ** 2, axis=1)
+        self.scores.largest_mean = float(self.place.host(xp.max(squares))[0])
         self.start_means = _start_means(self, family.init, random_state)
-        self._flat_shares = np.repeat(self.anchored_shares, self.scores.coordinates.rank, axis=1)
+        self._flat_shares = self.place.wide(np.repeat(self.anchored_shares, self.scores.coordinates.rank, axis=1))
 
     def _coordinates(self, means, covariance, shrinkage) -> Coordinates | TurnedCoordinates:
         """Coordinates in which the covariance of each fit is the identity."""
@@ -160,24 +178,18 @@ class DistanceProblem(LinearProblem):
         estimates = Covariances(rows, means, shares, covariance == "pooled", shrinkage, column_scale, features.number)
         return whitening_coordinates(estimates, all_diagonal=self.anchor == 0)
 
-    def loss(self, parameters, temperature, fits=slice(None), quick=False):
-        """Use the float32 rows only while scores are so small that their differences keep enough digits."""
-        is_precise = quick and np.sum(self.class_means[0] ** 2, axis=1).max() <= LARGEST_FLOAT32_SCORE * temperature
-        return super().loss(parameters, temperature, fits, is_precise)
-
     def start(self, temperature):
-        return (2 / temperature * self.start_means).reshape(self.n_fits, -1)
+        return 2 / temperature * reshaped(self.start_means, (self.n_fits, -1))
 
     def penalty(self, temperature, fits):
-        temperature = _along_fits(temperature, 1)
-        return self.anchor * temperature / 4 * self._flat_shares[fits], 2 / temperature * self.class_means.reshape(
-            self.n_fits, -1
-        )[fits]
+        temperature = self.scores.along_fits(temperature, 1)
+        anchor = 2 / temperature * take(reshaped(self.class_means, (self.n_fits, -1)), fits)
+        return self.anchor * temperature / 4 * take(self._flat_shares, fits), anchor
 
     def curvature(self, temperature, fits):
-        variance = np.maximum(self.class_variance[fits], 1e-12)
-        spectrum = self.scores.coordinates.spectrum[fits][:, None]
-        return (variance[..., None] * spectrum).reshape(len(variance), -1)
+        variance = at_least(take(self.class_variance, fits), 1e-12)
+        curvature = variance[..., None] * take(self.scores.coordinates.spectrum, fits)[:, None, :]
+        return reshaped(curvature, (curvature.shape[0], -1))
 
     def hot_temperature(self):
         """At high T an anchored mean tends to `(1 + 2 / anchor)` times its class mean: solve for HOT_LOGIT."""
@@ -187,25 +199,22 @@ class DistanceProblem(LinearProblem):
 
     def _spread_along_means(self):
         """Largest root mean square, over the class means of the final fit, of the rows' inner products with a mean."""
-        span, final = self.features.span, self.scores.coordinates.of_fits(slice(0, 1))
+        span, xp, final = self.features.span, self.place.xp, self.scores.coordinates.of_fits(slice(0, 1))
         if span is None and not self._are_columns:  # the second moment is diagonal
-            return np.sqrt(np.sum(final.spectrum * self.class_means[0] ** 2, axis=1).max())
-        coef = final.to_features(self.class_means[:1])
+            squares = xp.sum(final.spectrum * self.class_means[0, ...] ** 2, axis=1)
+            return float(np.sqrt(self.place.host(xp.max(squares))[0]))
+        coef = final.to_features(self.class_means[:1, ...])
         if span is not None:
-            return np.sqrt((to_host(self.design.weight)[:, 0] @ (span.rows @ coef[0].T) ** 2).max())
-        unit = max(np.abs(coef).max(), np.finfo(float).tiny)  # avoids overflow: a fourth power of large columns
-        coef = coef / unit
-
-        def kernel(block):
-            return (block.weight[:, 0] @ block.product(coef)[:, 0, :] ** 2,)
-
-        (squares,) = self.design.sum_rows(kernel, slice(0, 1), self.scores.copies_rows)
-        return unit * np.sqrt(squares.max())
+            squares = to_host(self.design.weight)[:, 0] @ (span.rows @ to_host(coef)[0].T) ** 2
+            return float(np.sqrt(squares.max()))
+        unit = max(float(to_host(xp.max(xp.abs(coef)))), np.finfo(float).tiny)  # avoids overflow: a fourth power
+        return float(unit * np.sqrt(self.scores.mean_squares(coef / unit).max()))
 
     def report(self, parameters, temperature, fits=slice(None)):
-        means = SoftMeans(self, temperature).of(parameters, fits).reshape(len(parameters), self.n_classes, -1)
-        linear = self.features.linear(*self.scores.forward(parameters, temperature, fits))
-        return {**linear, "means": means + self.features.center}
+        means = self.scores.table(SoftMeans(self, temperature).of(parameters, fits))
+        coef, intercept = self.scores.forward(parameters, temperature, fits)
+        linear = self.features.linear(coef, intercept, self.place)
+        return {**linear, "means": self.place.given(means + self.place.wide(self.features.center))}
 
 
 def _start_means(problem: DistanceProblem, init, random_state):
@@ -221,7 +230,7 @@ def _start_means(problem: DistanceProblem, init, random_state):
         picked[np.arange(design.n_classes), rows] = 1
         points = design.combine_rows(picked)
     shape = (design.n_fits, design.n_classes, design.n_features)
-    return problem.scores.coordinates.from_features(np.broadcast_to(points, shape))
+    return problem.scores.coordinates.from_features(problem.place.wide(np.broadcast_to(points, shape)))
 
 
 class SoftMeans(NamedTuple):
@@ -234,8 +243,8 @@ class SoftMeans(NamedTuple):
         """Soft means (n_fits, n_classes * n_features) of parameters."""
         scores, span = self.problem.scores, self.problem.features.span
         points = scores.coordinates.of_fits(fits).to_points(self.temperature / 2 * scores.table(parameters))
-        points = span.expand_points(points) if span else points
-        return points.reshape(len(points), -1)
+        points = self.problem.place.wide(span.expand_points(points)) if span else points
+        return reshaped(points, (points.shape[0], -1))
 
     def parameters(self, means, fits=slice(None)):
         """The inverse of `of`."""
@@ -250,11 +259,6 @@ class SoftMeans(NamedTuple):
         pulled = 2 * scores.coordinates.of_fits(fits).to_features(scores.table(gradient))
         pulled = span.expand_coef(pulled) if span else pulled
         return pulled.reshape(len(pulled), -1)
-
-
-def _along_fits(temperature, n_axes):
-    """A scalar as it is; an array of one temperature per fit with `n_axes` trailing axes of length one."""
-    return temperature.reshape(-1, *[1] * n_axes) if isinstance(temperature, np.ndarray) else temperature
 
 
 def _named_covariance(name, design):

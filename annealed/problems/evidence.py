@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from annealed.arrays import to_host
-from annealed.problems.array_families import ArrayPenalizedProblem
 from annealed.problems.base import Problem
 from annealed.problems.penalized_linear import PenalizedLinearProblem
 
@@ -39,14 +38,12 @@ def evidence_held_back(problem: Problem, parameters, temperature) -> Evidence:
 
     On a device, coordinates so narrow that rounding errors of the widest one may hide them are left out.
     """
-    if isinstance(problem, ArrayPenalizedProblem):
-        flat, variance = problem.place.host(parameters, problem.class_variance)
-        narrowest = NARROWEST * problem.place.rounding
-        return excess(problem.host, problem.as_host(flat.reshape(1, -1)), temperature, variance, narrowest)
-    if isinstance(problem, PenalizedLinearProblem):
-        problem.loss(parameters[None], temperature, slice(0, 1), quick=True)  # steps with a Hessian set no variance
-        return excess(problem, parameters[None], temperature, problem.class_variance)
-    return NO_EVIDENCE
+    if not isinstance(problem, PenalizedLinearProblem):
+        return NO_EVIDENCE
+    final, narrowest = parameters[None, ...], 0.0 if problem.place.is_host else NARROWEST * problem.place.rounding
+    if problem.hessians is not None:  # steps with a Hessian set no variance
+        problem.loss(final, temperature, slice(0, 1), quick=True)
+    return excess(problem, final, temperature, problem.class_variance, narrowest)
 
 
 def excess(problem: PenalizedLinearProblem, final, temperature, class_variance, narrowest=0.0) -> Evidence:
@@ -56,9 +53,9 @@ def excess(problem: PenalizedLinearProblem, final, temperature, class_variance, 
     narrowest : spread relative to the largest one, below which a coordinate is rounding error
     """
     fits, strength, scores = slice(0, 1), problem.l2_strength * temperature, problem.scores
-    curvature, _ = scores.table.split(problem.curvature(temperature, fits, class_variance))
-    coef, _ = scores.table.split(final)
-    spectrum = scores.coordinates.of_fits(fits).spectrum.reshape(-1)
+    terms = problem.place.host(problem.curvature(temperature, fits, class_variance), final)
+    curvature, coef = (scores.table.split(term)[0] for term in terms)
+    spectrum = scores.host_coordinates.of_fits(fits).spectrum.reshape(-1)
     is_tested = (curvature < strength) & (spectrum > narrowest**2 * spectrum.max())
     n_rows, n_tested = 1 / np.sum(to_host(problem.design.weight)[:, 0] ** 2), int(is_tested.sum())
     if n_tested > TESTED_SHARE * n_rows:

@@ -69,15 +69,15 @@ class Preconditioners:
         return HessianSample.count_leading(self.table, ALL_LEVELS if self._learns_classes else level)
 
     def _time(self, n_leading):
-        return HessianSample.time(self.scores.design.n_rows, n_leading, self.table, self.problem.has_float32_rows)
+        return HessianSample.time(self.scores.design.n_rows, n_leading, self.table, self.scores.has_quick_rows)
 
     @property
     def _time_of_classes(self):
-        return HessianSample.time_of_classes(self.scores.design.n_rows, self.table, self.problem.has_float32_rows)
+        return HessianSample.time_of_classes(self.scores.design.n_rows, self.table, self.scores.has_quick_rows)
 
     @property
     def _pass_time(self):
         float32_rows, n_scores = self.scores.float32_rows, self.problem.n_fits * self.table.n_scores
         n_blocks = 1 if float32_rows is None else float32_rows.n_groups
         design = self.scores.design
-        return pass_time(design.n_rows, design.n_features, n_scores, self.problem.has_float32_rows, n_blocks)
+        return pass_time(design.n_rows, design.n_features, n_scores, self.scores.has_quick_rows, n_blocks)

@@ -18,7 +18,6 @@ from functools import partial
 import numpy as np
 from scipy import linalg
 
-from annealed.problems.array_linear import ArrayProblem
 from annealed.problems.base import Problem
 from annealed.problems.hessian_sample import ALL_LEVELS
 from annealed.problems.linear import LinearScores
@@ -38,12 +37,12 @@ class NotTrusted(Exception):
 
 def leave_one_out(problem: Problem, parameters, temperature) -> tuple[np.ndarray, np.ndarray]:
     """Logits (n_rows, n_classes) of every row from a fit without it, and each row's leverage on the fit."""
+    if not problem.place.is_host:
+        raise ValueError('selection="loo" needs rows of NumPy or SciPy. Use selection="cv" or "holdout".')
     if isinstance(problem, PenalizedLinearProblem):
         return _left_out_in_blocks(problem, parameters[:1], temperature)
     if isinstance(problem, RepresenterProblem):
         return _left_out_of_combinations(problem, parameters[:1], temperature)
-    if isinstance(problem, ArrayProblem):
-        raise ValueError('selection="loo" needs rows of NumPy or SciPy. Use selection="cv" or "holdout".')
     raise ValueError('selection="loo" needs the inner-product or the quadratic family. Use selection="cv".')
 
 

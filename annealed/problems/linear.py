@@ -8,16 +8,19 @@ Shapes: coef (n_fits, n_classes, n_features), intercept (n_fits, n_classes).
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from annealed.arrays import is_foreign, is_mapped, to_host
+from annealed.arrays import is_foreign, is_mapped, namespace_of, to_host
 from annealed.problems.base import Features, Predictor
+from annealed.problems.device_passes import DevicePasses
 from annealed.problems.smooth import ROUNDING, Scores, SmoothProblem
-from annealed.rows import DenseDesign, Design, make_design, row_span
+from annealed.rows import ArrayDesign, DenseDesign, Design, make_design, row_span
 from annealed.rows.coordinates import CONSTANT, WIDEST_EIGENPROBLEM
 
 SMALLEST_ROOT = 1e-150  # smaller numbers have squares that underflow or lose their digits
@@ -52,13 +55,70 @@ def scores_of_rows(X, weights, offset):
 
 
 class LinearScores(Scores):
-    """Logits `(x - center) @ coef.T + intercept`, with coefficients in `coordinates` of `x - center`."""
+    """Logits `(x - center) @ coef.T + intercept`, with coefficients in `coordinates` of `x - center`.
+
+    host_coordinates : the coordinates before they were moved to a device
+    passes : sums over rows on a device
+    correction : what makes rounded passes agree with full precision at one point, if anything does
+    """
 
     copies_rows = False
+    passes: DevicePasses | None = None
+    correction: Correction | None = None
 
     def __init__(self, design: Design, coordinates):
         super().__init__(design)
-        self.coordinates = coordinates
+        self.host_coordinates, self.coordinates = coordinates, coordinates.on(design.place)
+        if isinstance(design, ArrayDesign):
+            self.passes = DevicePasses(design)
+
+    def class_terms(self, parameters, temperature, fits):
+        """Coefficients (n_fits, n_classes, n_features) and intercepts (n_fits, n_classes) of logits."""
+        return self.forward(parameters, temperature, fits)
+
+    def pull_sums(self, pulled, sums):
+        """Derivatives by what `forward` returns, from those by what `class_terms` returns."""
+        return pulled, sums
+
+    def loss(self, parameters, temperature, fits, quick=False):
+        if self.passes is None:
+            return super().loss(parameters, temperature, fits, quick)
+        (coef, intercept), correction = self.class_terms(parameters, temperature, fits), self.correction
+        is_split = correction is not None
+        loss, pulled, sums, variance = self.passes.sums(coef, intercept, fits, quick or is_split, is_split)
+        gradient = self.backward(self.pull_sums(pulled, sums), parameters, temperature, fits)
+        if correction is not None:
+            loss, gradient = correction.applied(parameters, loss, gradient)
+        return loss, gradient, variance
+
+    def corrected_at(self, first, temperature, fits, loss, gradient) -> LinearScores:
+        """Scores whose passes are rounded but agree at one point with its `loss` and `gradient` in full precision.
+
+        Coefficients are split, so that only the rows are rounded: the minimum is that of full precision, up to the
+        effect of the rounded rows on the Hessian.
+        """
+        other = copy(self)
+        other.correction = Correction(first, 0.0, 0.0)
+        rounded_loss, rounded_gradient, _ = other.loss(first, temperature, fits)
+        other.correction = Correction(first, loss - rounded_loss, gradient - rounded_gradient)
+        return other
+
+    @property
+    def has_quick_rows(self):
+        return super().has_quick_rows or (self.passes is not None and self.passes.is_rounded)
+
+    def rounding(self, quick):
+        return super().rounding(quick) if self.passes is None else self.passes.rounding(quick)
+
+    def mean_squares(self, coef):
+        """Mean square of each logit of the final fit with these coefficients of `class_terms`, (n_classes,)."""
+        if self.passes is not None:
+            return self.passes.mean_squares(coef)
+
+        def kernel(block):
+            return (np.einsum("ns,nsc->sc", block.weight, block.product(coef) ** 2),)
+
+        return self.design.sum_rows(kernel, slice(0, 1))[0]
 
     def logits(self, block, state):
         coef, intercept = state
@@ -81,6 +141,19 @@ class LinearScores(Scores):
         return bool(self.design.X.dtype == np.float64 or self.design.X.nbytes <= MOST_COPIED_BYTES)
 
 
+class Correction(NamedTuple):
+    """What is added to loss and gradient such that both are exact at the point `first`."""
+
+    first: Any
+    loss: Any
+    gradient: Any
+
+    def applied(self, parameters, loss, gradient):
+        xp = namespace_of(gradient)
+        shift = self.loss + xp.sum(self.gradient * (parameters - self.first), axis=1)
+        return loss + shift, gradient + self.gradient
+
+
 class LinearProblem(SmoothProblem):
     """Base class of the families with `LinearScores`."""
 
@@ -88,7 +161,29 @@ class LinearProblem(SmoothProblem):
 
     def gradient_noise(self):
         """A gradient entry is a mean of residual times coordinate: its rounding grows with the coordinate's spread."""
-        return ROUNDING * max(1.0, np.sqrt(self.scores.coordinates.spectrum.max()))
+        return ROUNDING * max(1.0, np.sqrt(self.scores.host_coordinates.spectrum.max()))
+
+    def summarize(self, points, entropy=None, value=None):
+        if self.place.is_host:
+            return super().summarize(points, entropy)
+        final = slice(0, 1)
+        terms = [self.scores.class_terms(parameters[None, ...], at, final) for parameters, at, _ in points]
+        penalties = [penalty_value(self, parameters[None, ...], at, final) for parameters, at, _ in points]
+        losses = np.asarray(value) - self.place.host(self.place.xp.concat(penalties))[0]
+        entropy = np.full(len(points), np.nan) if entropy is None else entropy
+        return self.scores.passes.summaries(terms, [scale for _, _, scale in points], losses, entropy)
+
+
+def penalty_value(problem: SmoothProblem, parameters, temperature, fits):
+    strength, anchor = problem.penalty(temperature, fits)
+    return 0.5 * problem.place.xp.sum(strength * (parameters - anchor) ** 2, axis=1)
+
+
+def refined_at(problem: SmoothProblem, parameters, temperature, fits, value, loss_gradient) -> SmoothProblem:
+    """The problem with rounded passes that are corrected by Q / T and the gradient of the loss at one point."""
+    loss, other = value - penalty_value(problem, parameters, temperature, fits), copy(problem)
+    other.scores = problem.scores.corrected_at(parameters, temperature, fits, loss, loss_gradient)
+    return other
 
 
 def fitted_rows(design: Design, features: Features, in_span: bool) -> tuple[Design, Features]:
@@ -97,7 +192,8 @@ def fitted_rows(design: Design, features: Features, in_span: bool) -> tuple[Desi
     if not in_span:
         return centered, features
     span = row_span(centered, features.scale)
-    rows = make_design(span.rows, design.labels, design.weight, design.total_weight, design.n_classes)
+    weights = design.labels, design.weight, design.total_weight
+    rows = make_design(design.place.row(span.rows), *weights, design.n_classes, design.place)
     return rows, replace(features, scale=np.ones(span.rows.shape[1]), span=span)
 
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 import numpy as np
 from scipy import sparse
 
+from annealed.arrays import at_least, reshaped, take
 from annealed.problems.base import Features, check_strength
 from annealed.problems.contrasts import Contrasts, ParameterTable
 from annealed.problems.hessian import ExactHessians
@@ -60,6 +61,14 @@ class PenalizedScores(LinearScores):
         if quick and self.float32_rows is not None:
             return coef.astype(np.float32), intercept.astype(np.float32)
         return self.coordinates.of_fits(fits).to_features(coef), intercept
+
+    def class_terms(self, parameters, temperature, fits):
+        contrasts = self.table.contrasts
+        coef, intercept = self.forward(parameters, temperature, fits)
+        return contrasts.to_classes(coef, axis=1), contrasts.to_classes(intercept, axis=1)
+
+    def pull_sums(self, pulled, sums):
+        return self.table.contrasts.pull_sums(pulled, sums)
 
     def logits(self, block, state):
         return self.table.contrasts.logits(super().logits(block, state))
@@ -107,22 +116,22 @@ class PenalizedLinearProblem(LinearProblem):
         coordinates = scaled_coordinates(rows, features, POWERS.get(self.scaling.name, 0.0), fit_intercept)
         table = ParameterTable(contrasts, coordinates.rank, bool(fit_intercept))
         weight = missing_class_weight(self.class_shares, design.total_weight, UNSEEN_WEIGHT)
-        self.scores, self.penalty_weight = PenalizedScores(rows, coordinates, table), table.is_coef
-        self.missing = MissingClasses(weight, table)
+        self.missing = MissingClasses(weight, table, self.place)
+        self.solve_in(coordinates)
 
     def solve_in(self, coordinates: Coordinates):
         """Change the coordinates. What was stored in other ones is dropped."""
-        table = replace(self.scores.table, rank=coordinates.rank)
-        self.scores, self.penalty_weight = PenalizedScores(self.design, coordinates, table), table.is_coef
-        self.missing = replace(self.missing, table=table)
+        table = replace(self.missing.table, rank=coordinates.rank)
+        self.scores, self.missing = PenalizedScores(self.design, coordinates, table), replace(self.missing, table=table)
+        self.penalty_weight = self.place.wide(table.is_coef)
 
     @property
-    def hessians(self) -> ExactHessians:
-        return ExactHessians(self)
+    def hessians(self) -> ExactHessians | None:
+        return ExactHessians(self) if self.place.is_host else None
 
     @property
-    def preconditioners(self) -> Preconditioners:
-        return Preconditioners(self)
+    def preconditioners(self) -> Preconditioners | None:
+        return Preconditioners(self) if self.place.is_host else None
 
     @property
     def last_step_share(self) -> float:  # type: ignore[override]
@@ -131,13 +140,14 @@ class PenalizedLinearProblem(LinearProblem):
         The direction of a sample that a fold leaves out is then flat for the fold but curved for the final fit, whose
         Hessian the fold uses, so the predicted decrease of a step is too small.
         """
-        n_curved = self.design.n_rows * self.class_variance[0].sum()
+        n_curved = self.design.n_rows * self.place.xp.sum(self.class_variance[0, :])
         is_strict = self.features.span or n_curved <= FEW_CURVED * self.scores.coordinates.rank
         return (STRICT_LAST_STEP if is_strict else 1.0) * super().last_step_share
 
     def start(self, temperature):
         table = self.scores.table
-        return table.join(np.zeros((self.n_fits, table.n_scores, table.rank)), self.start_intercept())
+        zeros = self.place.zeros((self.n_fits, table.n_scores, table.rank))
+        return table.join(zeros, self.place.wide(self.start_intercept()))
 
     def start_intercept(self):
         """Log priors as scores, (n_fits, n_scores); zeros without intercepts."""
@@ -152,7 +162,7 @@ class PenalizedLinearProblem(LinearProblem):
         return self.missing.with_loss(loss, gradient, parameters, fits)
 
     def penalty(self, temperature, fits):
-        return np.multiply.outer(self.l2_strength * np.asarray(temperature), self.penalty_weight), np.zeros(1)
+        return _strength(self, temperature, 2) * self.penalty_weight, self.place.zeros((1,))
 
     def curvature(self, temperature, fits, class_variance=None):
         """The Hessian's diagonal if the class variance p (1 - p) were independent of the features.
@@ -161,12 +171,12 @@ class PenalizedLinearProblem(LinearProblem):
         """
         variance = self._score_variance(fits, self.class_variance if class_variance is None else class_variance)
         coordinates = self.scores.coordinates.of_fits(fits)
-        spectrum = coordinates.spectrum[:, None] if coordinates.per_fit else coordinates.spectrum
+        spectrum = coordinates.spectrum[:, None, :] if coordinates.per_fit else coordinates.spectrum
         return self.scores.table.join(variance[..., None] * spectrum, variance)
 
     def _score_variance(self, fits, class_variance):
         """Mean curvature of the loss by each score, (n_fits, n_scores)."""
-        variance = np.maximum(class_variance[fits] + self.missing.weight[fits], 1e-12)
+        variance = at_least(take(class_variance, fits) + take(self.missing.placed_weight, fits), 1e-12)
         return self.scores.table.contrasts.variance(variance)
 
     def precondition(self, vectors, temperature, fits, learned=None):
@@ -176,17 +186,17 @@ class PenalizedLinearProblem(LinearProblem):
         learned part, the diagonal of the other coordinates uses the variance of each class under the prior. The
         posterior's variance is smaller, but gives too long steps because the two parts are correlated.
         """
-        table, strength = self.scores.table, self.l2_strength * temperature
+        table, xp = self.scores.table, self.place.xp
         variance = self.class_variance if learned is None else self.class_shares * (1 - self.class_shares)
         diagonal = self.curvature(temperature, fits, variance) + self.penalty(temperature, fits)[0]
-        solved = table.of(vectors / np.maximum(diagonal, np.finfo(float).tiny))
+        solved = table.of(vectors / at_least(diagonal, self.place.tiny))
         if learned is not None:
-            learned.improve(solved, table.of(vectors), strength)
+            learned.improve(solved, table.of(vectors), self.l2_strength * temperature)
         if table.n_scores > 1:
-            solved -= solved.sum(axis=1, keepdims=True) / table.n_scores
-            shift = table.of(vectors)[..., : table.rank].sum(axis=1, keepdims=True)
-            solved[..., : table.rank] += shift / (table.n_scores * strength)
-        return solved.reshape(len(vectors), -1)
+            solved -= xp.sum(solved, axis=1, keepdims=True) / table.n_scores
+            shift = xp.sum(table.of(vectors)[..., : table.rank], axis=1, keepdims=True)
+            solved[..., : table.rank] += shift / (table.n_scores * _strength(self, temperature, 3))
+        return reshaped(solved, vectors.shape)
 
     def certificate(self, gradient, value, temperature, fits):
         """|gradient|^2 / (2 l2_strength T) at the best intercept bounds the suboptimality.
@@ -197,16 +207,15 @@ class PenalizedLinearProblem(LinearProblem):
         rows are the only uncertain ones, the norm can be several times larger. The bound is rigorous without an
         intercept, and nearly so if the intercept's gradient is close to zero.
         """
-        coef, intercept = self.scores.table.split(gradient)
-        length = np.sqrt(np.einsum("fsk,fsk->f", coef, coef))
-        intercept_gain = 0.0
+        xp, (coef, intercept) = self.place.xp, self.scores.table.split(gradient)
+        length, intercept_gain = xp.sqrt(xp.sum(coef**2, axis=(1, 2))), 0.0
         if self.scores.table.fit_intercept:
             squares = intercept**2
-            reach = self.scores.coordinates.of_fits(fits).spectrum.sum(axis=-1)
-            length = length + np.sqrt(reach * squares.sum(axis=1))
-            intercept_gain = (squares / (2 * self._score_variance(fits, self.class_variance))).sum(axis=1)
-        bound = length**2 / (2 * self.l2_strength * temperature) + intercept_gain
-        return bound / np.maximum(value, np.finfo(float).tiny)
+            reach = xp.sum(self.scores.coordinates.of_fits(fits).spectrum, axis=-1)
+            length = length + xp.sqrt(reach * xp.sum(squares, axis=1))
+            intercept_gain = xp.sum(squares / (2 * self._score_variance(fits, self.class_variance)), axis=1)
+        bound = length**2 / (2 * _strength(self, temperature, 1)) + intercept_gain
+        return bound / at_least(value, self.place.tiny)
 
     def entropy_at(self, parameters, value, gradient, temperature, fits):
         """Entropy = loss - <loss gradient, parameters>, because the logits are linear in the parameters.
@@ -214,26 +223,22 @@ class PenalizedLinearProblem(LinearProblem):
         The inner product is the mean over rows of the expected logit minus the true one. NaN with imaginary rows.
         """
         strength, _ = self.penalty(temperature, fits)
-        entropy = value + np.sum((0.5 * strength * parameters - gradient) * parameters, axis=1)
-        return np.where(self.missing.weight[fits].any(axis=1), np.nan, np.maximum(entropy, 0))
+        entropy = value + self.place.xp.sum((0.5 * strength * parameters - gradient) * parameters, axis=1)
+        imaginary = np.where(self.missing.weight[fits].any(axis=1), np.nan, 0.0)
+        return at_least(entropy, 0.0) + self.place.wide(imaginary)
 
     def hot_temperature(self):
         """At high T, coef is -gradient / (l2_strength T): solve for the T at which its logits have size HOT_LOGIT."""
-        fits, scores = slice(0, 1), self.scores
-        _, gradient = self.loss(self.start(1.0)[fits], 1.0, fits)
+        fits, scores, xp = slice(0, 1), self.scores, self.place.xp
+        _, gradient = self.loss(self.start(1.0)[fits, ...], 1.0, fits, quick=not self.place.is_host)
         coef, _ = scores.table.split(gradient)
-        if np.abs(coef).max() <= self.gradient_noise():
-            return 1.0
         features = scores.coordinates.of_fits(fits).to_features(coef)
-        unit = np.abs(features).max()  # avoids overflow: the squares are a fourth power of large columns
-        features = features / unit
-
-        def kernel(block):
-            logits = scores.table.contrasts.logits(block.product(features))
-            return (np.einsum("ns,nsc->sc", block.weight, logits**2),)
-
-        (squares,) = self.design.sum_rows(kernel, fits)
-        return unit * np.sqrt(squares.max()) / (self.l2_strength * HOT_LOGIT)
+        largest, unit = map(float, self.place.host(xp.max(xp.abs(coef)), xp.max(xp.abs(features))))
+        if largest <= self.gradient_noise():
+            return 1.0
+        # The unit avoids overflow: the squares are a fourth power of large columns.
+        squares = scores.mean_squares(scores.table.contrasts.to_classes(features / unit, axis=1))
+        return float(unit * np.sqrt(squares.max()) / (self.l2_strength * HOT_LOGIT))
 
     def report(self, parameters, temperature, fits=slice(None)):
         coef, intercept = self.scores.table.split(parameters)
@@ -243,7 +248,16 @@ class PenalizedLinearProblem(LinearProblem):
         """Coefficients and intercepts per class, with mean zero over classes, from those of scores."""
         contrasts = self.scores.table.contrasts
         coef, intercept = contrasts.without_shift(coef), contrasts.without_shift(intercept[..., None])
-        return self.features.linear(*(contrasts.to_classes(part, axis=1) for part in (coef, intercept[..., 0])))
+        coef, intercept = (contrasts.to_classes(part, axis=1) for part in (coef, intercept[..., 0]))
+        return self.features.linear(coef, intercept, self.place)
+
+
+def _strength(problem: PenalizedLinearProblem, temperature, n_axes):
+    """The penalty on a coefficient: a number, or an array of `n_axes` axes, the first one of the temperatures."""
+    if np.ndim(temperature) == 0:
+        return problem.l2_strength * float(temperature)
+    strength = problem.place.wide(problem.l2_strength * np.asarray(temperature))
+    return reshaped(strength, (-1, *[1] * (n_axes - 1)))
 
 
 def _is_in_span(design: Design, scaling: Scaling, n_scores) -> bool:

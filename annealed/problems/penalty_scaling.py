@@ -85,13 +85,11 @@ class ScalingChoices:
     improves the score. Sparse columns start with "none" and have the alternative "standardize". Dense columns start
     with "standardize" and have the alternative "half-whiten", or "whiten" if columns outnumber rows; if they far
     outnumber rows, the path may start with "whiten".
-
-    A problem on a device has the choices of its host problem.
     """
 
     def __init__(self, problem):
-        self.problem, self.host = problem, getattr(problem, "host", problem)
-        self.scaling: Scaling | None = getattr(self.host, "scaling", None)
+        self.problem = problem
+        self.scaling: Scaling | None = getattr(problem, "scaling", None)
         self.is_open = self.scaling is not None and self.scaling.asked == "auto"  # whether validation may change it
 
     def chosen(self) -> dict[str, Any]:
@@ -103,7 +101,7 @@ class ScalingChoices:
 
         With "auto" that is "whiten" if columns far outnumber rows and a ridge only harms a least-squares fit.
         """
-        features = self.host.features
+        features = self.problem.features
         is_very_wide = features.span and len(features.center) >= MANY_COLUMNS * (features.span.rows.shape[1] + 1)
         if not (self.is_open and is_very_wide and self._class_points):
             return self
@@ -115,7 +113,7 @@ class ScalingChoices:
 
     @property
     def _is_sparse(self) -> bool:
-        return sparse.issparse(self.host.scaling.design.X)
+        return sparse.issparse(self.problem.scaling.design.X)
 
     @cached_property
     def _class_points(self) -> Coordinates | None:
@@ -123,13 +121,13 @@ class ScalingChoices:
 
         None if columns are sparse, or if that is not so.
         """
-        if self._is_sparse or not self.host.features.span:
+        if self._is_sparse or not self.problem.features.span:
             return None
-        return class_point_coordinates(self.host.design, self.host.scores.table.fit_intercept)
+        return class_point_coordinates(self.problem.design, self.problem.scores.table.fit_intercept)
 
     @cached_property
     def _ridge_effect(self):
-        design, is_centered = self.host.design, self.host.scores.table.fit_intercept
+        design, is_centered = self.problem.design, self.problem.scores.table.fit_intercept
         training = next(rows_of_fits(design, is_centered))
         indicators = np.eye(design.n_classes)[to_host(design.labels)[training.is_seen]]
         return ridge_effect(training.rows, training.weight, indicators, is_centered)
@@ -143,7 +141,7 @@ class ScalingChoices:
             return
         if self._is_sparse:
             yield self._standardized()
-        elif self.host.scores.coordinates.rank <= WIDEST_EIGENPROBLEM:
+        elif self.problem.scores.coordinates.rank <= WIDEST_EIGENPROBLEM:
             yield from map(self._with_scaling, POWERS)
 
     def perturbed(self, parameters, temperature, value):
@@ -153,7 +151,7 @@ class ScalingChoices:
         improve the score. The penalty of the final fit's parameters is unchanged. None if the penalty is negligible,
         because then no other scaling changes much.
         """
-        if not self.is_open or self.problem is not self.host:
+        if not self.is_open or not self.problem.place.is_host:
             return None
         problem, scores = self.problem, self.problem.scores
         if scores.coordinates.basis.ndim != 2 or scores.table.rank > WIDEST_EIGENPROBLEM:
@@ -181,7 +179,7 @@ class ScalingChoices:
             return False
         if not self._is_sparse:
             return self._class_points is not None and not self._ridge_effect.gain > LARGE_GAIN
-        features, shares = self.host.features, self.host.class_shares[0]
+        features, shares = self.problem.features, self.problem.class_shares[0]
         is_small = features.span is not None or len(features.center) <= WIDEST_EIGENPROBLEM
         has_learned = score > (1 - LEAST_LEARNED) * np.sum(xlogy(shares, shares))
         return is_small or not has_learned
@@ -190,27 +188,23 @@ class ScalingChoices:
         """The problem in the scaling towards which `perturbed` goes."""
         if self._is_sparse:
             return self._standardized()
-        return self._with_scaling("half-whiten" if self.host.features.span is None else "whiten")
+        return self._with_scaling("half-whiten" if self.problem.features.span is None else "whiten")
 
     def _standardized(self):
-        host = self.host
-        table, design = host.scores.table, host.scaling.design
-        options = {"l2_strength": host.l2_strength, "fit_intercept": table.fit_intercept}
-        return self._like_given(type(host)(design, penalty_scaling="standardize", **options))
+        problem = self.problem
+        table, design = problem.scores.table, problem.scaling.design
+        options = {"l2_strength": problem.l2_strength, "fit_intercept": table.fit_intercept}
+        return type(problem)(design, penalty_scaling="standardize", **options)
 
     def _with_scaling(self, name):
         """A copy of the problem in one of the `POWERS`."""
-        other, power = copy(self.host), POWERS[name]
+        other, power = copy(self.problem), POWERS[name]
         other.scaling = other.scaling._replace(name=name)
-        other.class_variance = other.class_shares * (1 - other.class_shares)
-        coordinates, span = other.scores.coordinates, other.features.span
+        other.class_variance = other.place.wide(other.class_shares * (1 - other.class_shares))
+        coordinates, span = other.scores.host_coordinates, other.features.span
         if not span and coordinates.basis.ndim == 2:
             other.solve_in(coordinates.raised(power))
         else:
             is_centered, points = other.scores.table.fit_intercept, lambda: self._class_points
             other.solve_in(scaled_coordinates(other.design, other.features, power, is_centered, points))
-        return self._like_given(other)
-
-    def _like_given(self, host):
-        """The problem on the device of the given one, if that is on a device."""
-        return host if self.problem is self.host else self.problem.of_host(host)
+        return other

@@ -143,7 +143,7 @@ class RepresenterProblem(Problem):
         scores = image[:, rows].transpose(0, 2, 1) + intercept[..., None]
         return self.contrasts.logits(scores.transpose(2, 0, 1))
 
-    def summarize(self, points, entropy=None):
+    def summarize(self, points, entropy=None, value=None):
         weight, labels = self.design.weight[:, 0], self.design.labels
         logits = (self.logits_of(slice(None), point[None], temperature, None)[:, 0] for point, temperature, _ in points)
         pairs = zip(logits, points, strict=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from annealed.arrays import at_least
 from annealed.problems import gibbs
 from annealed.problems.base import Features, Problem, TrainingSummary
 from annealed.rows import Block, Design, SinglePrecisionRows
@@ -17,6 +18,25 @@ SUMMARIZED_LOGITS = 60_000  # logits of one such product if all rows are one blo
 LAST_STEP_SHARE = 0.03  # of `tol`: a fold takes its last step unevaluated if a smaller relative decrease is predicted
 HOT_LOGIT = 0.1  # root mean square logit at the hot end of an automatic schedule
 LEAST_RISE = 1.01  # smallest ratio of the logits' spread between two trial temperatures that counts as a response
+
+
+class Rounding(NamedTuple):
+    """Precision of a pass.
+
+    loss : relative rounding error of a mean loss
+    decrease : predicted relative decrease below which a step only follows rounding errors
+    """
+
+    loss: float
+    decrease: float
+
+    @property
+    def is_exact(self) -> bool:
+        return self.loss <= EXACT.loss
+
+
+EXACT = Rounding(64 * np.finfo(np.float64).eps, 0.0)
+OF_FLOAT32 = Rounding(1e-7, 1e-7)
 
 
 def calibrated_loss_and_entropy(logits, labels, weight, scale, knows_entropy=False):
@@ -84,6 +104,14 @@ class Scores(ABC):
         """The rows of a pass; with `quick` those in float32, if there are any."""
         return self.float32_rows if quick and self.float32_rows is not None else self.design
 
+    @property
+    def has_quick_rows(self) -> bool:
+        """Whether passes with `quick` are rounded."""
+        return self.float32_rows is not None
+
+    def rounding(self, quick) -> Rounding:
+        return OF_FLOAT32 if quick and self.has_quick_rows else EXACT
+
     def make_float32_copy(self):
         """Copy the rows in float32 if the family supports it, for folds and for most steps at a loose tolerance."""
         self.float32_rows = None
@@ -107,7 +135,8 @@ class SmoothProblem(Problem):
     def __init__(self, design: Design, features: Features):
         super().__init__(design, features)
         # Mean of p (1 - p) of each class under the posterior that was evaluated last, at first the prior.
-        self.class_variance = self.class_shares * (1 - self.class_shares)
+        self.class_variance = self.place.wide(self.class_shares * (1 - self.class_shares))
+        self.visits_all = self.n_fits == 1 and not self.place.is_host
 
     @abstractmethod
     def penalty(self, temperature, fits) -> tuple[np.ndarray, np.ndarray]:
@@ -120,24 +149,19 @@ class SmoothProblem(Problem):
     def precondition(self, vectors, temperature, fits, learned=None):
         """Apply an approximate inverse Hessian to vectors (n_fits, n_parameters): by its diagonal, or by `learned`."""
         strength, _ = self.penalty(temperature, fits)
-        return vectors / np.maximum(self.curvature(temperature, fits) + strength, np.finfo(float).tiny)
+        return vectors / at_least(self.curvature(temperature, fits) + strength, self.place.tiny)
 
-    def certificate(self, gradient, value, temperature, fits) -> np.ndarray:
+    def certificate(self, gradient, value, temperature, fits):
         """Upper bound on the relative suboptimality of each fit; zero if the family has none."""
-        return np.zeros(len(value))
+        return value * 0.0
 
-    def entropy_at(self, parameters, value, gradient, temperature, fits) -> np.ndarray:
+    def entropy_at(self, parameters, value, gradient, temperature, fits):
         """Mean entropy of the posterior if it follows from value and gradient of Q / T, else NaN."""
-        return np.full(len(value), np.nan)
+        return value * np.nan
 
     def gradient_noise(self) -> float:
         """Rounding error of a gradient entry whose exact value is zero."""
         return ROUNDING
-
-    @property
-    def has_float32_rows(self) -> bool:
-        """Whether passes with `quick` are in float32."""
-        return self.scores.float32_rows is not None
 
     def loss(self, parameters, temperature, fits=slice(None), quick=False):
         """Loss (n_fits,) and its gradient (n_fits, n_parameters) in one pass.
@@ -145,8 +169,9 @@ class SmoothProblem(Problem):
         A pass that includes the final fit also updates `class_variance`.
         """
         loss, gradient, variance = self.scores.loss(parameters, temperature, fits, quick)
-        if variance is not None and np.isfinite(loss[0]):
-            self.class_variance = np.broadcast_to(variance, self.class_shares.shape)
+        if variance is not None:
+            xp, is_finite = self.place.xp, self.place.xp.isfinite(loss[:1])[:, None]
+            self.class_variance = xp.where(is_finite, variance[None, :], self.class_variance)
         return loss, gradient
 
     def objective(self, parameters, temperature, fits=slice(None), quick=False):
@@ -156,7 +181,7 @@ class SmoothProblem(Problem):
         strength, anchor = self.penalty(temperature, fits)
         offset = parameters - anchor
         pull = strength * offset
-        return loss + 0.5 * np.sum(pull * offset, axis=1), loss_gradient + pull, loss_gradient
+        return loss + 0.5 * self.place.xp.sum(pull * offset, axis=1), loss_gradient + pull, loss_gradient
 
     def logits_of(self, rows, parameters, temperature, fits):
         """In memory the axis of rows is contiguous, as in blocks."""
@@ -164,7 +189,7 @@ class SmoothProblem(Problem):
         parts = scores.rows(quick=True).map_rows(lambda block: scores.logits(block, state).transpose(1, 2, 0), rows)
         return np.concatenate(list(parts), axis=2).transpose(2, 0, 1)
 
-    def summarize(self, points, entropy=None):
+    def summarize(self, points, entropy=None, value=None):
         """One pass over the rows for all points."""
         is_known = entropy is not None and bool(np.isfinite(entropy).all())
         design = self.scores.rows(quick=True)

@@ -105,6 +105,7 @@ class ArrayDesign(Design):
     """X is an array on the device, or a NumPy array whose blocks are streamed to the device."""
 
     multiplies_in_double = False
+    matmul_precision: str | None = None  # of products whose rounding errors are corrected in the end
 
     def __init__(self, X, labels, weight, total_weight, n_classes, place: Place | None = None):
         super().__init__(X, labels, weight, total_weight, n_classes)

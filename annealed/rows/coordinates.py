@@ -304,6 +304,7 @@ class RowSpan:
         return np.einsum("nsc,nr->scr", self.original.product(points / self.scale**2), self.row_weights)
 
     def _combine(self, vectors):
+        vectors = to_host(vectors)
         flat = vectors.reshape(-1, vectors.shape[-1]) @ self.row_weights.T
         return self.original.combine_rows(flat).reshape(*vectors.shape[:-1], -1)
 

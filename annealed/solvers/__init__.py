@@ -1,6 +1,5 @@
 """Solvers: `solve` minimizes at any mixture of fits and temperatures. One file per method, and the plan."""
 
-from annealed.solvers.array_lbfgs import ArrayLBFGS
 from annealed.solvers.base import Accuracy, Points, Solution, Solver
 from annealed.solvers.lbfgs import LBFGS
 from annealed.solvers.newton import Newton
@@ -11,7 +10,6 @@ from annealed.solvers.subspace import Subspace
 __all__ = [
     "SOLVERS",
     "Accuracy",
-    "ArrayLBFGS",
     "LBFGS",
     "Newton",
     "Plan",

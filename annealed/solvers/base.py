@@ -9,14 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from annealed.arrays import as_slice, namespace_of
+from annealed.arrays import as_slice, copied, namespace_of, put, take
 from annealed.problems import Problem, SmoothProblem
+from annealed.problems.smooth import EXACT
 
 SUBOPTIMALITY_SHARE = 0.01  # of `tol`: bound on the certified relative suboptimality of the final fit
 FOLD_SUBOPTIMALITY_SHARE = 1.0  # of `tol`: bound on the estimated one of a fold, which only selects a temperature
 SINGLE_PRECISION_TOL = 1e-5  # smallest `tol` at which rows are multiplied in float32, before the path is certified
 FAR = 10.0  # certificate of an interpolated start, in units of its bound, above which starts next to it may fail too
-ROUNDING = 64 * np.finfo(np.float64).eps  # relative decrease below which there is no progress
+ROUNDING = EXACT.loss  # relative decrease below which there is no progress
 
 
 class Points(NamedTuple):
@@ -91,12 +92,11 @@ class Solution:
 
     @classmethod
     def unsolved(cls, parameters) -> Solution:
-        """A solution before the first evaluation. Parameters on the host are copied."""
+        """A solution before the first evaluation, with a copy of the parameters."""
         n, unknown = parameters.shape[0], np.full(parameters.shape[0], np.nan)
-        parameters = parameters.copy() if isinstance(parameters, np.ndarray) else parameters
         no = np.zeros(n, dtype=bool)
         return cls(
-            parameters, unknown, np.zeros(n), np.zeros(n, dtype=int), no, no.copy(), unknown.copy(), no.copy(),
+            copied(parameters), unknown, np.zeros(n), np.zeros(n, dtype=int), no, no.copy(), unknown.copy(), no.copy(),
             unknown.copy(),
         )  # fmt: skip
 
@@ -117,17 +117,20 @@ class Solution:
         """Replace the points in `places` by the chosen ones of another solution, and add up the iterations."""
         self.was_far[places] |= other.was_far[chosen]
         self.n_iter[places] += other.n_iter[chosen]
-        for name in ("parameters", "value", "gradient_norm", "converged", "is_certified", "certificate", "entropy"):
+        put(self.parameters, places, take(other.parameters, chosen))
+        for name in ("value", "gradient_norm", "converged", "is_certified", "certificate", "entropy"):
             getattr(self, name)[places] = getattr(other, name)[chosen]
 
     def note(self, problem: SmoothProblem, places, gradient, temperature, fits, bound=None):
         """Record gradient norm, entropy and certificate of evaluated points; `bound` is the certificate, if known."""
-        value = self.value[places]
-        self.gradient_norm[places] = largest_entry(gradient)
-        self.entropy[places] = problem.entropy_at(self.parameters[places], value, gradient, temperature, fits)
+        value, at = problem.place.wide(self.value[places]), (temperature, fits)
+        entropy = problem.entropy_at(take(self.parameters, places), value, gradient, *at)
+        terms = [largest_entry(gradient), entropy]
         if problem.has_certificate:
-            certificate = problem.certificate(gradient, value, temperature, fits) if bound is None else bound
-            self.certificate[places] = certificate
+            terms.append(problem.certificate(gradient, value, *at) if bound is None else bound)
+        names = ("gradient_norm", "entropy", "certificate")
+        for name, numbers in zip(names, problem.place.host(*terms), strict=False):
+            getattr(self, name)[places] = numbers
 
 
 class Solver(BaseEstimator, ABC):
@@ -161,7 +164,10 @@ class Solver(BaseEstimator, ABC):
 
 
 def largest_entry(gradient):
-    return np.abs(gradient).max(axis=1)
+    if isinstance(gradient, np.ndarray):
+        return np.abs(gradient).max(axis=1)
+    xp = namespace_of(gradient)
+    return xp.max(xp.abs(gradient), axis=1)
 
 
 def is_far(bound, tol):
@@ -169,23 +175,20 @@ def is_far(bound, tol):
     return bound > FAR * SUBOPTIMALITY_SHARE * tol
 
 
-def is_solved(
-    problem: SmoothProblem, value, gradient, temperature, fits, tol, decrement, has_last_step=False, bound=None
-):
-    """Whether each point is solved.
+def is_solved(problem: SmoothProblem, value, largest, bound, fits, tol, decrement, has_last_step=False):
+    """Whether each point is solved, given its value, the largest entry of its gradient and its certificate.
 
     The final fit is solved if every entry of its gradient is within `tol` and, if the family has a certificate, its
     relative suboptimality is certified. A fold is solved if `decrement`, the decrease predicted by a (quasi-)Newton
     step, is small relative to the value, and its gradient is within `tol` or the solver takes that step as a last one.
 
-    A gradient of pure rounding error counts as solved at any tolerance. `bound` is the certificate, if known.
+    A gradient of pure rounding error counts as solved at any tolerance.
     """
-    largest, is_final = largest_entry(gradient), np.asarray(fits) == 0
+    is_final = np.asarray(fits) == 0
     share = problem.last_step_share if has_last_step else FOLD_SUBOPTIMALITY_SHARE
     solved = decrement <= share * tol * np.abs(value)
     if not has_last_step:
         solved &= largest <= tol
     if is_final.any():
-        certificate = problem.certificate(gradient, value, temperature, fits) if bound is None else bound
-        solved = np.where(is_final, (largest <= tol) & (certificate <= SUBOPTIMALITY_SHARE * tol), solved)
+        solved = np.where(is_final, (largest <= tol) & (bound <= SUBOPTIMALITY_SHARE * tol), solved)
     return solved | (largest <= problem.gradient_noise())

@@ -68,9 +68,9 @@ def _evaluate(problem, solution: Solution, points: Points, tol):
     """Mark the points that are solved at their start."""
     fits, temperatures = points.fits, points.temperatures
     solution.value[:], gradient, _ = problem.objective(solution.parameters, temperatures, fits)
-    at = solution.value, gradient, temperatures, fits
     bound = problem.certificate(gradient, solution.value, temperatures, fits)
-    solution.converged[:] = is_solved(problem, *at, tol, np.full(len(fits), np.inf), bound=bound)
+    at = solution.value, largest_entry(gradient), bound, fits
+    solution.converged[:] = is_solved(problem, *at, tol, np.full(len(fits), np.inf))
     solution.is_certified[:] = solution.converged
     solution.was_far[:] = is_far(bound, tol)
     solution.note(problem, slice(None), gradient, temperatures, fits, bound)
@@ -162,9 +162,10 @@ class _Search:
             is_short = self.hessians.furthest_moves(self.direction[good]) <= FURTHEST_MOVE
             solved = solved & is_short
         if asks_finals:
-            at = self.value[good], gradient, self.temperatures[good], self.fits[good]
-            bound = self.problem.certificate(gradient, self.value[good], *at[2:])
-            solved = np.where(is_final, is_solved(self.problem, *at, self.tol, predicted, bound=bound), solved)
+            value, largest = self.value[good], self.solution.gradient_norm[good]
+            bound = self.problem.certificate(gradient, value, self.temperatures[good], self.fits[good])
+            certified = is_solved(self.problem, value, largest, bound, self.fits[good], self.tol, predicted)
+            solved = np.where(is_final, certified, solved)
             self.solution.certificate[good] = np.where(is_final, bound, np.nan)  # a last step only lowers the value
             if not self.solution.n_iter[good].any():
                 self.solution.was_far[good] = is_far(bound, self.tol)

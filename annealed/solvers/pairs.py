@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from annealed.arrays import as_slice
+from annealed.arrays import HOST, as_slice, inner, put, take
 
 LEAST_PATIENCE = 1.0  # passes of the whole stack before a better preconditioner is computed
 KINDS = WHOLE, CLASSES = "whole", "classes"  # Hessians that a family may provide: all classes, or block-diagonal
+SMALLEST_FACTOR = 0.1  # lower bound of the factor on a diagonal preconditioner
 CLASSES_PATIENCE = 0.5  # share of LEAST_PATIENCE, and of their cost, before the blocks of single classes are computed
 
 
 class PathMemory:
     """What a path keeps: the pairs of each fit, and the Hessian that the preconditioner uses."""
 
-    def __init__(self, size, n_fits):
-        self.size, self.n_fits = size, n_fits
+    def __init__(self, size, n_fits, place=HOST):
+        self.size, self.n_fits, self.place = size, n_fits, place
         self.clear()
 
     def clear(self):
-        self.pairs = Pairs(self.n_fits, self.size)
+        self.pairs = Pairs(self.n_fits, self.size, self.place)
         self.learned, self.level = None, -1  # Hessian approximation of the family, and its level of detail
         self.learned_at = np.inf  # its temperature
         self.n_passes = dict.fromkeys(KINDS, 0.0)  # spent on steps since each kind, or a better one, was computed
@@ -63,67 +66,95 @@ class PathMemory:
 
 
 class Pairs:
-    """Per fit or point, a ring buffer of the latest (step, change of the loss gradient) pairs."""
+    """Per fit or point, a ring buffer of the latest (step, change of the loss gradient) pairs.
 
-    def __init__(self, n, size):
-        self.size, self.count = size, np.zeros(n, dtype=int)
-        self.steps = self.changes = np.zeros((n, 0, 0))  # allocated when the first pair is added
+    ratio : s'y / y'Dy of each pair, with D the diagonal preconditioner: one if D is accurate along it
+    """
+
+    def __init__(self, n, size, place=HOST):
+        self.size, self.place, self.count = size, place, np.zeros(n, dtype=int)
+        self.ratio = np.full((n, size), np.inf)
+        self.steps: Any = None  # allocated when the first pair is added
+        self.changes: Any = None
 
     def of(self, numbers) -> Pairs:
         """The pairs of some fits, as views if they are consecutive."""
-        other = Pairs(0, self.size)
-        chosen = as_slice(numbers)
-        other.count, other.steps, other.changes = self.count[chosen].copy(), self.steps[chosen], self.changes[chosen]
+        other, chosen = Pairs(0, self.size, self.place), as_slice(numbers)
+        other.count, other.ratio = self.count[chosen].copy(), self.ratio[chosen].copy()
+        if self.steps is not None:
+            other.steps, other.changes = take(self.steps, chosen), take(self.changes, chosen)
         return other
 
     def put(self, numbers, pairs: Pairs):
         """Replace the pairs of some fits by those of the same number of points, or of one."""
         chosen = as_slice(numbers)
-        if pairs.steps.size and not self.steps.size:
+        self.count[chosen], self.ratio[chosen] = pairs.count, pairs.ratio
+        if pairs.steps is None:
+            return
+        if self.steps is None:
             self._allocate(pairs.steps.shape[2])
-        if pairs.steps.size and not np.may_share_memory(self.steps[chosen], pairs.steps):
-            self.steps[chosen], self.changes[chosen] = pairs.steps, pairs.changes
-        self.count[chosen] = pairs.count
+        if not (self.place.is_host and np.may_share_memory(self.steps[chosen], pairs.steps)):
+            put(self.steps, chosen, pairs.steps)
+            put(self.changes, chosen, pairs.changes)
 
     def _allocate(self, width):
-        self.steps = np.zeros((len(self.count), self.size, width))
-        self.changes = np.zeros_like(self.steps)
+        shape = (len(self.count), self.size, width)
+        self.steps, self.changes = self.place.zeros(shape), self.place.zeros(shape)
 
-    def add(self, points, step, change):
-        """Store the pairs of clearly positive curvature; with a convex loss, others are rounding error."""
-        if not self.steps.size:
+    def add(self, points, step, change, numbers, keep):
+        """Store the pairs to `keep` of clearly positive curvature; with a convex loss, others are rounding error.
+
+        numbers : s'y of each pair, the squared lengths of s and y, and the two parts of its ratio, if that is needed
+        """
+        if self.steps is None:
             self._allocate(step.shape[1])
-        curvature = np.einsum("sp,sp->s", step, change)
-        bound = 1e-12 * np.linalg.norm(step, axis=1) * np.linalg.norm(change, axis=1)
-        keep = curvature > bound
+        curvature, step_square, change_square, *ratio = numbers
+        keep = keep & (curvature > 1e-12 * np.sqrt(step_square) * np.sqrt(change_square))
         points, slot = points[keep], self.count[points[keep]] % self.size
-        self.steps[points, slot], self.changes[points, slot] = step[keep], change[keep]
         self.count[points] += 1
+        if ratio:
+            self.ratio[points, slot] = ratio[0][keep] / ratio[1][keep]
+        if self.place.is_host:
+            self.steps[points, slot], self.changes[points, slot] = step[keep], change[keep]
+            return
+        for number, point, place in zip(np.flatnonzero(keep).tolist(), points.tolist(), slot.tolist(), strict=True):
+            self.steps[point, place, :], self.changes[point, place, :] = step[number, :], change[number, :]
+
+    def factor(self, points):
+        """Median ratio of the pairs of each point, at most one: without it steps overshoot where D is too large."""
+        ratio = np.sort(self.ratio[points], axis=1)
+        middle = (np.minimum(self.count[points], self.size) - 1) // 2  # without a pair the last one, which is infinite
+        return np.clip(ratio[np.arange(len(ratio)), middle], SMALLEST_FACTOR, 1.0)
 
     def apply(self, points, gradient, strength, precondition):
-        """The two-loop recursion on `changes + strength * steps`, started from the family's preconditioner.
+        """The inverse Hessian times the gradient, and its inner product with the gradient.
 
-        Each loop is a linear system in the inner products of steps and changes, triangular in order of age; the matrix
-        of the second is the transpose of that of the first.
+        The two-loop recursion on `changes + strength * steps`, started from the family's preconditioner. Each loop is
+        a linear system in the inner products of steps and changes, triangular in order of age; the matrix of the
+        second is the transpose of that of the first. Of a device, only inner products are transferred.
         """
-        count = self.count[points, None]
+        count, place = self.count[points, None], self.place
         if not count.any():
-            return precondition(gradient)
-        selected = as_slice(points)
-        steps = self.steps[selected]
-        changes = steps * np.atleast_2d(strength)[:, None]
-        changes += self.changes[selected]
+            vector = precondition(gradient)
+            return vector, place.host(inner(gradient, vector))[0]
+        xp, selected = place.xp, as_slice(points)
+        steps = take(self.steps, selected)
+        strength = strength if strength.ndim == 2 else strength[None, :]
+        changes = steps * strength[:, None, :]
+        changes += take(self.changes, selected)
+        products, along = place.host(steps @ xp.matrix_transpose(changes), _along(steps, gradient))
         age = (count - 1 - np.arange(self.size)) % self.size
         is_known = age < count
         is_later = (age[:, :, None] >= age[:, None]) & is_known[:, :, None] & is_known[:, None]
-        triangle = np.where(is_later, steps @ changes.swapaxes(1, 2), 0.0)
-        curvature = np.einsum("sii->si", triangle)
-        curvature += ~is_known
+        triangle, each = np.where(is_later, products, 0.0), np.arange(self.size)
+        triangle[:, each, each] += ~is_known
+        curvature = triangle[:, each, each]
         inverse = np.linalg.inv(triangle)
-        weight = _along(inverse, _along(steps, gradient) * is_known)
-        vector = precondition(gradient - _combined(weight, changes))
-        back = _along(changes, vector) * is_known
-        return vector + _combined(_combined(curvature * weight - back, inverse), steps)
+        weight = _along(inverse, along * is_known)
+        vector = precondition(gradient - _combined(place.wide(weight), changes))
+        back, product = place.host(_along(changes, vector), inner(gradient, vector))
+        on_steps = _combined(curvature * weight - back * is_known, inverse)
+        return vector + _combined(place.wide(on_steps), steps), product + (on_steps * along).sum(axis=1)
 
 
 def _along(pairs, vectors):
@@ -132,4 +163,4 @@ def _along(pairs, vectors):
 
 
 def _combined(weights, pairs):
-    return (weights[:, None] @ pairs)[:, 0]
+    return (weights[:, None, :] @ pairs)[:, 0, :]

@@ -9,12 +9,10 @@ import numpy as np
 from scipy import sparse
 
 from annealed.problems import Problem, RepresenterProblem
-from annealed.problems.array_linear import ArrayProblem
 from annealed.problems.linear import LinearProblem
 from annealed.problems.penalized_linear import PenalizedLinearProblem
 from annealed.rows.coordinates import CONSTANT, WIDEST_EIGENPROBLEM
 from annealed.rows.cost import pass_time
-from annealed.solvers.array_lbfgs import ArrayLBFGS
 from annealed.solvers.base import Accuracy, Points, Solution, Solver
 from annealed.solvers.lbfgs import LBFGS
 from annealed.solvers.newton import Newton
@@ -60,10 +58,10 @@ class Plan:
 
     def _why(self) -> str:
         problem = self.problem
-        if isinstance(problem, ArrayProblem):
-            return "the samples are on a device" + (
-                f", with products in {problem.matmul_precision}" * problem.has_quick_rows
-            )
+        if not problem.place.is_host:
+            precision = getattr(problem.design, "matmul_precision", None)
+            rounded = f", with products in {precision}" if precision else ""
+            return f"the samples are on a device{rounded}"
         if isinstance(problem, RepresenterProblem):
             rounded = ", with products in float32 and certificates in float64" * problem.products.is_rounded
             return f"the features are too many for an eigenbasis{rounded}"
@@ -71,7 +69,7 @@ class Plan:
         if problem.hessians is not None:
             n_passes = problem.hessians.time / _pass_time(problem)
             why = f"exact Hessians of all fits take about as long as {_shown(n_passes)} passes over the samples"
-        is_rounded = getattr(problem, "has_float32_rows", False)
+        is_rounded = isinstance(problem, LinearProblem) and problem.scores.has_quick_rows
         return why + ", with steps in float32 and certificates in float64" * is_rounded
 
 
@@ -80,12 +78,13 @@ def _shown(number) -> str:
 
 
 def _method(solver) -> str:
-    names = {
+    names: dict[type[Solver], str] = {
+        LBFGS: "L-BFGS",
         Newton: "Newton's method",
         Subspace: "Subspace minimization",
         ScaledConjugateGradient: "Scaled conjugate gradients",
     }
-    return names.get(type(solver), "L-BFGS" if "LBFGS" in type(solver).__name__ else type(solver).__name__)
+    return names.get(type(solver), type(solver).__name__)
 
 
 def _coordinates(problem) -> str:
@@ -93,20 +92,19 @@ def _coordinates(problem) -> str:
         return "combinations of samples"
     if problem.features.span is not None:
         return f"a basis of the span of the samples ({problem.features.span.rows.shape[1]} directions)"
-    host = problem.host if isinstance(problem, ArrayProblem) else problem
-    if not isinstance(host, LinearProblem):
+    if not isinstance(problem, LinearProblem):
         return "its own parameters"
-    coordinates = host.scores.coordinates
+    coordinates = problem.scores.host_coordinates
     is_turned = np.ndim(coordinates.basis) != 1 + coordinates.per_fit
     return f"an eigenbasis of the features ({coordinates.rank} directions)" if is_turned else "scaled features"
 
 
 def make_solver(solver, problem: Problem) -> Solver:
     """A solver from its name, or the given solver; "auto" chooses by the shape of the problem."""
-    if isinstance(problem, ArrayProblem):
+    if not problem.place.is_host:
         if solver not in ("auto", "lbfgs"):
             raise ValueError(f'X on a device needs solver="auto" or "lbfgs". Got {solver!r}.')
-        return ArrayLBFGS()
+        return LBFGS()
     if solver == "auto":
         solver = _by_shape(problem)
     if not isinstance(solver, Solver) and not (isinstance(solver, str) and solver in SOLVERS):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from annealed.problems.distance import DistanceProblem, SoftMeans
-from annealed.solvers.base import Accuracy, Points, Solution, Solver, is_solved
+from annealed.solvers.base import Accuracy, Points, Solution, Solver, is_solved, largest_entry
 
 SMALL_STEP = 1e-4
 SMALLEST_SCALE, LARGEST_SCALE = 1e-15, 1e100
@@ -91,8 +91,8 @@ class ScaledConjugateGradient(Solver):
         """SCG has no Newton step to estimate the suboptimality of a fold; the certificate takes its place."""
         problem, gradient, value = frame.problem, now.problem_gradient[chosen], now.problem_value[chosen]
         at = frame.temperature, frame.fits[chosen]
-        bound = problem.certificate(gradient, value, *at) * np.abs(value)
-        return is_solved(problem, value, gradient, *at, tol, bound)
+        bound = problem.certificate(gradient, value, *at)
+        return is_solved(problem, value, largest_entry(gradient), bound, at[1], tol, bound * np.abs(value))
 
 
 class _Evaluation(NamedTuple):

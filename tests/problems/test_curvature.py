@@ -88,7 +88,7 @@ def test_float32_rows_give_the_same_curvature_as_a_sample_copy(monkeypatch):
     table = gaussian(n_samples=300, n_features=7)
     plain, quick = (InnerProduct().prepare(stack_of(table, fold_masks(300))) for _ in range(2))
     quick.scores.make_float32_copy()
-    assert quick.has_float32_rows and not plain.has_float32_rows
+    assert quick.scores.has_quick_rows and not plain.scores.has_quick_rows
     _, expected = learned_at_some_point(plain)
     _, found = learned_at_some_point(quick)
     np.testing.assert_allclose(found.hessian, expected.hessian, rtol=1e-4, atol=1e-6)
@@ -120,7 +120,7 @@ def test_learning_saves_iterations_and_gives_the_same_minimum(monkeypatch):
 
 
 def test_blocks_of_classes_are_those_of_the_hessian(monkeypatch):
-    monkeypatch.setattr(hessian_sample, "ROWS_PER_COORDINATE", 1000)
+    monkeypatch.setattr(hessian_sample, "CLASS_ROWS_PER_COORDINATE", 1000)
     problem = InnerProduct().prepare(stack_of(gaussian()))
     point = problem.start(TEMPERATURE) + 0.3 * np.random.RandomState(0).standard_normal(problem.start(1.0).shape)
     learned = problem.preconditioners.learn_classes(point[0], TEMPERATURE)

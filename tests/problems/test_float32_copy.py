@@ -62,7 +62,7 @@ def with_float32_copy(table, family=InnerProduct, **settings):
 @pytest.mark.parametrize("make", [gaussian, two_classes, rare_class], ids=lambda make: make.__name__)
 def test_float32_rows_give_value_and_gradient_to_float32_precision(make, penalty_scaling, temperature, copies):
     problem = with_float32_copy(make(), penalty_scaling=penalty_scaling)
-    assert problem.has_float32_rows
+    assert problem.scores.has_quick_rows
     point = near_start(problem, temperature)
     quick, exact = (problem.objective(point, temperature, quick=is_float32) for is_float32 in (True, False))
     np.testing.assert_allclose(quick[0], exact[0], rtol=1e-5)
@@ -74,7 +74,7 @@ def test_float32_rows_give_value_and_gradient_to_float32_precision(make, penalty
 @pytest.mark.parametrize("make", [gaussian, two_classes, badly_scaled, wide], ids=lambda make: make.__name__)
 def test_float32_rows_of_distances_give_value_and_gradient_to_float32_precision(make, temperature, copies):
     problem = with_float32_copy(make(), Distance)
-    assert problem.has_float32_rows
+    assert problem.scores.has_quick_rows
     point, some = near_start(problem, temperature), np.array([2, 0])
     quick, exact = (problem.objective(point, temperature, quick=is_float32) for is_float32 in (True, False))
     part = problem.objective(point[some], temperature, some, quick=True)
@@ -96,7 +96,7 @@ def test_large_scores_of_distances_are_computed_in_float64(copies):
 
 @pytest.mark.parametrize("settings", [{"anchor": 0.0}, {"covariance": "diagonal"}, {"covariance": "identity"}])
 def test_distances_have_float32_rows_only_if_coordinates_share_a_frame(settings, copies):
-    assert not with_float32_copy(gaussian(), Distance, **settings).has_float32_rows
+    assert not with_float32_copy(gaussian(), Distance, **settings).scores.has_quick_rows
 
 
 @pytest.mark.parametrize("make", [gaussian, two_classes, wide], ids=lambda make: make.__name__)
@@ -166,11 +166,11 @@ def test_float32_rows_score_held_out_rows_to_float32_precision(copies):
 
 
 def test_few_rows_are_not_copied():
-    assert not with_float32_copy(gaussian()).has_float32_rows
+    assert not with_float32_copy(gaussian()).scores.has_quick_rows
 
 
 def test_rows_in_a_basis_of_their_span_are_not_copied(copies):
-    assert not with_float32_copy(wide()).has_float32_rows
+    assert not with_float32_copy(wide()).scores.has_quick_rows
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_rows_in_a_basis_of_their_span_are_not_copied(copies):
 )
 def test_memory_mapped_or_sparse_rows_are_not_copied(store, copies, tmp_path):
     table = gaussian()
-    assert not with_float32_copy(replace(table, X=store(tmp_path, table.X))).has_float32_rows
+    assert not with_float32_copy(replace(table, X=store(tmp_path, table.X))).scores.has_quick_rows
     assert copies == []
 
 
@@ -188,7 +188,7 @@ def test_memory_mapped_or_sparse_rows_are_not_copied(store, copies, tmp_path):
 def test_float32_X_is_copied_unless_it_is_large(dtype, most, is_copied, copies, monkeypatch):
     monkeypatch.setattr("annealed.problems.linear.MOST_COPIED_BYTES", most)
     table = gaussian()
-    assert with_float32_copy(replace(table, X=table.X.astype(dtype))).has_float32_rows == is_copied
+    assert with_float32_copy(replace(table, X=table.X.astype(dtype))).scores.has_quick_rows == is_copied
 
 
 def test_a_classifier_does_not_copy_memory_mapped_rows(copies, tmp_path):

@@ -19,6 +19,7 @@ from small_problems import (
     two_classes,
 )
 
+from annealed.arrays import HOST
 from annealed.path.prediction import carried_over
 from annealed.problems import Distance, InnerProduct, Quadratic
 from annealed.solvers import LBFGS, SOLVERS, Accuracy, Points
@@ -352,7 +353,7 @@ def one_fit(problem, fit, temperature):
 class Valley:
     """Rosenbrock's valley, one start per fit: steps fail, overshoot and are too short."""
 
-    n_fits = 12
+    n_fits, place = 12, HOST
     has_certificate = False
 
     def entropy_at(self, parameters, value, gradient, temperature, fits):
