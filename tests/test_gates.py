@@ -8,7 +8,7 @@ from oracles import multinomial_optimum
 from scipy import sparse
 
 from annealed import AnnealedLogisticRegression
-from annealed.rows.narrow import scores_of
+from annealed.rows.dense import scores_of
 from benchmarks.quality import PenalizedLikelihood
 from gates import __main__ as command
 from gates.comparing import MOST_SUBOPTIMAL, verdict
@@ -51,10 +51,10 @@ def test_every_fit_is_recorded():
 def test_products_with_stored_entries_are_counted():
     rows = np.ones((50, 4))
     with counting(rows.size, with_calls=False) as tally:
-        from annealed.rows import narrow  # as a module would call it
+        from annealed.rows import dense  # as a module would call it
 
-        narrow.scores_of(np.ones((3, 4)), rows)
-        narrow.sums_of(np.ones((2, 50), dtype=np.float32), rows.astype(np.float32))
+        dense.scores_of(np.ones((3, 4)), rows)
+        dense.sums_of(np.ones((2, 50), dtype=np.float32), rows.astype(np.float32))
     found = tally.summary()
     assert (found["passes64"], found["columns64"], found["passes32"], found["columns32"]) == (1, 3, 1, 2)
 

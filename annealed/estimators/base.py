@@ -15,7 +15,7 @@ from annealed.arrays import Place, is_dispatched, is_foreign
 from annealed.callbacks import CallbackSupportMixin, FitWatch, with_callbacks
 from annealed.estimators.annealing import AnnealingMixin
 from annealed.estimators.labels import check_several_classes, coded
-from annealed.estimators.mixins import LogitsMixin, PathDiagramMixin, forget_last_fit
+from annealed.estimators.mixins import LogitsMixin, PathDiagramMixin, PathPointsMixin, forget_last_fit
 from annealed.estimators.on_device import (
     check_foreign,
     check_precision,
@@ -24,7 +24,6 @@ from annealed.estimators.on_device import (
     coded_labels,
     device_rows,
 )
-from annealed.estimators.path_points import PathPointsMixin
 from annealed.estimators.types import (
     ClassWeight,
     FloatArray,

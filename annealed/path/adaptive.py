@@ -1,4 +1,4 @@
-"""The default schedule: a hot end found from the data, geometric cooling, and early stopping."""
+"""The default schedule: a hot end found from the data, geometric cooling, and the rule that ends a path."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from numbers import Integral
 
 import numpy as np
 
-from annealed.path.interpolation import lagrange
+from annealed.path.base import Step
+from annealed.path.prediction import lagrange
 from annealed.path.schedules import Schedule, check_temperature
+from annealed.problems import Problem
+from annealed.problems.evidence import evidence_held_back
 
 PATIENCE = 1.8  # in log temperature: how far past the best score its fall is tested
 LONG_PATIENCE = 4.0  # in log temperature: how far past the best score the path ends, even if the fall is small
@@ -17,6 +20,8 @@ OVERFITTED = 0.5  # share of the hot end's Q / T below which a path ends whose s
 FLAT = 1e-3  # relative change over PATIENCE up to which a quantity counts as constant
 COLDEST = 1e-10  # share of the hot end: the lowest temperature
 HARD = 1e-5  # share of the hot end's Q / T below which all training samples are nearly certain, and the path ends
+MUCH_HELD_BACK = 0.1  # share of Q / T by which the suppressed directions could lower it
+CLEAR_EVIDENCE, NO_EVIDENCE = 5.0, 2.0  # standard errors beyond chance: clear from the first, none up to the second
 
 
 class AdaptiveSchedule(Schedule):
@@ -145,3 +150,40 @@ def _is_below(score, best, n_errors) -> bool:
     mean = float(fall.sum()) / n_folds
     spread = fall - mean
     return mean > n_errors * sqrt(float(spread @ spread) / (n_folds * (n_folds - 1)))
+
+
+def has_ended(problem: Problem, schedule, nodes: list[Step]) -> bool:
+    """Whether the path ends at the last node.
+
+    The schedule decides. If it has `learns_late`, a score test may overrule it: the path goes on if the test clearly
+    finds signal in directions that the penalty suppresses, and if that signal is large relative to Q / T or validation
+    has not improved yet. As long as it has not improved, the path ends if the test finds nothing.
+    """
+    record = _record_of(nodes)
+    compared = [node.validation.compared for node in nodes]
+    has_passed = any(schedule.should_stop(record[0], scores, record[2]) for scores in (record[1], compared))
+    if not schedule.learns_late:
+        return has_passed
+    is_validated = compared[-1] is not None
+    is_waiting = is_validated and np.log(record[0][0] / record[0][-1]) >= LONG_PATIENCE and not has_learned(record[1])
+    if not (has_passed or is_waiting):
+        return False
+    last = nodes[-1]
+    held_back = evidence_held_back(problem, last.parameters[0, ...], last.temperature)
+    if not has_passed:
+        return held_back.errors < NO_EVIDENCE or (np.isnan(held_back.errors) and _has_long_been_worse(nodes))
+    is_much = held_back.nats > MUCH_HELD_BACK * last.value or is_waiting
+    return not (is_much and held_back.errors > CLEAR_EVIDENCE)
+
+
+def _has_long_been_worse(nodes: list[Step]) -> bool:
+    """Whether validation has been worse than at the hot end for so long that waiting is useless."""
+    temperatures, scores, _ = _record_of(nodes)
+    hot, coldest = np.mean(scores[0]), temperatures[-1] * np.exp(LONG_PATIENCE)
+    recent = [np.mean(score) for score, at in zip(scores[1:], temperatures[1:], strict=True) if at <= coldest]
+    return max(recent) < hot - FLAT * abs(hot)
+
+
+def _record_of(nodes: list[Step]):
+    """Temperatures, fold scores and Q / T of the nodes, as arguments of a schedule."""
+    return tuple(zip(*((node.temperature, node.validation.scores, node.value) for node in nodes), strict=True))

@@ -16,10 +16,9 @@ from time import perf_counter
 import numpy as np
 
 from annealed.arrays import copied, stacked, to_host
+from annealed.path.adaptive import has_ended
 from annealed.path.base import Step, Validator, Watch
-from annealed.path.ending import has_ended
-from annealed.path.interpolation import N_POINTS
-from annealed.path.prediction import along_tangents, interpolated, predicted
+from annealed.path.prediction import N_POINTS, along_tangents, interpolated, predicted
 from annealed.path.schedules import falling
 from annealed.solvers import Plan, Points, Solution
 

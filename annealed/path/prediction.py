@@ -2,12 +2,81 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import pairwise
+from math import log, prod
+
 import numpy as np
 
 from annealed.arrays import combined
 from annealed.path.base import Step
-from annealed.path.interpolation import WIDEST_STEP, between, hermite, lagrange, nearest_parabola
 from annealed.problems import Problem
+
+N_POINTS = 6  # interpolation points; more gain nothing at the spacing of a path
+WIDEST_STEP = 1.0  # in log temperature: across a larger gap a polynomial may oscillate, a straight line cannot
+CLOSEST = 0.01  # in log temperature: of points closer together only one is used, as their difference is mostly error
+
+
+def lagrange(places, target) -> np.ndarray:
+    """Weights of the values at `places` in their interpolating polynomial, evaluated at `target`."""
+    positions = [float(place) for place in places]  # for a handful of numbers, lists are faster than arrays
+
+    def weight(number):
+        position, others = positions[number], positions[:number] + positions[number + 1 :]
+        return prod([(target - each) / (position - each) for each in others])
+
+    return np.array([weight(number) for number in range(len(positions))])
+
+
+def hermite(places, target) -> tuple[np.ndarray, np.ndarray]:
+    """Weights of values and of slopes at one or two `places` in the Hermite polynomial, evaluated at `target`."""
+    if len(places) == 1:
+        return np.ones(1), np.array([target - places[0]])
+    length = places[1] - places[0]
+    share = (target - places[0]) / length
+    left = 1 - share
+    values = np.array([left**2 * (1 + 2 * share), share**2 * (1 + 2 * left)])
+    return values, length * share * left * np.array([left, -share])
+
+
+def nearest_parabola(places, target) -> np.ndarray:
+    """Weights of the values at `places` in a weighted least-squares parabola, evaluated at the nearby `target`.
+
+    Places nearer to the target weigh more.
+    """
+    offset = np.asarray(places) - target
+    trust = 1 / np.maximum(np.abs(offset), np.finfo(float).tiny)
+    powers = offset[:, None] ** np.arange(3)
+    return np.linalg.pinv(powers * trust[:, None])[0] * trust
+
+
+def between(temperatures, temperature) -> tuple[np.ndarray, slice]:
+    """Weights and window of the N_POINTS temperatures nearest to `temperature`, or of its two neighbours if these are
+    far apart. `temperatures` must be descending.
+    """
+    positions, target = [-log(known) for known in temperatures], -log(temperature)
+    window = _window(positions, target, N_POINTS)
+    if any(colder - hotter > WIDEST_STEP for hotter, colder in pairwise(positions[window])):
+        window = _window(positions, target, 2)
+    near, weights = positions[window], np.zeros(len(positions[window]))
+    taken = _apart(near, target)
+    weights[taken] = lagrange([near[number] for number in taken], target)
+    return weights, window
+
+
+def _apart(places, target) -> list[int]:
+    """Indices of places, ascending, that are not too close to one another; those nearest to the target come first."""
+    taken: list[int] = []
+    for number in sorted(range(len(places)), key=lambda index: abs(places[index] - target)):
+        if all(abs(places[number] - places[index]) >= CLOSEST for index in taken):
+            taken.append(number)
+    return sorted(taken)
+
+
+def _window(places, target, size) -> slice:
+    first = max(0, min(bisect_left(places, target) - size // 2, len(places) - size))
+    return slice(first, first + size)
+
 
 N_SMOOTHED = 10  # latest nodes in a smoothed prediction
 

@@ -10,7 +10,7 @@ import numpy as np
 from annealed.arrays import combined, namespace_of, to_host
 from annealed.optional import require
 from annealed.path.base import Step
-from annealed.path.interpolation import between
+from annealed.path.prediction import between
 from annealed.problems import Problem
 from annealed.solvers import Plan
 

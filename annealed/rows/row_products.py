@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from annealed.rows.base import MANY_BLOCKS, Design, even_slices
-from annealed.rows.narrow import scores_of, sums_of
+from annealed.rows.dense import scores_of, sums_of
 from annealed.rows.threads import map_in_order
 
 MOST_FORMED_ROWS = 2000  # dense samples, fewer than features, for which K is formed

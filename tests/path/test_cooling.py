@@ -25,8 +25,8 @@ from small_problems import (
 
 from annealed import AnnealedClassifier, AnnealedLogisticRegression
 from annealed.path import AdaptiveSchedule, Step, Validation, anneal
+from annealed.path.adaptive import has_ended
 from annealed.path.cooling import REACH, _Path
-from annealed.path.ending import has_ended
 from annealed.path.prediction import predicted
 from annealed.problems import Distance, InnerProduct
 from annealed.solvers import LBFGS, Newton, Plan

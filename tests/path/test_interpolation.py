@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from annealed.path.interpolation import N_POINTS, WIDEST_STEP, between, hermite, lagrange
+from annealed.path.prediction import N_POINTS, WIDEST_STEP, between, hermite, lagrange
 
 FINE = 4.0 * 0.7 ** np.arange(12)
 PLACES = [1.3, 0.7, -0.2, -1.0, -2.5, -2.6]

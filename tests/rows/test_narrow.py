@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from annealed.rows import narrow
-from annealed.rows.narrow import scores_of, sums_of
+from annealed.rows import dense
+from annealed.rows.dense import scores_of, sums_of
 
 
 def arrays(n_vectors, n_rows, n_columns, dtype=np.float64, order="C"):
@@ -32,7 +32,7 @@ def arrays(n_vectors, n_rows, n_columns, dtype=np.float64, order="C"):
     ],
 )
 def test_products_in_pieces_equal_plain_products(shape, dtype, order, has_small_products, monkeypatch):
-    monkeypatch.setattr(narrow, "HAS_SMALL_PRODUCTS", has_small_products)
+    monkeypatch.setattr(dense, "HAS_SMALL_PRODUCTS", has_small_products)
     vectors, weights, rows = arrays(*shape, dtype, order)
     tol = {"rtol": 1e-4, "atol": 1e-3} if dtype == np.float32 else {"rtol": 1e-10, "atol": 1e-10}
 
@@ -45,14 +45,14 @@ def test_products_in_pieces_equal_plain_products(shape, dtype, order, has_small_
 
 
 def test_only_products_with_few_vectors_are_cut_into_pieces(monkeypatch):
-    monkeypatch.setattr(narrow, "HAS_SMALL_PRODUCTS", True)
+    monkeypatch.setattr(dense, "HAS_SMALL_PRODUCTS", True)
     _, _, rows = arrays(2, 1000, 64)
 
-    pieces = narrow._pieces(rows, 5, narrow.MOST_ROWS)
+    pieces = dense._pieces(rows, 5, dense.MOST_ROWS)
 
     np.testing.assert_array_equal(pieces.reshape(-1, 64), rows[:768])
     assert np.shares_memory(pieces, rows)
-    assert narrow._pieces(rows, 1, narrow.MOST_ROWS) is None
-    assert narrow._pieces(rows, 17, narrow.MOST_ROWS) is None
-    assert narrow._pieces(rows[:, :20], 5, narrow.MOST_ROWS) is None
-    assert narrow._pieces(rows[:300], 5, narrow.MOST_ROWS) is None
+    assert dense._pieces(rows, 1, dense.MOST_ROWS) is None
+    assert dense._pieces(rows, 17, dense.MOST_ROWS) is None
+    assert dense._pieces(rows[:, :20], 5, dense.MOST_ROWS) is None
+    assert dense._pieces(rows[:300], 5, dense.MOST_ROWS) is None
