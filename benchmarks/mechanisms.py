@@ -173,11 +173,10 @@ MECHANISMS = [
     _flag(
         "sampled rows in Hessians",
         "noise; a smaller Hessian product",
-        "HessianSample.rows_per_pair",
+        "HessianSample.n_sampled",
         staticmethod(lambda n_rows, *_: n_rows),
     ),
     _set("growing levels of Hessians", "several Hessians; a cheap first one", "FEWEST_PARAMETERS", 3600),
-    _set("lazy factors of large Hessians", "an old factor; fewer of them", "LARGE_FACTOR", inf),
     _set("no memory from much colder temperatures", "starts anew; no misleading Hessian", "MUCH_HOTTER", inf),
     _call("row-space solver", "a solver; wide and sparse X", "_has_row_form", lambda problem: False),
     _call(

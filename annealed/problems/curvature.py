@@ -28,9 +28,7 @@ RIDGES = {np.float64: (1e-12, 1e-9, 1e-6, 1.0), np.float32: (1e-6, 1e-4, 1e-2, 1
 BY_FACTOR = {np.float32: (blas.strsv, lapack.spotrs), np.float64: (blas.dtrsv, lapack.dpotrs)}  # one vector, several
 SMALLEST_CURVATURE = 1e-12  # floor on the curvature of a class that almost every row excludes
 STALE = 0.3  # relative change of the smallest factored diagonal entry from which H is factored again
-LARGE_FACTOR, COSTLY_FACTOR = 1000, 8.0  # parameters, and cost in passes of one fit, from which a factor is costly
 KEPT_BYTES = 1 << 27  # of the factors that are kept
-COLDER_STALE, WARMER_STALE = 0.7, 8.0  # as STALE, for a costly factor when the penalty decreases or increases
 
 
 class LearnedCurvature:
@@ -44,8 +42,7 @@ class LearnedCurvature:
         self.reference = int(np.argmax(np.einsum("n,nc,nc->c", sample.weight, posterior, 1 - posterior)))
         self.hessian = sample.hessian(posterior, self.reference)
         curvature = np.diag(self.hessian) * np.tile(sample.spread, sample.contrasts.n_differences) ** 2
-        self._flattest = curvature.min()
-        self._factors = _Factors(self._factor, self._is_stale, self.hessian.nbytes)
+        self._factors = _Factors(self._factor, curvature.min(), self.hessian.nbytes)
 
     def improve(self, solved, vectors, strength):
         """Overwrite the leading part of `solved` by the solve with the full matrix.
@@ -70,14 +67,6 @@ class LearnedCurvature:
     def _from_differences(self, flat):
         contrasts = self.sample.contrasts
         return contrasts.from_differences(flat.reshape(len(flat), contrasts.n_differences, -1), self.reference)
-
-    def _is_stale(self, old, new):
-        """Whether the penalty has changed so much that a new factor is worth its cost."""
-        limit, size = STALE, len(self.hessian)
-        n_passes = size**2 / (12 * len(self.sample.rows))  # size^3 / 6 multiplications over 2 size n_rows for a pass
-        if size >= LARGE_FACTOR and n_passes >= COSTLY_FACTOR:
-            limit = WARMER_STALE if new > old else COLDER_STALE
-        return _has_moved(old, new, self._flattest, limit)
 
     def _factor(self, strength):
         """Scales that give the Hessian plus penalty a unit diagonal, and the Cholesky factor of the scaled matrix."""
@@ -110,9 +99,8 @@ class ClassCurvature:
     def __init__(self, sample: HessianSample, posterior):
         self.sample, self.blocks = sample, sample.class_blocks(posterior)
         self._diagonal = np.maximum(np.einsum("kii->ki", self.blocks), SMALLEST_CURVATURE)
-        self._flattest = (self._diagonal * sample.spread**2).min()
-        is_stale = partial(_has_moved, flattest=self._flattest, limit=STALE)
-        self._factors = _Factors(self._factor, is_stale, self.blocks.nbytes)
+        flattest = (self._diagonal * sample.spread**2).min()
+        self._factors = _Factors(self._factor, flattest, self.blocks.nbytes)
 
     def improve(self, solved, vectors, strength):
         balance, factors = self._factors.near(strength)
@@ -132,26 +120,22 @@ class _Factors:
     """Factors of a matrix plus a penalty, at a few strengths of the penalty: temperatures that are solved together need
     one each.
 
-    make : function of the strength; is_stale : whether the factor at one strength is too old for another
+    make : function of the strength; flattest : the smallest curvature of the matrix
     """
 
-    def __init__(self, make, is_stale, n_bytes):
-        self.make, self.is_stale, self.most = make, is_stale, max(1, KEPT_BYTES // n_bytes)
+    def __init__(self, make, flattest, n_bytes):
+        self.make, self.flattest, self.most = make, flattest, max(1, KEPT_BYTES // n_bytes)
         self.known: list[tuple] = []  # strengths and factors, the latest used last
 
     def near(self, strength):
+        """A factor at this strength, or at one so near that the smallest curvature with the penalty is about equal."""
         for position, (known, factor) in enumerate(self.known):
-            if not self.is_stale(known, strength):
+            if abs(strength - known) <= STALE * (known + self.flattest):
                 self.known.append(self.known.pop(position))
                 return factor
         del self.known[: max(0, len(self.known) - self.most + 1)]  # frees memory before the next factor is allocated
         self.known.append((strength, self.make(strength)))
         return self.known[-1][1]
-
-
-def _has_moved(old, new, flattest, limit):
-    """Whether the penalty has changed by more than a share `limit` of the smallest curvature, penalty included."""
-    return abs(new - old) > limit * (old + flattest)
 
 
 def _between(block, balance, diagonal):

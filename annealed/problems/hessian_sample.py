@@ -6,8 +6,8 @@ The covariance of a row's scores is a sum over pairs of classes:
 
 Rows are therefore sampled separately for every pair, with probability proportional to the share w p_l p_r, up to one.
 Where the posterior is nearly hard, few rows matter to a pair, and these are included with certainty. The estimate is
-positive semidefinite for any sample, and unbiased. The block of a single class is sampled in the same way, by the
-variance w p (1 - p) of its score.
+positive semidefinite for any sample, and unbiased. The block of a single class is sampled in the same way, by the share
+w p (1 - p), the variance of its score.
 
 Shapes: posterior (n_rows, n_classes), Hessian (n_differences * width, n_differences * width), class blocks (n_classes,
 width, width); width counts the leading coordinates and the intercept.
@@ -25,22 +25,17 @@ from annealed.rows.threads import map_in_order
 
 FEWEST_PARAMETERS, MOST_PARAMETERS = 1200, 3600  # of the full part of the Hessian, at level 0 and at the last level
 ALL_LEVELS = 20  # a level at which all parameters up to MOST_PARAMETERS are included
-ROWS_PER_COORDINATE = 20  # rows sampled for a pair of classes, on average over pairs: accuracy against time
-CLASS_ROWS_PER_COORDINATE = 8  # rows sampled for the block of a single class
+ROWS_PER_COORDINATE = 48  # rows sampled for the block of a pair or a class: accuracy against time
 MOST_CLASS_ENTRIES = 20_000_000  # entries of the blocks of all classes
-FEWEST_ROWS, USUAL_PAIRS = 2500, 45  # smallest number of rows sampled for a pair; fewer with more than 45 pairs
 CLASS_FACTORS = 6  # number of times that the blocks of single classes are factored
-CHEAP_WORK = 4e8  # multiplications for a Hessian that are always affordable: more rows are sampled up to this work
-SAMPLE_PER_PARAMETER, FEW_VALUES = 6, 2_000_000  # rows per parameter, and entries, to sample from if not float32
+FEW_VALUES = 4_000_000  # entries of the rows to sample from if there is no float32 copy of all rows
 MOST_POSTERIORS = 20_000_000  # rows times classes to sample from
-RARE_SHARE = 0.25  # share of the usual number of rows that a pair of rare classes samples at least
 SMALLEST_POSTERIOR = 1e-15  # smaller probabilities become zero: negligible, and their products are slow
-SMALLEST_SHARE = 1e-10  # rows with a smaller share of a pair's largest share are left out
-MOST_PICKED = 0.7  # share of rows up to which they are copied by index: more are faster in order
-SORTED_SHARES = 200_000  # shares that are sorted to find the threshold of inclusion with certainty
+SMALLEST_SHARE = 1e-10  # shares smaller than this part of a block's largest become zero: products with them are slow
 SHARED_WORK = 2_000_000  # multiplications for a pair from which threads pay
 CHUNK_ROWS = 4096  # rows multiplied at a time, so that they stay in cache
-OFFSET = 101  # rows by which the random numbers of one pair of classes are shifted to give those of the next
+SORTED_SHARES = 2500  # shares that are sorted to find the threshold of inclusion with certainty
+OFFSET = 101  # rows by which the random numbers of one block are shifted to give those of the next
 DOUBLE_PARAMETERS = 200  # parameters up to which the Hessian and its factor are in float64
 SMALLEST_SPREAD = 1e-150  # smallest spread whose square does not underflow
 
@@ -68,8 +63,7 @@ class HessianSample:
         n_parameters = self.contrasts.n_differences * len(self.leading)
         self.dtype = np.float64 if n_parameters <= DOUBLE_PARAMETERS else np.float32
         if float32_rows is None:
-            n_sampled = max(SAMPLE_PER_PARAMETER * n_parameters, FEW_VALUES // len(self.leading))
-            self.rows, self.weight = _stratified(design, min(design.n_rows, n_sampled))
+            self.rows, self.weight = _stratified(design, min(design.n_rows, FEW_VALUES // len(self.leading)))
             along = coordinates.along(kept)
             parts = design.map_rows(lambda block: self._in_units(along(block.rows_as_array())), self.rows)
             self._points, self._unit = np.concatenate(list(parts)), 1.0
@@ -86,20 +80,17 @@ class HessianSample:
         return max(0, min(table.rank, most // table.contrasts.n_differences - table.fit_intercept))
 
     @staticmethod
-    def rows_per_pair(n_rows, width, contrasts):
-        """Number of rows sampled for a pair of classes."""
-        cheap = int(CHEAP_WORK / (contrasts.n_pairs * width**2))
-        few = FEWEST_ROWS * min(1, USUAL_PAIRS / contrasts.n_pairs)
-        wanted = int(max(few, ROWS_PER_COORDINATE * width, cheap))
+    def n_sampled(n_rows, width):
+        """Number of rows sampled for a block, the block of a pair or of a class."""
+        wanted = ROWS_PER_COORDINATE * width
         return n_rows if n_rows <= 2 * wanted else wanted
 
     @staticmethod
     def time(n_rows, n_leading, table, is_float32):
         """Estimated time, in nanoseconds, of a Hessian and its factor."""
         contrasts, width = table.contrasts, n_leading + table.fit_intercept
-        n_drawn = HessianSample.rows_per_pair(n_rows, width, contrasts)
-        squares = contrasts.n_pairs * (BLOCK + squares_time(n_drawn, width, is_float32))
-        return squares + factor_time(contrasts.n_differences * width)
+        squares = squares_time(HessianSample.n_sampled(n_rows, width), width, is_float32)
+        return contrasts.n_pairs * (BLOCK + squares) + factor_time(contrasts.n_differences * width)
 
     @staticmethod
     def count_in_classes(table):
@@ -107,16 +98,10 @@ class HessianSample:
         return min(table.rank, int(np.sqrt(MOST_CLASS_ENTRIES / table.n_scores)) - table.fit_intercept)
 
     @staticmethod
-    def rows_per_class(n_rows, width):
-        """Number of rows sampled for the block of a class."""
-        wanted = CLASS_ROWS_PER_COORDINATE * width
-        return n_rows if n_rows <= 2 * wanted else wanted
-
-    @staticmethod
     def time_of_classes(n_rows, table, is_float32):
         """As `time`, for the blocks of single classes."""
         width = HessianSample.count_in_classes(table) + table.fit_intercept
-        squares = squares_time(HessianSample.rows_per_class(n_rows, width), width, is_float32)
+        squares = squares_time(HessianSample.n_sampled(n_rows, width), width, is_float32)
         return table.n_scores * (BLOCK + squares + CLASS_FACTORS * factor_time(width))
 
     def class_blocks(self, posterior):
@@ -124,24 +109,15 @@ class HessianSample:
 
         Each coordinate of z is divided by its spread.
         """
-        n_rows, n_classes = posterior.shape
-        width = len(self.leading)
+        n_classes, width = posterior.shape[1], len(self.leading)
         blocks = np.empty((n_classes, width, width), self.dtype)
-        n_drawn = self.rows_per_class(n_rows, width)
-        by_class, weight = posterior.T, self.weight.astype(posterior.dtype)
-        by_class[by_class <= SMALLEST_POSTERIOR] = 0
-        uniform = _uniform(n_rows + OFFSET * n_classes).astype(posterior.dtype) if n_drawn < n_rows else None
+        sampler = _Sampler(self.weight, posterior, n_classes, width)
 
         def fill(label):
-            share = weight * by_class[label] * (1 - by_class[label])
-            if uniform is None:
-                drawn = _not_negligible(share)
-            else:
-                threshold = _threshold(_subset(share), n_drawn / n_rows)
-                drawn = _drawn(share, uniform[label * OFFSET :][:n_rows], threshold)
-            blocks[label] = self._square(*drawn)
+            share = sampler.by_class[label] * (1 - sampler.by_class[label])
+            blocks[label] = self._square(*sampler.draw(label, share))
 
-        self._for_each(fill, range(n_classes), n_drawn)
+        self._for_each(fill, range(n_classes), sampler.n_drawn)
         return blocks
 
     def _for_each(self, fill, numbers, n_drawn):
@@ -159,15 +135,16 @@ class HessianSample:
         hessian = np.zeros((size, width, size, width), self.dtype)
         number = np.full(posterior.shape[1], -1)  # index of each class's difference from the reference
         number[self.contrasts.others(reference)] = np.arange(size)
-        n_drawn = self.rows_per_pair(len(posterior), width, self.contrasts)
-        sampler = _PairSampler(self.contrasts.pair_weight * self.weight, posterior, n_drawn)
+        pairs = list(combinations(range(posterior.shape[1]), 2))
+        sampler = _Sampler(self.contrasts.pair_weight * self.weight, posterior, len(pairs), width)
 
         def fill(pair):
-            square = self._square(*sampler.draw(pair))
-            low, high = sorted((number[sampler.left[pair]], number[sampler.right[pair]]))
+            left, right = pairs[pair]
+            square = self._square(*sampler.draw(pair, sampler.by_class[left] * sampler.by_class[right]))
+            low, high = sorted((number[left], number[right]))
             hessian[high, :, low if low >= 0 else high] = square
 
-        self._for_each(fill, range(len(sampler.left)), n_drawn)
+        self._for_each(fill, range(len(pairs)), sampler.n_drawn)
         for low, high in combinations(range(size), 2):
             square = hessian[high, :, low].copy()
             hessian[low, :, low] += square
@@ -211,51 +188,30 @@ class HessianSample:
         return total
 
 
-class _PairSampler:
-    """Samples rows for each pair of classes.
+class _Sampler:
+    """Samples rows for every block of a Hessian, by their shares in it.
 
-    Rows whose share is at least `threshold`, common to all pairs, are included with certainty; others with probability
-    share / threshold. The threshold is lower for a pair that would sample far fewer rows than `n_drawn`, because its
-    curvature matters to rare classes. Negligible entries of `posterior` are set to zero in place.
+    Rows whose share is at least a threshold are included with certainty; others with probability share / threshold.
+    Negligible entries of `posterior` are set to zero in place.
     """
 
-    def __init__(self, weight, posterior, n_drawn):
-        self.n_rows, n_classes = posterior.shape
-        self.left, self.right = np.triu_indices(n_classes, 1)
+    def __init__(self, weight, posterior, n_blocks, width):
+        self.n_rows = len(posterior)
         self.by_class = posterior.T
         self.by_class[self.by_class <= SMALLEST_POSTERIOR] = 0
         self.weight = weight.astype(posterior.dtype)
-        self.n_drawn = n_drawn
-        if n_drawn < self.n_rows:
-            self.uniform = _uniform(self.n_rows + OFFSET * len(self.left)).astype(posterior.dtype)
-            some = slice(None, None, max(1, self.n_rows * len(self.left) // SORTED_SHARES))
-            shares = self.weight[some] * self.by_class[self.left, some] * self.by_class[self.right, some]
-            self.threshold = _threshold(shares, n_drawn / self.n_rows)
+        self.n_drawn = HessianSample.n_sampled(self.n_rows, width)
+        if self.n_drawn < self.n_rows:
+            self.uniform = _uniform(self.n_rows + OFFSET * n_blocks).astype(posterior.dtype)
 
-    def draw(self, pair):
-        """Indices of the rows sampled for a pair, None for all of them, and the share that each represents."""
-        share = self.weight * self.by_class[self.left[pair]] * self.by_class[self.right[pair]]
+    def draw(self, block, share):
+        """Indices of the rows sampled for a block, None for all of them, and the share that each represents."""
+        share = self.weight * share
         if self.n_drawn >= self.n_rows:
-            return _not_negligible(share)
-        threshold = min(self.threshold, _threshold(_subset(share), RARE_SHARE * self.n_drawn / self.n_rows))
-        return _drawn(share, self.uniform[pair * OFFSET :][: self.n_rows], threshold)
-
-
-def _not_negligible(share):
-    """Indices of the rows whose share is not negligible, None if they are nearly all, and their shares."""
-    drawn = np.flatnonzero(share > SMALLEST_SHARE * share.max())
-    return (None, share) if len(drawn) > MOST_PICKED * len(share) else (drawn, share[drawn])
-
-
-def _drawn(share, uniform, threshold):
-    """Sample rows with probability min(1, share / threshold): their indices, and the share that each represents."""
-    drawn = np.flatnonzero(share > uniform * threshold)
-    return drawn, np.maximum(share[drawn], threshold)
-
-
-def _subset(share):
-    """A subset of the shares, large enough to estimate the threshold."""
-    return share[:: max(1, len(share) // FEWEST_ROWS)]
+            return None, np.where(share > SMALLEST_SHARE * share.max(), share, 0)
+        threshold = _threshold(share[:: max(1, self.n_rows // SORTED_SHARES)], self.n_drawn / self.n_rows)
+        drawn = np.flatnonzero(share > self.uniform[block * OFFSET :][: self.n_rows] * threshold)
+        return drawn, np.maximum(share[drawn], threshold)
 
 
 def _uniform(size):

@@ -120,7 +120,7 @@ def test_learning_saves_iterations_and_gives_the_same_minimum(monkeypatch):
 
 
 def test_blocks_of_classes_are_those_of_the_hessian(monkeypatch):
-    monkeypatch.setattr(hessian_sample, "CLASS_ROWS_PER_COORDINATE", 1000)
+    monkeypatch.setattr(hessian_sample, "ROWS_PER_COORDINATE", 1000)
     problem = InnerProduct().prepare(stack_of(gaussian()))
     point = problem.start(TEMPERATURE) + 0.3 * np.random.RandomState(0).standard_normal(problem.start(1.0).shape)
     learned = problem.preconditioners.learn_classes(point[0], TEMPERATURE)
