@@ -264,7 +264,7 @@ MECHANISMS = [
     _set(
         "validation of several temperatures at once",
         "memory; fewer calls",
-        "VALIDATED_TOGETHER",
+        "LOGITS_TOGETHER",
         1,
         is_silent=True,
         fits=BOTH,

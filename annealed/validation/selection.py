@@ -32,8 +32,7 @@ from annealed.problems.leave_one_out import NotTrusted, leave_one_out
 from annealed.validation.calibration import deviations, mean_margin, penalty, rescaled, scaled_moments
 
 DEFAULT_FOLDS = 5
-LOGITS_TOGETHER = 1_000_000  # logits of several temperatures computed in one product
-VALIDATED_TOGETHER = 100_000  # logits of several temperatures validated in one call
+LOGITS_TOGETHER = 1_000_000  # logits of several temperatures that are validated together
 HIGH_LEVERAGE = 0.5  # leverage of a sample above which one Newton step does not approximate leaving it out
 MOST_HIGH_LEVERAGE = 0.05  # share of such samples up to which leave-one-out is reliable
 LEAST_GAIN = 1e-4  # difference of mean scores up to which another penalty scaling is no better: folds are not exact
@@ -84,15 +83,13 @@ class HeldOutValidator:
         return self._validate_logits(problem, logits[None], [parameters], [temperature])[0]
 
     def validate_all(self, problem, points, temperatures):
-        """Compute the logits of several temperatures in one product, and validate them together if they are few."""
+        """Several temperatures together, as far as their logits are few."""
         if self.X is not None or len(points) == 1:
             return self._validate_each(problem, points, temperatures)
         validated, n_values = [], len(self.labels) * problem.n_classes
         for part in _parts(len(points), LOGITS_TOGETHER // n_values):
-            points_of_part, temperatures_of_part = points[part], temperatures[part]
-            logits = held_out_logits(problem, self.held_out, points_of_part, temperatures_of_part)
-            for few in _parts(len(points_of_part), VALIDATED_TOGETHER // n_values):
-                validated += self._validate_logits(problem, logits[few], points_of_part[few], temperatures_of_part[few])
+            logits = held_out_logits(problem, self.held_out, points[part], temperatures[part])
+            validated += self._validate_logits(problem, logits, points[part], temperatures[part])
         return validated
 
     def _validate_each(self, problem, points, temperatures):

@@ -67,11 +67,10 @@ def test_folds_are_solved_where_nearly_all_samples_are_certain():
     np.testing.assert_allclose(rough.mean(axis=1), exact.mean(axis=1), rtol=0.01)
 
 
-@pytest.mark.parametrize("limit", ["LOGITS_TOGETHER", "VALIDATED_TOGETHER"])
 @pytest.mark.parametrize("calibrate", [True, False])
-def test_validating_temperatures_together_gives_the_scores_of_validating_each_separately(calibrate, limit, monkeypatch):
+def test_validating_temperatures_together_gives_the_scores_of_validating_each_separately(calibrate, monkeypatch):
     together = AnnealedLogisticRegression(calibrate=calibrate).fit(X, y).path_
-    monkeypatch.setattr(selection, limit, 0)
+    monkeypatch.setattr(selection, "LOGITS_TOGETHER", 0)
     separate = AnnealedLogisticRegression(calibrate=calibrate).fit(X, y).path_
     assert not together.is_node.all()
     np.testing.assert_allclose(together.validation_score, separate.validation_score, rtol=1e-4)
