@@ -88,7 +88,7 @@ class DevicePasses:
             logits = xp.reshape(rows.products(values, table), (-1, *shape))
             found = array_gibbs.loss_and_residual(
                 self.place, logits, level, block.labels, take(block.weight.T, fits).T,
-                unit=unit, dtype=rows.residual_dtype, gain=gain, learn=learn,
+                unit=unit, dtype=rows.residual_dtype, gain=gain, learn=bool(learn),
             )  # fmt: skip
             return found.sums, rows.pulled(values, xp.reshape(found.values, (found.values.shape[0], -1)))
 
