@@ -91,7 +91,7 @@ def test_temperatures_are_evaluated_together(move):
     alone = [solve(moved, temperature, LBFGS(), tol=1e-6) for temperature in temperatures]
     points = stacked([solution.parameters[0, ...] for solution in alone])
     together = solve_final(LBFGS(), moved, points, temperatures, tol=1e-6, max_iter=500, certify=False)
-    assert (together.n_iter == 0).all() and together.is_certified.all()  # rows in float64 are exact
+    assert (together.n_iter == 0).all() and not together.is_certified.any()
     np.testing.assert_allclose(together.value, [solution.value[0] for solution in alone], rtol=1e-12)
 
 

@@ -150,7 +150,8 @@ class _Path:
         return solutions
 
     def _solved(self, starts, temperatures) -> list[Solution]:
-        solution = self.plan.solve(Points.of_fits(starts, temperatures), certify=self.validator.sees_final)
+        certify = self.validator.sees_final and self.plan.solver.certifies_gaps
+        solution = self.plan.solve(Points.of_fits(starts, temperatures), certify)
         size = self.problem.n_fits
         return [solution.part(slice(first, first + size)) for first in range(0, size * len(starts), size)]
 
