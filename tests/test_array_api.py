@@ -223,7 +223,7 @@ def test_only_the_labels_are_copied_to_the_host(move, monkeypatch):
         sizes.clear()
         model.fit(move(X), move(y)).predict(move(X))
         assert sorted(sizes)[-1] == len(y)  # the labels, once, to make the folds
-        assert sorted(sizes)[-2] < 1000
+        assert sorted(sizes)[-2] < len(y)  # inner products of L-BFGS
 
 
 def test_without_array_api_dispatch_tensors_are_converted_to_numpy():

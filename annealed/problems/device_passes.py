@@ -23,7 +23,7 @@ from annealed.problems import array_gibbs
 from annealed.problems.base import TrainingSummary
 from annealed.problems.device_rows import HalfRows, PlainRows
 from annealed.problems.held_out import HeldOut
-from annealed.problems.smooth import EXACT, Rounding
+from annealed.problems.smooth import Rounding
 from annealed.rows import ArrayDesign
 
 INSPECTED_ROWS = 1 << 15  # rows from which the change of the loss by the posterior scale is estimated
@@ -60,10 +60,7 @@ class DevicePasses:
 
     def rounding(self, quick) -> Rounding:
         unit = self.place.rounding
-        if quick and self.is_rounded:
-            return Rounding(VALUE_ROUNDING * unit, HALF_DECREASE)
-        found = Rounding(VALUE_ROUNDING * unit, DECREASE_ROUNDING * unit)
-        return EXACT if found.loss <= EXACT.loss else found
+        return Rounding(VALUE_ROUNDING * unit, HALF_DECREASE if quick and self.is_rounded else DECREASE_ROUNDING * unit)
 
     def _rows(self, quick) -> Any:
         return self.half_rows if quick and self.is_rounded else self.plain_rows

@@ -10,11 +10,12 @@ exact along the whole path if the loss of the family does not depend on the temp
 Vectors live where the parameters do; numbers, such as values and inner products, are transferred to the host, at most
 three times a pass.
 
-The precision of a pass is that of `Scores.rounding`. Where rows can be evaluated exactly, in float64, final fits are
-certified: rounded steps in float32 come first, and points that must be certified are evaluated exactly before them,
-which most interpolated starts pass, and after them. Where rows are in float32 themselves, a fit is solved when its next
-step promises little, and a point is certified only if that is asked for. If its steps are in half precision, they are
-then corrected by one evaluation in full precision (`LinearScores.corrected_at`), before a search in full precision.
+The precision of a pass is that of `Scores.rounding`. On the host, final fits are certified in float64: if the rows have
+a float32 copy, rounded steps come first, and points that must be certified are evaluated in float64 before them, which
+most interpolated starts pass, and after them. On a device, where full precision is mostly float32, a fit is solved when
+its next step promises little, and a point is certified only if that is asked for. If its steps are in half precision,
+they are then corrected by one evaluation in full precision (`LinearScores.corrected_at`), before a search in full
+precision.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class LBFGS(Solver):
     def adapt(self, problem, tol):
         if tol >= SINGLE_PRECISION_TOL:
             problem.scores.make_float32_copy()
-        self.certifies_gaps = problem.place.is_host and problem.scores.rounding(quick=False).is_exact
+        self.certifies_gaps = problem.scores.rounding(quick=False).is_exact
         if not problem.place.is_host and problem.temperature_free:
             self.gaps_together = max(1, FEW_COLUMNS // problem.n_classes)
             self.gaps_last = self.gaps_together > 1
@@ -139,8 +140,7 @@ class LBFGS(Solver):
 class _Rules(NamedTuple):
     """What depends on the precision of the passes.
 
-    is_exact : whether these passes are exact, and so cheap that final fits are certified along the path
-    may_be_exact : whether there are such passes, if not here then later
+    may_be_exact : whether there are exact passes, if not here then later
     certifies : whether a final fit is solved only when it is certified
     has_last_step : whether solved folds take a last step, unevaluated
     has_factor : whether the preconditioner gets a factor from the latest pairs
@@ -148,7 +148,6 @@ class _Rules(NamedTuple):
     """
 
     rounding: Rounding
-    is_exact: bool
     may_be_exact: bool
     certifies: bool
     has_last_step: bool
@@ -157,11 +156,10 @@ class _Rules(NamedTuple):
 
     @classmethod
     def of(cls, problem, quick, accuracy: Accuracy) -> _Rules:
-        rounding, is_host = problem.scores.rounding(quick), problem.place.is_host
-        may_be_exact = is_host and problem.scores.rounding(quick=False).is_exact
-        certifies, has_last_step = may_be_exact or accuracy.certify, problem.takes_last_step and may_be_exact
+        rounding, is_exact = problem.scores.rounding(quick), problem.scores.rounding(quick=False).is_exact
+        has_last_step, has_factor = problem.takes_last_step and is_exact, not problem.place.is_host
         price = 2.0 if problem.scores.has_quick_rows and not quick else 1.0
-        return cls(rounding, is_host and rounding.is_exact, may_be_exact, certifies, has_last_step, not is_host, price)
+        return cls(rounding, is_exact, is_exact or accuracy.certify, has_last_step, has_factor, price)
 
 
 class _Search:
@@ -184,7 +182,7 @@ class _Search:
         self.active, self.is_done = np.arange(n_points), np.zeros(n_points, dtype=bool)
         self.gradient, self.loss_gradient, terms = self._evaluate(self.x, self.active)
         self.value, self.largest, self.bound = self.problem.place.host(*terms)
-        if self.rules.is_exact and not solution.n_iter[positions].any() and not self.fits.any():
+        if self.rules.rounding.is_exact and not solution.n_iter[positions].any() and not self.fits.any():
             solution.was_far[positions] = is_far(self.bound, self.tol)
         self._aim(self.active)
 
@@ -240,7 +238,7 @@ class _Search:
         if is_tested:
             chosen = self._retire(chosen, np.full(len(chosen), np.inf))
         self._new_directions(chosen)
-        if not (is_tested and self.rules.is_exact):
+        if not (is_tested and self.rules.rounding.is_exact):
             self._retire(chosen, -0.5 * self.slope[chosen])
 
     def _retire(self, chosen, decrement):
@@ -266,7 +264,7 @@ class _Search:
         value, largest, bound, fits = self.value[chosen], self.largest[chosen], self.bound[chosen], self.fits[chosen]
         size, is_final = np.abs(value), fits == 0
         solved = is_solved(self.problem, value, largest, bound, fits, self.tol, decrement, self.rules.has_last_step)
-        if self.rules.is_exact:
+        if self.rules.rounding.is_exact:
             return solved, solved
         is_rounding = decrement <= self.rules.rounding.decrease * size
         if self.rules.may_be_exact:
