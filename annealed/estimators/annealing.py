@@ -34,7 +34,7 @@ PERTURBED_TOL = 1e-2  # tolerance of folds with a perturbed scaling: one or two 
 
 
 @dataclass(frozen=True)
-class Walk:
+class SolvedPath:
     """A solved path: the plan that solved it, its validator, the steps, and the settings that were chosen."""
 
     plan: Plan
@@ -60,7 +60,7 @@ class AnnealingMixin(ValidationMixin):
     _keep: Any
     _unit_C: float | None  # the C of temperature one, where C is defined
 
-    def _anneal(self, rows: Rows, selection, validation_set, routed, max_iter, watch: FitWatch) -> Walk:
+    def _anneal(self, rows: Rows, selection, validation_set, routed, max_iter, watch: FitWatch) -> SolvedPath:
         """The path of the family, or that of its alternative with the best validation scores."""
         if rows.device is not None and not self._make_objective().runs_on_devices:
             raise ValueError(
@@ -74,18 +74,18 @@ class AnnealingMixin(ValidationMixin):
 
         score_point = self._point_scorer(rows, splits, validation_set, routed["score"])
 
-        def walk(problem):
+        def solved(problem):
             validator = self._validator(rows, selection, splits, validation_set, score_point)
-            return self._walk(problem, validator, max_iter, watch, rows.X.dtype)
+            return self._solve_path(problem, validator, max_iter, watch, rows.X.dtype)
 
         with threads_over_blocks():
             problem = self._make_objective().prepare(design, check_random_state(self.random_state))
             choices = ScalingChoices(problem)
             if len(splits) > 1 and self._leaves_setting_open() and deals_rows(self.cv):
                 choices = choices.initial()
-            first = best = walk(choices.problem)
+            first = best = solved(choices.problem)
             for other in self._alternatives(choices, first, watch):
-                alternative = walk(other)
+                alternative = solved(other)
                 scores = self._fold_scores(alternative)
                 if scores.mean() > self._fold_scores(best).mean() and clearly_exceeds(scores, self._fold_scores(first)):
                     best = alternative
@@ -95,7 +95,7 @@ class AnnealingMixin(ValidationMixin):
                 certified = slice(chosen, chosen + 1)
             return replace(best, steps=concluded(best.plan, best.steps, certified))
 
-    def _alternatives(self, choices: ScalingChoices, first: Walk, watch: FitWatch):
+    def _alternatives(self, choices: ScalingChoices, first: SolvedPath, watch: FitWatch):
         """Problems that may validate better than the first path.
 
         With `penalty_scaling="cv"` these are all that the family offers, with "auto" one that a small perturbation of
@@ -118,14 +118,14 @@ class AnnealingMixin(ValidationMixin):
         """
         return isinstance(self._schedule(), AdaptiveSchedule) and self._is_log_loss()
 
-    def _prefers_alternative(self, choices: ScalingChoices, walk: Walk) -> bool:
+    def _prefers_alternative(self, choices: ScalingChoices, path: SolvedPath) -> bool:
         """Whether validation scores clearly improve with a small step towards another scaling.
 
         The folds are solved again with a slightly perturbed scaling, at the best of the last nodes, the only ones that
         keep their folds. First they are solved on with the scaling as it is, so that the effect of further steps is not
         attributed to the scaling.
         """
-        nodes = [step for step in walk.steps if step.is_node and step.parameters.shape[0] > 1]
+        nodes = [step for step in path.steps if step.is_node and step.parameters.shape[0] > 1]
         if not nodes:
             return False
         scores = compared(nodes)
@@ -139,11 +139,11 @@ class AnnealingMixin(ValidationMixin):
 
         def scores_of(problem, parameters):
             points = Points(folds, np.full(len(folds), node.temperature), parameters[1:])
-            solution = walk.plan.solver.solve(problem, points, Accuracy(tol, walk.plan.max_iter), walk.plan.memory)
+            solution = path.plan.solver.solve(problem, points, Accuracy(tol, path.plan.max_iter), path.plan.memory)
             parameters = np.concatenate([parameters[:1], solution.parameters])
-            return walk.validator.validate(problem, parameters, node.temperature).compared, parameters
+            return path.validator.validate(problem, parameters, node.temperature).compared, parameters
 
-        reference, parameters = scores_of(walk.problem, node.parameters)
+        reference, parameters = scores_of(path.problem, node.parameters)
         return improves_significantly(scores_of(perturbed, parameters)[0], reference)
 
     def _design(self, rows: Rows, splits):
@@ -158,10 +158,10 @@ class AnnealingMixin(ValidationMixin):
         stack /= total
         return make_design(rows.X, rows.labels, stack, total, len(rows.classes))
 
-    def _walk(self, problem, validator, max_iter, watch: FitWatch, dtype) -> Walk:
+    def _solve_path(self, problem, validator, max_iter, watch: FitWatch, dtype) -> SolvedPath:
         self._predictor = problem.predictor  # which scorers need
         solver, settings = make_solver(self.solver, problem), ScalingChoices(problem).chosen()
-        plan = Plan.of(problem, solver, self.tol, max_iter)
+        plan = Plan.of(problem, solver, self.tol, max_iter, is_given=not is_auto(self.solver))
 
         def fitted_so_far(nodes):  # no reference to `watch`, so that it and the samples are freed after the fit
             other = copy(self)
@@ -170,11 +170,11 @@ class AnnealingMixin(ValidationMixin):
 
         watch.fitted_so_far = fitted_so_far
         steps = anneal(plan, self._schedule(), validator, watch)
-        return Walk(plan, validator, steps, settings)
+        return SolvedPath(plan, validator, steps, settings)
 
-    def _fold_scores(self, walk: Walk) -> np.ndarray:
+    def _fold_scores(self, path: SolvedPath) -> np.ndarray:
         """Compared score of each fold at the best temperature."""
-        scores = compared(walk.steps)
+        scores = compared(path.steps)
         return scores[best_of(scores)]
 
     def _schedule(self):

@@ -261,16 +261,16 @@ class AnnealedClassifier(
         max_iter, is_intended = self._iteration_bound()
         watch = self._watch(given_X, given_y, sample_weight)
         try:
-            walk = self._anneal(rows, self._selection(), validation_set, routed, max_iter, watch)
+            path = self._anneal(rows, self._selection(), validation_set, routed, max_iter, watch)
         except NotTrusted as reason:
             warnings.warn(f"{reason} Folds are used instead.", UserWarning, stacklevel=3)
-            walk = self._anneal(rows, "cv", validation_set, routed, max_iter, watch)
+            path = self._anneal(rows, "cv", validation_set, routed, max_iter, watch)
 
-        self._predictor = walk.problem.predictor
-        for name, setting in walk.settings.items():
+        self._predictor = path.problem.predictor
+        for name, setting in path.settings.items():
             setattr(self, f"{name}_", setting)
         with threads_over_blocks():
-            self._keep(walk.steps, walk.plan, walk.validator, X.dtype)
+            self._keep(path.steps, path.plan, path.validator, X.dtype)
         if not is_intended:
             self._warn_unconverged()
         watch.context.call_on_fit_task_end(estimator=self, **watch.data, reconstruction_attributes=dict)

@@ -267,11 +267,11 @@ class PottsDA(CallbackSupportMixin, PottsSettingsMixin, PottsPredictionMixin, Ba
         watch = self._watch(given_X, given_y, sample_weight)
         with threads_over_blocks() if len(rows.labels) >= FIT_ROWS else one_thread():
             rows = few_along_axes(rows)
-            plan = self._plan(rows)
+            settings = self._search_settings(rows)
             self.classes_ = classes_like(self.classes_, given_y) if is_foreign(X) else self.classes_
-            choice = search(rows, plan, watch)
+            choice = search(rows, settings, watch)
             watch.fitted_so_far = lambda make: self._copy_with(make(), X)
-            last = replace(plan, n_init=1) if watch.is_stopped else plan
+            last = replace(settings, n_init=1) if watch.is_stopped else settings
             fitted = fit_prototypes(rows, last, choice, NO_WATCH if watch.is_stopped else watch)
         with one_thread():
             self._set_fitted(fitted, X)

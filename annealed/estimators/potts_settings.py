@@ -1,4 +1,4 @@
-"""The parameters of PottsDA: their check, and the plan of annealing that they mean."""
+"""The parameters of PottsDA: their check, and the settings of the search that they mean."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from annealed.path import (
     is_auto,
     make_schedule,
 )
-from annealed.potts import RELAXATIONS, SHRINKAGES, Cooling, Plan
+from annealed.potts import RELAXATIONS, SHRINKAGES, Cooling, SearchSettings
 from annealed.potts.search import STRENGTHS
 
 INITS = ("kmeans++", "mean")
@@ -49,10 +49,10 @@ class PottsSettingsMixin:
     perturbation: float
     classes_: NDArray[Any]
 
-    def _plan(self, rows) -> Plan:
+    def _search_settings(self, rows) -> SearchSettings:
         n_per_class, n_total = numbers_of_prototypes(self.n_prototypes, self.init, self.classes_, rows.class_weight)
         seed = self._seed()
-        return Plan(
+        return SearchSettings(
             cooling=self._cooling(seed),
             n_per_class=n_per_class,
             n_total=n_total,

@@ -1,7 +1,7 @@
 """Prototypes by Potts annealing: state, sweeps, cooling, growth, discriminative refinement, and their choice."""
 
 from annealed.potts.cooling import NO_WATCH, RELAXATIONS, SHRINKAGES, Cooling, scores_of
-from annealed.potts.growth import Plan, plus_plus_starts
+from annealed.potts.growth import SearchSettings, plus_plus_starts
 from annealed.potts.record import PrototypePath
 from annealed.potts.rows import Columns, LabelledRows, distinct_rows
 from annealed.potts.state import MetricPrior
@@ -14,7 +14,7 @@ __all__ = [
     "MetricPrior",
     "Multilinear",
     "NO_WATCH",
-    "Plan",
+    "SearchSettings",
     "PrototypePath",
     "Quadratic",
     "RELAXATIONS",

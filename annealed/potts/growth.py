@@ -33,7 +33,7 @@ REHEATED = 1.0  # highest temperature of a round of growth: a higher one loses t
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchSettings:
     """Settings of a fit, from the estimator's parameters.
 
     n_per_class : number of prototypes of each class; None if they grow, or if `n_total` is given
@@ -57,15 +57,15 @@ class Plan:
         return self.n_per_class is None and self.n_total is None
 
 
-def climb(rows: LabelledRows, plan: Plan, shrinkage, watch=NO_WATCH) -> Iterator[Cooled]:
+def climb(rows: LabelledRows, settings: SearchSettings, shrinkage, watch=NO_WATCH) -> Iterator[Cooled]:
     """Yield the result of each round: one prototype per class, two per class, then growth at misclassified rows."""
-    generator = np.random.RandomState(plan.seed)
-    cooling = replace(plan.cooling, shrinkage=shrinkage)
-    if not plan.grows:
-        yield _best_start(rows, plan.n_per_class, plan, cooling, generator, watch)
+    generator = np.random.RandomState(settings.seed)
+    cooling = replace(settings.cooling, shrinkage=shrinkage)
+    if not settings.grows:
+        yield _best_start(rows, settings.n_per_class, settings, cooling, generator, watch)
         return
-    yield _best_start(rows, np.ones(rows.n_classes, dtype=int), replace(plan, n_init=1), cooling, generator, watch)
-    cooled = _best_start(rows, np.full(rows.n_classes, 2), plan, cooling, generator, watch)
+    yield _best_start(rows, np.ones(rows.n_classes, dtype=int), replace(settings, n_init=1), cooling, generator, watch)
+    cooled = _best_start(rows, np.full(rows.n_classes, 2), settings, cooling, generator, watch)
     from_reheated = reheated(cooling)
     most = min(MOST_PROTOTYPES, rows.n_rows // FEWEST_ROWS_EACH)
     while True:
@@ -82,16 +82,16 @@ def reheated(cooling: Cooling) -> Cooling:
     return replace(cooling, temperatures=temperatures)
 
 
-def _best_start(rows, n_per_class, plan, cooling, generator, watch) -> Cooled:
+def _best_start(rows, n_per_class, settings, cooling, generator, watch) -> Cooled:
     """Anneal from several starts and keep the one with the lowest final free energy.
 
     Free energies are compared with the same shrinkage for all: otherwise the one with the most shrinkage would win.
     """
-    starts = mean_starts(rows, plan.n_total, cooling.shrinkage, generator)
+    starts = mean_starts(rows, settings.n_total, cooling.shrinkage, generator)
     if n_per_class is not None:
         starts = plus_plus_starts(rows, n_per_class, cooling.shrinkage, generator)
     runs: list[Cooled] = []
-    while len(runs) < plan.n_init and not watch.is_stopped:
+    while len(runs) < settings.n_init and not watch.is_stopped:
         runs.append(cool(rows, next(starts), cooling, watch))
     if len(runs) == 1:
         return runs[0]

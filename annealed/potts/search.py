@@ -18,7 +18,7 @@ from scipy.special import entr
 from sklearn.model_selection import StratifiedShuffleSplit
 
 from annealed.potts.cooling import NO_WATCH, Cooled, cool
-from annealed.potts.growth import Plan, climb, reheated
+from annealed.potts.growth import SearchSettings, climb, reheated
 from annealed.potts.refinement import CalibratedPosterior, calibrated, refinements
 from annealed.potts.rows import LabelledRows, along_axes, subsample
 from annealed.potts.state import PottsState
@@ -78,17 +78,19 @@ class Fold:
         return len(self.states) > number
 
 
-def search(rows: LabelledRows, plan: Plan, watch=NO_WATCH) -> Choice:
+def search(rows: LabelledRows, settings: SearchSettings, watch=NO_WATCH) -> Choice:
     """Select on folds; the first candidates if no row can be held out, the best so far if the watch stops it."""
-    rows = subsample(rows, SEARCH_ROWS, plan.seed).in_single_precision()  # twice as fast, precise enough for a choice
-    plan = replace(plan, n_init=min(plan.n_init, SEARCH_STARTS))
-    parts = [_parts(rows, *split) for split in make_folds(rows, plan.seed)]
+    rows = subsample(
+        rows, SEARCH_ROWS, settings.seed
+    ).in_single_precision()  # twice as fast, precise enough for a choice
+    settings = replace(settings, n_init=min(settings.n_init, SEARCH_STARTS))
+    parts = [_parts(rows, *split) for split in make_folds(rows, settings.seed)]
     if not parts:
-        return Choice(plan.shrinkages[0], 1, plan.sharpness or 1.0, None, 0.0)
+        return Choice(settings.shrinkages[0], 1, settings.sharpness or 1.0, None, 0.0)
     chance = float(entr(rows.class_weight / rows.class_weight.sum()).sum())
     seen: list[Choice] = []
-    rounds: dict = {shrinkage: [] for shrinkage in plan.shrinkages}
-    folds = {s: [Fold(*part, climb(part[0], plan, s)) for part in parts] for s in plan.shrinkages}
+    rounds: dict = {shrinkage: [] for shrinkage in settings.shrinkages}
+    folds = {s: [Fold(*part, climb(part[0], settings, s)) for part in parts] for s in settings.shrinkages}
 
     def extend(shrinkage, n_rounds):
         """Add rounds until they no longer improve."""
@@ -97,7 +99,7 @@ def search(rows: LabelledRows, plan: Plan, watch=NO_WATCH) -> Choice:
             watch.begin()
             grows = [fold.grows_to(len(found)) for fold in folds[shrinkage]]
             if any(grows):  # a fold in which growth has ended keeps its last round
-                found.append(_refined(folds[shrinkage], shrinkage, len(found) + 1, plan, seen))
+                found.append(_refined(folds[shrinkage], shrinkage, len(found) + 1, settings, seen))
                 seen.append(found[-1])
             watch.end()
             if not any(grows):
@@ -106,7 +108,7 @@ def search(rows: LabelledRows, plan: Plan, watch=NO_WATCH) -> Choice:
     if len(rounds) > 1:
         for shrinkage in rounds:
             extend(shrinkage, 2)  # before growth
-    best = min(seen, key=lambda choice: choice.loss).shrinkage if seen else plan.shrinkages[0]
+    best = min(seen, key=lambda choice: choice.loss).shrinkage if seen else settings.shrinkages[0]
     extend(best, np.inf)
     validation_loss = tuple(choice.loss for choice in rounds[best])
     return min(rounds[best], key=lambda choice: choice.loss)._replace(validation_loss=validation_loss)
@@ -129,22 +131,22 @@ def _is_over(losses, chance) -> bool:
     return len(losses) - 1 - int(np.argmin(losses)) >= patience
 
 
-def _refined(folds: list[Fold], shrinkage, n_rounds, plan: Plan, rivals: list[Choice]) -> Choice:
+def _refined(folds: list[Fold], shrinkage, n_rounds, settings: SearchSettings, rivals: list[Choice]) -> Choice:
     """The best penalty of a round, with its held-out loss; tried until weaker ones cannot help."""
     starts = [(fold.train, fold.states[min(n_rounds, len(fold.states)) - 1]) for fold in folds]
-    sharpness, posteriors = _sharpened(folds, starts, plan.sharpness)
-    paths = [_refinements(*start, plan.strengths, plan) for start in starts]
+    sharpness, posteriors = _sharpened(folds, starts, settings.sharpness)
+    paths = [_refinements(*start, settings.strengths, settings) for start in starts]
     best_losses = min(rivals, key=lambda rival: rival.loss).losses if rivals else (np.inf,)
     losses, scales = [], []
-    for strength in (None, *plan.strengths):
+    for strength in (None, *settings.strengths):
         posteriors = posteriors if strength is None else [next(path) for path in paths]
-        loss, log_scale = _held_out(folds, posteriors, plan.sharpness is None)
+        loss, log_scale = _held_out(folds, posteriors, settings.sharpness is None)
         losses.append(loss)
         scales.append(log_scale)
         if is_path_over(losses, best_losses):
             break
     best = int(np.argmin(losses))
-    return Choice(shrinkage, n_rounds, sharpness, (None, *plan.strengths)[best], scales[best], tuple(losses))
+    return Choice(shrinkage, n_rounds, sharpness, (None, *settings.strengths)[best], scales[best], tuple(losses))
 
 
 def is_path_over(losses, best_losses) -> bool:
@@ -199,12 +201,12 @@ def _held_out(folds, posteriors, is_calibrated) -> tuple[float, float]:
     return float(weight @ losses / weight.sum()), float(log_scale)
 
 
-def _refinements(rows, state: PottsState, strengths, plan: Plan) -> Iterator[CalibratedPosterior]:
+def _refinements(rows, state: PottsState, strengths, settings: SearchSettings) -> Iterator[CalibratedPosterior]:
     """Refinements from the posterior in the annealed metric: at the given temperature, or else at temperature one.
 
     The strength of a penalty is in rows: the more rows there are, the less it weighs.
     """
-    start = calibrated(rows, state, plan.sharpness or 1.0)
+    start = calibrated(rows, state, settings.sharpness or 1.0)
     return refinements(rows, start, [strength / rows.total for strength in strengths])
 
 
@@ -245,13 +247,13 @@ class _Reader:
         self._watch.end(lambda: self._fitted_at(nodes()))
 
 
-def fit_prototypes(rows: LabelledRows, plan: Plan, choice: Choice, watch=NO_WATCH) -> Fitted:
+def fit_prototypes(rows: LabelledRows, settings: SearchSettings, choice: Choice, watch=NO_WATCH) -> Fitted:
     """Fit up to the chosen round, then refine down to the chosen penalty; a stopped fit is not refined.
 
     Beyond `FIT_ROWS` rows, growth and refinement use a subset, and a last annealing run uses all rows. At every
     temperature the watch receives a function that returns the fit as if it ended there.
     """
-    part = subsample(rows, FIT_ROWS, plan.seed)
+    part = subsample(rows, FIT_ROWS, settings.seed)
     is_whole, part = part is rows, along_axes(part)
     rounds: list[Cooled] = []
     unrefined = choice if choice.strength is None else choice._replace(strength=None, log_scale=0.0)
@@ -259,18 +261,18 @@ def fit_prototypes(rows: LabelledRows, plan: Plan, choice: Choice, watch=NO_WATC
     def fitted_at(cooled):
         return Fitted([*rounds, cooled], calibrated(part, cooled.state, choice.sharpness), part.axes, unrefined)
 
-    for cooled in islice(climb(part, plan, choice.shrinkage, _Reader(watch, fitted_at)), choice.n_rounds):
+    for cooled in islice(climb(part, settings, choice.shrinkage, _Reader(watch, fitted_at)), choice.n_rounds):
         if watch.is_stopped:
             return fitted_at(cooled)
         rounds.append(cooled)
     if not is_whole:
-        cooling = reheated(replace(plan.cooling, shrinkage=choice.shrinkage))
+        cooling = reheated(replace(settings.cooling, shrinkage=choice.shrinkage))
         rounds.append(cool(rows.turned(part.axes), rounds[-1].state, cooling))
     state = rounds[-1].state
     if choice.strength is None:
         return Fitted(rounds, calibrated(part, state, choice.sharpness), part.axes, choice)
-    strengths = [strength for strength in plan.strengths if strength >= choice.strength]
-    return Fitted(rounds, list(_refinements(part, state, strengths, plan))[-1], part.axes, choice)
+    strengths = [strength for strength in settings.strengths if strength >= choice.strength]
+    return Fitted(rounds, list(_refinements(part, state, strengths, settings))[-1], part.axes, choice)
 
 
 def few_along_axes(rows: LabelledRows) -> LabelledRows:

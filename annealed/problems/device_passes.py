@@ -78,14 +78,14 @@ class DevicePasses:
         level = xp.reshape(table.level, shape)
         unit = None if table.unit is None else xp.reshape(table.unit, shape)
         gain = None if rows.gain is None else take(rows.gain, fits)
-        learn = np.arange(self.design.n_fits)[fits][0] == 0
+        learn = bool(np.arange(self.design.n_fits)[fits][0] == 0)
 
         def kernel(block):
             values = rows.of_block(block)
             logits = xp.reshape(rows.products(values, table), (-1, *shape))
             found = array_gibbs.loss_and_residual(
                 self.place, logits, level, block.labels, take(block.weight.T, fits).T,
-                unit=unit, dtype=rows.residual_dtype, gain=gain, learn=bool(learn),
+                unit=unit, dtype=rows.residual_dtype, gain=gain, learn=learn,
             )  # fmt: skip
             return found.sums, rows.pulled(values, xp.reshape(found.values, (found.values.shape[0], -1)))
 

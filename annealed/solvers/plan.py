@@ -25,25 +25,27 @@ SOLVERS: dict[str, type[Solver]] = {
     "scg": ScaledConjugateGradient,
     "subspace": Subspace,
 }
-PASSES_OF_HESSIAN = (
-    2.5  # time of the Hessians of all fits, in passes over the rows, up to which Newton's method is faster
-)
+PASSES_OF_HESSIAN = 2.5  # time of the Hessians of all fits, in passes, up to which Newton's method is faster
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How the path of a problem is solved: by which solver, how accurately, and with what memory."""
+    """How the path of a problem is solved: by which solver, how accurately, and with what memory.
+
+    is_given : whether the user has chosen the solver
+    """
 
     problem: Problem
     solver: Solver
     tol: float
     max_iter: int
     memory: Any
+    is_given: bool = False
 
     @classmethod
-    def of(cls, problem: Problem, solver: Solver, tol, max_iter) -> Plan:
+    def of(cls, problem: Problem, solver: Solver, tol, max_iter, is_given=False) -> Plan:
         problem = solver.adapt(problem, tol)
-        return cls(problem, solver, tol, max_iter, solver.new_memory(problem))
+        return cls(problem, solver, tol, max_iter, solver.new_memory(problem), is_given)
 
     def solve(self, points: Points, certify=True) -> Solution:
         return self.solver.solve(self.problem, points, Accuracy(self.tol, self.max_iter, certify), self.memory)
@@ -65,8 +67,8 @@ class Plan:
         if isinstance(problem, RepresenterProblem):
             rounded = ", with products in float32 and certificates in float64" * problem.products.is_rounded
             return f"the features are too many for an eigenbasis{rounded}"
-        why = "the family has no exact Hessian"
-        if problem.hessians is not None:
+        why = "the solver was given" if self.is_given else "the family has no exact Hessian"
+        if not self.is_given and problem.hessians is not None:
             n_passes = problem.hessians.time / _pass_time(problem)
             why = f"exact Hessians of all fits take about as long as {_shown(n_passes)} passes over the samples"
         is_rounded = isinstance(problem, LinearProblem) and problem.scores.has_quick_rows
@@ -93,7 +95,7 @@ def _coordinates(problem) -> str:
     if problem.features.span is not None:
         return f"a basis of the span of the samples ({problem.features.span.rows.shape[1]} directions)"
     if not isinstance(problem, LinearProblem):
-        return "its own parameters"
+        return "the parameters of the family"
     coordinates = problem.scores.host_coordinates
     is_turned = np.ndim(coordinates.basis) != 1 + coordinates.per_fit
     return f"an eigenbasis of the features ({coordinates.rank} directions)" if is_turned else "scaled features"

@@ -20,7 +20,7 @@ from small_problems import fold_masks, gaussian, make_everything_wide, shared_no
 
 from annealed import AnnealedLogisticRegression
 from annealed.estimators import annealing
-from annealed.estimators.annealing import Walk
+from annealed.estimators.annealing import SolvedPath
 from annealed.path import Step, Validation
 from annealed.problems import InnerProduct, penalty_scaling
 from annealed.problems.penalty_scaling import ScalingChoices
@@ -48,8 +48,8 @@ def at_minimum(make):
 
 def fit_and_count_paths(X, y, monkeypatch, **settings):
     """A fitted model, and how many paths were computed for it."""
-    calls, original = [], AnnealedLogisticRegression._walk
-    monkeypatch.setattr(AnnealedLogisticRegression, "_walk", lambda *args: calls.append(args) or original(*args))
+    calls, original = [], AnnealedLogisticRegression._solve_path
+    monkeypatch.setattr(AnnealedLogisticRegression, "_solve_path", lambda *args: calls.append(args) or original(*args))
     return AnnealedLogisticRegression(**settings).fit(X, y), len(calls)
 
 
@@ -360,7 +360,7 @@ def test_progress_of_unfinished_folds_is_not_mistaken_for_an_effect_of_the_scali
     choices = SimpleNamespace(perturbed=lambda *point: perturbed)
     rough = np.zeros((5, 1))
     node = Step(1.0, 1.0, 0.0, 1, True, True, Scores().validate(problem, rough, 1.0), rough, 0.0)
-    walk = Walk(Plan(problem, Solved(), 1e-4, 100, None), Scores(), [node], {})
-    assert not AnnealedLogisticRegression()._prefers_alternative(choices, walk)
+    path = SolvedPath(Plan(problem, Solved(), 1e-4, 100, None), Scores(), [node], {})
+    assert not AnnealedLogisticRegression()._prefers_alternative(choices, path)
     perturbed.minimum = 2.0
-    assert AnnealedLogisticRegression()._prefers_alternative(choices, walk)
+    assert AnnealedLogisticRegression()._prefers_alternative(choices, path)

@@ -99,7 +99,7 @@ def test_one_standard_error_chooses_the_highest_temperature_within_an_error_of_t
     ],
 )
 def test_one_standard_error_with_a_single_fold_is_refused_before_any_fit(settings, held_out, monkeypatch):
-    monkeypatch.setattr(AnnealingMixin, "_walk", lambda *_: pytest.fail("a path was computed"))
+    monkeypatch.setattr(AnnealingMixin, "_solve_path", lambda *_: pytest.fail("a path was computed"))
     with pytest.raises(ValueError, match='several folds, for a standard error. Got 1. Set selection="cv" and let cv'):
         AnnealedLogisticRegression(rule="one_standard_error", **settings).fit(X, y, **held_out)
 

@@ -9,7 +9,7 @@ from sklearn.covariance import ledoit_wolf, oas
 
 from annealed.datasets import make_spirals, make_xor_means
 from annealed.potts.cooling import Cooling, cool, metric_prior, nearest, shrinkage_share
-from annealed.potts.growth import Plan, climb, grown, mean_starts, plus_plus_starts
+from annealed.potts.growth import SearchSettings, climb, grown, mean_starts, plus_plus_starts
 from annealed.potts.record import PrototypePath
 from annealed.potts.refinement import PrototypePosterior, calibrated, loss_and_gradient, refinements
 from annealed.potts.rows import Columns, LabelledRows, distinct_rows, principal_rows
@@ -110,15 +110,15 @@ def test_the_start_of_the_slides_has_nearly_equal_labels(strips):
 def test_starts_are_compared_at_equal_shrinkage():
     """OAS shrinks nearly spherical scatters by very different amounts."""
     rows = rows_of(*make_spirals(400, random_state=2))
-    plan = Plan(COOLING, np.array([10, 10]), None, 4, ("oas",), (), 0)
-    generator = np.random.RandomState(plan.seed)
-    starts = [plus_plus_start(rows, plan.n_per_class, "oas", generator) for _ in range(plan.n_init)]
+    settings = SearchSettings(COOLING, np.array([10, 10]), None, 4, ("oas",), (), 0)
+    generator = np.random.RandomState(settings.seed)
+    starts = [plus_plus_start(rows, settings.n_per_class, "oas", generator) for _ in range(settings.n_init)]
     states = [cool(rows, start, COOLING).state for start in starts]
     shares = [shrinkage_share(rows, state, "oas") for state in states]
     assert min(shares) < 0.2 and max(shares) == 1
     unshrunk = MetricPrior(0.0, 1.0)
     values = [Multilinear(rows, 8.0).sweep(state, 0.1, unshrunk).free_energy for state in states]
-    (best,) = climb(rows, plan, "oas")
+    (best,) = climb(rows, settings, "oas")
     np.testing.assert_array_equal(best.state.prototypes, states[np.argmin(values)].prototypes)
 
 
