@@ -43,7 +43,7 @@ class Newton(Solver):
     def adapt(self, problem, tol):
         """For tiny problems the cost is call overhead: several temperatures then cost as much as one."""
         n_scores = problem.n_fits * problem.scores.table.n_scores
-        of_rows = pass_time(problem.design.n_rows, problem.design.n_features, n_scores) - CALL
+        of_rows = pass_time(problem.design.n_rows, problem.scores.coordinates.rank, n_scores) - CALL
         self.nodes_together = GROUP_SIZE if of_rows + problem.hessians.time <= FEW * CALL else 1
         return problem
 
