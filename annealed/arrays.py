@@ -137,6 +137,14 @@ def at_least(array, floor):
     return np.maximum(array, floor) if isinstance(array, np.ndarray) else array_namespace(array).clip(array, min=floor)
 
 
+def in_dtype(array, dtype):
+    return (
+        array.astype(dtype, copy=False)
+        if isinstance(array, np.ndarray)
+        else array_namespace(array).astype(array, dtype)
+    )
+
+
 def copied(array):
     if isinstance(array, np.ndarray):
         return array.copy()

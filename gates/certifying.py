@@ -15,7 +15,6 @@ from gates.random_tables import random_table
 MOST_VALUES = 60_000
 SCALINGS = ("auto", "auto", "none", "standardize", "half-whiten", "whiten")
 TOLERANCES = (1e-4, 1e-4, 1e-2, 1e-6, 1e-8)
-SINGLE_ROUNDING = 1e-5  # of a path whose reported coefficients are float32, as X is
 CERTIFIED_SHARE = 0.01  # of `tol`: what the library promises of a converged point
 
 
@@ -43,13 +42,12 @@ def certify(n_problems: int, first: int) -> int:
         path = model.path_
         bounds = oracle_bounds(path, table.X, table.y, table.weight, model.penalty_scaling_, model.l2_strength)
         found = np.array([gap.relative for gap in bounds])
-        rounding = SINGLE_ROUNDING if path.coef.dtype == np.float32 else ROUNDING
-        is_wrong = found > HONEST * path.certificate + rounding
-        is_loose = path.converged & (found > HONEST * CERTIFIED_SHARE * model.tol + rounding)
+        is_wrong = found > HONEST * path.certificate + ROUNDING
+        is_loose = path.converged & (found > HONEST * CERTIFIED_SHARE * model.tol + ROUNDING)
         n_points, n_wrong, n_loose = n_points + len(path), n_wrong + is_wrong.sum(), n_loose + is_loose.sum()
-        worst = max(worst, float(np.max(found / (path.certificate + rounding))))
+        worst = max(worst, float(np.max(found / (path.certificate + ROUNDING))))
         if is_wrong.any() or is_loose.any() or not path.converged.all():
-            point = int(np.argmax(found / (path.certificate + rounding)))
+            point = int(np.argmax(found / (path.certificate + ROUNDING)))
             print(
                 f"{table.name}\n      {model.penalty_scaling_}, tol {model.tol:g}, "
                 f"l2_strength {model.l2_strength:.2g}: "

@@ -258,4 +258,4 @@ class AnnealedLDA(AnnealedClassifier):
 
     def _set_point(self, arrays, temperature, scale):
         super()._set_point(arrays, temperature, scale)
-        self.means_ = arrays["means"]
+        self.means_ = self._arrays["means"]

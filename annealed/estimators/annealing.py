@@ -76,7 +76,7 @@ class AnnealingMixin(ValidationMixin):
 
         def solved(problem):
             validator = self._validator(rows, selection, splits, validation_set, score_point)
-            return self._solve_path(problem, validator, max_iter, watch, rows.X.dtype)
+            return self._solve_path(problem, validator, max_iter, watch)
 
         with threads_over_blocks():
             problem = self._make_objective().prepare(design, check_random_state(self.random_state))
@@ -158,14 +158,14 @@ class AnnealingMixin(ValidationMixin):
         stack /= total
         return make_design(rows.X, rows.labels, stack, total, len(rows.classes))
 
-    def _solve_path(self, problem, validator, max_iter, watch: FitWatch, dtype) -> SolvedPath:
+    def _solve_path(self, problem, validator, max_iter, watch: FitWatch) -> SolvedPath:
         self._predictor = problem.predictor  # which scorers need
         solver, settings = make_solver(self.solver, problem), ScalingChoices(problem).chosen()
         plan = Plan.of(problem, solver, self.tol, max_iter, is_given=not is_auto(self.solver))
 
         def fitted_so_far(nodes):  # no reference to `watch`, so that it and the samples are freed after the fit
             other = copy(self)
-            other._keep(nodes, plan, validator, dtype)
+            other._keep(nodes, plan, validator)
             return other.__dict__
 
         watch.fitted_so_far = fitted_so_far

@@ -257,6 +257,7 @@ class AnnealedClassifier(
         check_precision(self.matmul_precision, rows.device.place if rows.device else None)
         validation_set = self._validation_set(X_val, y_val, sample_weight_val, rows)
         self.classes_ = classes_like(classes, given_y) if is_foreign(X) else classes
+        self._dtype = X.dtype
         self._unit_C = self._make_objective().unit_C(rows.total_weight, len(classes))
         max_iter, is_intended = self._iteration_bound()
         watch = self._watch(given_X, given_y, sample_weight)
@@ -270,7 +271,7 @@ class AnnealedClassifier(
         for name, setting in path.settings.items():
             setattr(self, f"{name}_", setting)
         with threads_over_blocks():
-            self._keep(path.steps, path.plan, path.validator, X.dtype)
+            self._keep(path.steps, path.plan, path.validator)
         if not is_intended:
             self._warn_unconverged()
         watch.context.call_on_fit_task_end(estimator=self, **watch.data, reconstruction_attributes=dict)
@@ -289,7 +290,7 @@ class AnnealedClassifier(
         weight = counted_in_rows(weight, total_weight, np.count_nonzero(weight))
         return self._without_idle(Rows(X, shown, labels, weight, classes, total_weight))
 
-    def _keep(self, steps, plan, validator, dtype):
+    def _keep(self, steps, plan, validator):
         """Record the path, and take the model at its chosen temperature."""
         chosen = self._choose(steps, validator)
         is_scored = not self._is_log_loss() and not isinstance(validator, NoValidation)
@@ -301,7 +302,6 @@ class AnnealedClassifier(
             score_name=score_name,
             rule=self.rule,
             unit_C=self._unit_C,
-            dtype=dtype,
         )
         self.n_iter_ = max(1, int(self.path_.n_iter.sum()))
         self._set_temperature(self.path_.temperatures[chosen])

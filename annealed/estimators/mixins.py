@@ -10,6 +10,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
+from annealed.arrays import in_dtype
 from annealed.estimators.on_device import argmax, named_classes
 from annealed.estimators.sparkline import sparkline
 from annealed.estimators.types import FloatArray
@@ -137,6 +138,7 @@ class PathPointsMixin:
     coef_: FloatArray
     intercept_: FloatArray
     _unit_C: float | None
+    _dtype: Any  # of X
 
     def at(self, temperature: float | None = None, *, C: float | None = None) -> Self:
         """Get the classifier at another temperature of its path, without a refit.
@@ -161,22 +163,8 @@ class PathPointsMixin:
             given = "neither" if C is None else f"temperature={temperature!r} and C={C!r}"
             raise ValueError(f"Exactly one of `temperature` and `C` must be given. Got {given}.")
         other = copy(self)
-        other._set_temperature(self._temperature_of(C) if temperature is None else check_temperature(temperature))
+        other._set_temperature(_temperature_of(self, C) if temperature is None else check_temperature(temperature))
         return other
-
-    def _temperature_of(self, C):
-        if self._unit_C is None:
-            raise ValueError(
-                f"temperature must be given: C is not defined for {type(self).__name__} here, whose penalty is not an "
-                f"L2 norm of coefficients. Got C={C!r}."
-            )
-        least, largest = self._unit_C / self.path_.temperatures[[0, -1]]
-        if not least * (1 - 1e-9) <= check_temperature(C, "C") <= largest * (1 + 1e-9):
-            raise ValueError(
-                f"C must lie on the path, between {least:.6g} and {largest:.6g}. Got {C!r}. "
-                "Refit with a schedule that reaches it."
-            )
-        return self._unit_C / float(C)
 
     def _set_temperature(self, temperature):
         arrays, scale = self.path_.at(temperature)
@@ -192,9 +180,24 @@ class PathPointsMixin:
         self.temperature_, self.posterior_scale_ = temperature, scale
         if self._unit_C is not None:
             self.C_ = self._unit_C / temperature
-        self._arrays = arrays
+        arrays = self._arrays = {name: in_dtype(array, self._dtype) for name, array in arrays.items()}
         if "coef" in arrays:
             coef, intercept = scale * arrays["coef"], scale * arrays["intercept"]
             is_binary = self.classes_.shape[0] == 2
             self.coef_ = coef[1:, ...] - coef[:1, ...] if is_binary else coef
             self.intercept_ = intercept[1:] - intercept[:1] if is_binary else intercept
+
+
+def _temperature_of(model, C):
+    if model._unit_C is None:
+        raise ValueError(
+            f"temperature must be given: C is not defined for {type(model).__name__} here, whose penalty is not an "
+            f"L2 norm of coefficients. Got C={C!r}."
+        )
+    least, largest = model._unit_C / model.path_.temperatures[[0, -1]]
+    if not least * (1 - 1e-9) <= check_temperature(C, "C") <= largest * (1 + 1e-9):
+        raise ValueError(
+            f"C must lie on the path, between {least:.6g} and {largest:.6g}. Got {C!r}. "
+            "Refit with a schedule that reaches it."
+        )
+    return model._unit_C / float(C)

@@ -40,6 +40,7 @@ class AnnealingPath:
         (the paper's lambda is `temperature * coef`); AnnealedLDA has `means` too; a user-defined family has
         `parameters`. They are also attributes, such as `path.coef`. They do not include `posterior_scale`. For sparse X
         with many empty columns, `arrays["coef"]` has the coefficients of `columns` only; `path.coef` has all of them.
+        They are float64 even if X is float32, so that certificates hold for them.
     free_energy : ndarray of shape (n_temperatures,)
         The objective of the final fit: the paper's Q (9), or Q_new (17) with its penalty.
     entropy : ndarray of shape (n_temperatures,)
@@ -115,24 +116,15 @@ class AnnealingPath:
 
     @classmethod
     def from_steps(
-        cls,
-        steps: list[Step],
-        plan: Plan,
-        *,
-        best_index: int,
-        score_name: str,
-        rule: str,
-        unit_C: float | None,
-        dtype,
+        cls, steps: list[Step], plan: Plan, *, best_index: int, score_name: str, rule: str, unit_C: float | None
     ) -> AnnealingPath:
         problem = plan.problem
         scores = [step.validation.scores for step in steps if step.validation.scores is not None]
         compared = [step.validation.compared.mean() for step in steps if step.validation.compared is not None]
-        arrays = {name: _in_dtype(array, problem, dtype) for name, array in _reported(steps, problem).items()}
         certificate = np.array([step.certificate for step in steps])
         return cls(
             temperatures=np.array([step.temperature for step in steps]),
-            arrays=arrays,
+            arrays=_reported(steps, problem),
             free_energy=np.array([step.temperature * step.value for step in steps]),
             entropy=np.array([step.training_summary.entropy for step in steps]),
             train_score=np.array([_train_score(step) for step in steps]),
@@ -299,11 +291,6 @@ def _reported(steps: list[Step], problem: Problem) -> dict[str, np.ndarray]:
 def _reported_on_device(steps: list[Step], problem: Problem) -> dict[str, Any]:
     parts = [problem.report(step.parameters[:1, ...], step.temperature, slice(0, 1)) for step in steps]
     return {name: namespace_of(parts[0][name]).concat([part[name] for part in parts]) for name in parts[0]}
-
-
-def _in_dtype(array, problem: Problem, dtype):
-    """The array in the dtype of X."""
-    return array.astype(dtype, copy=False) if isinstance(array, np.ndarray) else problem.place.row(array)
 
 
 def _best_of(scores) -> int:

