@@ -10,6 +10,7 @@ import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from math import prod
 from typing import Any
 
@@ -271,9 +272,9 @@ class Place:
         """Small float arrays as NumPy arrays, in one transfer."""
         flat = [self.xp.reshape(self.wide(array), (-1,)) for array in arrays]
         numbers = np.array(to_host(self.xp.concat(flat)), dtype=np.float64)
-        ends = np.cumsum([array.shape[0] for array in flat])
-        parts = np.split(numbers, ends[:-1])
-        return [part.reshape(array.shape) for part, array in zip(parts, arrays, strict=True)]
+        ends = accumulate(array.shape[0] for array in flat)
+        each = zip(ends, flat, arrays, strict=True)
+        return [numbers[end - part.shape[0] : end].reshape(array.shape) for end, part, array in each]
 
     @contextmanager
     def products_in(self, precision: str | None):

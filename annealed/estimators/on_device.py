@@ -209,22 +209,22 @@ class DeviceValidator(HeldOutValidator):
     def validate(self, problem, parameters, temperature):
         place = problem.place
         parts = self._kept(problem, lambda: self._parts(problem, parameters, temperature))
-        log_scale, margin = 0.0, self._mean_margin(place, parts)
+        margin = self._mean_margin(place, parts)
         if self.calibrate:
 
             def moments(scale):
                 sums = sum(scaled_moments(place, float(scale), part.deviation) @ part.weight for part in parts())
                 return place.host(sums)[0] / self.total
 
-            log_scale = float(least_log_scale(moments, self.total, margin))
-        scale = float(np.exp(log_scale))
+            self.log_scale = float(least_log_scale(moments, self.total, margin, self.log_scale))
+        scale = float(np.exp(self.log_scale))
         if self.score_point is not None:
             return self._by_scorer(self.score_point, problem, parameters, temperature, scale)
         losses = place.zeros((self.n_folds,))
         for number, part in enumerate(parts()):
             losses = losses + scaled_losses(place, scale, part.deviation) @ self._share(place, number, part)
         sums = place.host(losses)[0]
-        scale_penalty = penalty(log_scale, sums.sum() / self.total, margin, self.total)
+        scale_penalty = penalty(self.log_scale, sums.sum() / self.total, margin, self.total)
         return Validation(-sums / self._fold_weights(place), scale, penalty=scale_penalty)
 
     validate_all = HeldOutValidator._validate_each

@@ -121,16 +121,14 @@ class Solution:
         for name in ("value", "gradient_norm", "converged", "is_certified", "certificate", "entropy"):
             getattr(self, name)[places] = getattr(other, name)[chosen]
 
-    def note(self, problem: SmoothProblem, places, gradient, temperature, fits, bound=None):
-        """Record gradient norm, entropy and certificate of evaluated points; `bound` is the certificate, if known."""
-        value, at = problem.place.wide(self.value[places]), (temperature, fits)
-        entropy = problem.entropy_at(take(self.parameters, places), value, gradient, *at)
-        terms = [largest_entry(gradient), entropy]
+    def note(self, problem: SmoothProblem, places, gradient, largest, bound, temperature, fits):
+        """Record the largest entry of the gradient, the certificate and the entropy of evaluated points."""
+        value = problem.place.wide(self.value[places])
+        entropy = problem.entropy_at(take(self.parameters, places), value, gradient, temperature, fits)
+        (self.entropy[places],) = problem.place.host(entropy)
+        self.gradient_norm[places] = largest
         if problem.has_certificate:
-            terms.append(problem.certificate(gradient, value, *at) if bound is None else bound)
-        names = ("gradient_norm", "entropy", "certificate")
-        for name, numbers in zip(names, problem.place.host(*terms), strict=False):
-            getattr(self, name)[places] = numbers
+            self.certificate[places] = np.where(fits == 0, bound, np.nan)
 
 
 class Solver(BaseEstimator, ABC):

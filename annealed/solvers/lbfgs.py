@@ -225,7 +225,8 @@ class _Search:
         solution.converged[places] = self.converged
         solution.is_certified[places] = self.converged & (self.rules.certifies and not self.quick)
         solution.n_iter[places] += self.n_iter
-        solution.note(self.problem, places, self.gradient, self._temperature(slice(None)), self.fits)
+        at = self._temperature(slice(None)), self.fits
+        solution.note(self.problem, places, self.gradient, self.largest, self.bound, *at)
         self.memory.keep(self.fits, self.pairs)
 
     def _aim(self, chosen):

@@ -68,12 +68,12 @@ def _evaluate(problem, solution: Solution, points: Points, tol):
     """Mark the points that are solved at their start."""
     fits, temperatures = points.fits, points.temperatures
     solution.value[:], gradient, _ = problem.objective(solution.parameters, temperatures, fits)
-    bound = problem.certificate(gradient, solution.value, temperatures, fits)
-    at = solution.value, largest_entry(gradient), bound, fits
+    largest, bound = largest_entry(gradient), problem.certificate(gradient, solution.value, temperatures, fits)
+    at = solution.value, largest, bound, fits
     solution.converged[:] = is_solved(problem, *at, tol, np.full(len(fits), np.inf))
     solution.is_certified[:] = solution.converged
     solution.was_far[:] = is_far(bound, tol)
-    solution.note(problem, slice(None), gradient, temperatures, fits, bound)
+    solution.note(problem, slice(None), gradient, largest, bound, temperatures, fits)
 
 
 class _Search:

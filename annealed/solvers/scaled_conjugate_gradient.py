@@ -84,7 +84,9 @@ class ScaledConjugateGradient(Solver):
         solution.parameters[:] = frame.parameters(x, each)
         solution.value[:] = now.problem_value
         solution.is_certified[:] = converged
-        solution.note(problem, slice(None), now.problem_gradient, temperature, points.fits)
+        gradient, at = now.problem_gradient, (temperature, points.fits)
+        bound = problem.certificate(gradient, solution.value, *at)
+        solution.note(problem, slice(None), gradient, largest_entry(gradient), bound, *at)
         return solution
 
     def _solved(self, frame, now, tol, chosen):

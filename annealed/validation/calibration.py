@@ -52,8 +52,8 @@ def penalty(log_scale, loss, margin, n_rows: float):
     return SCALE_PRIOR * log_scale**2 / n_rows + UNSEEN_ERRORS / n_rows * (loss + np.exp(log_scale) * margin)
 
 
-def rescaled(deviation, weight, margin=None) -> tuple[np.ndarray, np.ndarray]:
-    """The best s, and the loss of each row there; `margin` is as in `least_log_scale`.
+def rescaled(deviation, weight, margin=None, start=0.0) -> tuple[np.ndarray, np.ndarray]:
+    """The best s, and the loss of each row there; `margin` and `start` are as in `least_log_scale`.
 
     The losses after the last Newton step are extrapolated from the moments before it, because the step is short.
     """
@@ -65,14 +65,14 @@ def rescaled(deviation, weight, margin=None) -> tuple[np.ndarray, np.ndarray]:
         last.update(scale=scale, rows=scaled_moments(scale, deviation))
         return last["rows"] @ share
 
-    log_scale = least_log_scale(moments, n_rows, margin, deviation.shape[:-2])
+    log_scale = least_log_scale(moments, n_rows, margin, np.full(deviation.shape[:-2], start))
     losses, mean, variance = last["rows"]
     change = (np.exp(log_scale) - last["scale"])[..., None]
     return log_scale, losses + change * mean + 0.5 * change**2 * variance
 
 
-def least_log_scale(moments: Callable, n_rows: float, margin=None, shape=()) -> np.ndarray:
-    """The best s, or an array of them, by Newton's method with step halving from s = 0.
+def least_log_scale(moments: Callable, n_rows: float, margin=None, start=0.0) -> np.ndarray:
+    """The best s, or an array of them, by Newton's method with step halving from `start`.
 
     moments : function of the scale; returns the mean loss, and mean and variance of the deviations under the posterior
     margin : `mean_margin`; None leaves out the unobserved errors
@@ -89,7 +89,7 @@ def least_log_scale(moments: Callable, n_rows: float, margin=None, shape=()) -> 
         convex = scale**2 * variance + 2 * SCALE_PRIOR / n_rows
         return value, first, np.maximum(convex + scale * slope, 0.1 * convex)
 
-    s = np.zeros(shape)
+    s = np.asarray(start, dtype=float)
     value, first, second = terms(s)
     for _ in range(50):
         move = np.minimum(np.maximum(-first / second, -1.0), 1.0)

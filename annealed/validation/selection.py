@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
@@ -64,6 +64,7 @@ class HeldOutValidator:
     calibrate : whether the posterior has a calibration factor
     score_point : function that returns (fold scores, train score) of a point of the path, from the user's scorer; None
         means log-loss
+    log_scale : logarithm of the last calibration factor, from which the next one starts
     """
 
     labels: np.ndarray
@@ -73,6 +74,7 @@ class HeldOutValidator:
     calibrate: bool = True
     X: object = None
     score_point: Callable | None = None
+    log_scale: float = field(default=0.0, init=False)
 
     @property
     def sees_final(self) -> bool:
@@ -100,7 +102,8 @@ class HeldOutValidator:
         log_scales, losses = np.zeros(len(points)), None
         margin = mean_margin(deviation, self.labels, self.weight)
         if self.calibrate:
-            log_scales, losses = rescaled(deviation, self.weight, margin)
+            log_scales, losses = rescaled(deviation, self.weight, margin, self.log_scale)
+            self.log_scale = float(log_scales[-1])
         scales = np.exp(log_scales)
         if self.score_point is not None:
             validated = zip(points, temperatures, scales.tolist(), strict=True)
