@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import _num_samples
 
 from annealed.estimators.labels import check_several_weighted_classes
-from annealed.problems.missing_classes import MOST_ROWS
+from annealed.problems.contrasts import MOST_ROWS
 
 LEAST_SHARE = 1e-15  # of the total weight; samples of a class with less get weight 0, as rounding would lose them
 

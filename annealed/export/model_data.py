@@ -17,7 +17,7 @@ TRUSTED = [
     "annealed.estimators.potts_da.PottsDA",
     "annealed.estimators.second_order_features.SecondOrderFeatures",
     "annealed.problems.distance.Distance",
-    "annealed.problems.inner_product.InnerProduct",
+    "annealed.problems.penalized_linear.InnerProduct",
     "annealed.problems.linear.LinearPredictor",
     "annealed.problems.quadratic.Quadratic",
     "annealed.problems.quadratic.QuadraticPredictor",

@@ -4,7 +4,7 @@ from annealed.problems.base import Features, Objective, Predictor, Problem, Trai
 from annealed.problems.distance import Distance
 from annealed.problems.family import ScoreFamily
 from annealed.problems.held_out import NOTHING_HELD_OUT, HeldOut, held_out_logits
-from annealed.problems.inner_product import InnerProduct
+from annealed.problems.penalized_linear import InnerProduct
 from annealed.problems.quadratic import Quadratic
 from annealed.problems.representer import RepresenterProblem, RowPreconditioner
 from annealed.problems.smooth import Scores, SmoothProblem

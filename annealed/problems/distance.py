@@ -25,6 +25,7 @@ from sklearn.utils import check_random_state
 
 from annealed.arrays import at_least, reshaped, take, to_host
 from annealed.problems.base import Features, Objective
+from annealed.problems.contrasts import missing_class_weight
 from annealed.problems.linear import (
     LinearProblem,
     LinearScores,
@@ -33,7 +34,6 @@ from annealed.problems.linear import (
     spans_fewer_than_columns,
     spread_of_columns,
 )
-from annealed.problems.missing_classes import missing_class_weight
 from annealed.problems.smooth import HOT_LOGIT, ROUNDING
 from annealed.rows import ArrayDesign, Design, SinglePrecisionRows
 from annealed.rows.coordinates import WIDEST_EIGENPROBLEM, Coordinates, TurnedCoordinates

@@ -18,8 +18,8 @@ import numpy as np
 from scipy import sparse
 
 from annealed.arrays import at_least, reshaped, take
-from annealed.problems.base import Features, check_strength
-from annealed.problems.contrasts import Contrasts, ParameterTable
+from annealed.problems.base import Features, Objective, check_strength, unit_C
+from annealed.problems.contrasts import Contrasts, MissingClasses, ParameterTable, missing_class_weight
 from annealed.problems.hessian import ExactHessians
 from annealed.problems.learning import Preconditioners
 from annealed.problems.linear import (
@@ -30,7 +30,6 @@ from annealed.problems.linear import (
     spans_fewer_than_columns,
     spread_of_columns,
 )
-from annealed.problems.missing_classes import MissingClasses, missing_class_weight
 from annealed.problems.penalty_scaling import POWERS, Scaling, scaled_coordinates
 from annealed.problems.smooth import HOT_LOGIT
 from annealed.rows import DenseDesign, Design, SinglePrecisionRows
@@ -250,6 +249,37 @@ class PenalizedLinearProblem(LinearProblem):
         coef, intercept = contrasts.without_shift(coef), contrasts.without_shift(intercept[..., None])
         coef, intercept = (contrasts.to_classes(part, axis=1) for part in (coef, intercept[..., 0]))
         return self.features.linear(coef, intercept, self.place)
+
+
+class InnerProduct(Objective):
+    """Inner-product discriminants (pADA, eq. 13): scores are `lambda_j'x`, with the penalty of (17).
+
+    Parameters
+    ----------
+    l2_strength : float, default=1.0
+        The paper's epsilon.
+    penalty_scaling : {"auto", "cv", "none", "standardize", "half-whiten", "whiten"}, default="auto"
+        Units of the penalty; see :class:`annealed.AnnealedLogisticRegression`.
+    fit_intercept : bool, default=True
+        Whether the scores have a free, unpenalized intercept.
+    """
+
+    runs_on_devices = True
+    cooling_rate = 0.4  # temperatures in between are interpolated to within the tolerance
+    learns_late = True  # directions of small variance enter the fit last
+
+    def __init__(self, *, l2_strength=1.0, penalty_scaling="auto", fit_intercept=True) -> None:
+        self.l2_strength = l2_strength
+        self.penalty_scaling = penalty_scaling
+        self.fit_intercept = fit_intercept
+
+    def unit_C(self, total_weight, n_classes):
+        return unit_C(self.l2_strength, total_weight, n_classes)
+
+    def prepare(self, design, random_state=None):
+        return PenalizedLinearProblem(
+            design, l2_strength=self.l2_strength, penalty_scaling=self.penalty_scaling, fit_intercept=self.fit_intercept
+        )
 
 
 def _strength(problem: PenalizedLinearProblem, temperature, n_axes):

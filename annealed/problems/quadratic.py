@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from annealed.problems.inner_product import InnerProduct
 from annealed.problems.linear import LinearPredictor, mean_of_columns, spread_of_columns
+from annealed.problems.penalized_linear import InnerProduct
 from annealed.rows import DenseDesign
 from annealed.rows.base import BLOCK_BYTES, even_slices
 
