@@ -101,6 +101,19 @@ class FitWatch:
     is_stopped: bool = False
     _task: Any = None
 
+    @classmethod
+    def of_fit(cls, estimator, X, y, sample_weight) -> Self:
+        """Begin the task of the whole fit, with an unknown number of subtasks."""
+        context = estimator._init_callback_context(max_subtasks=None)
+        data = {"X": X, "y": y, "metadata": {} if sample_weight is None else {"sample_weight": sample_weight}}
+        context.call_on_fit_task_begin(estimator=estimator, **data)
+        return cls(estimator, context, data)
+
+    def finish(self):
+        """End the task of the whole fit, and forget the samples."""
+        self.context.call_on_fit_task_end(estimator=self.estimator, **self.data, reconstruction_attributes=dict)
+        self.fitted_so_far = None
+
     def begin(self, temperature=None):
         """Begin a temperature or, without one, a round of a search."""
         self._task = self.context.subcontext(task_name="round" if temperature is None else "temperature")

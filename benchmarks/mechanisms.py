@@ -135,6 +135,7 @@ MECHANISMS = [
         "ExactHessians._is_rough_enough",
         lambda *_: False,
     ),
+    _set("float32 learned Hessians", "rounding; half the bytes", "DOUBLE_PARAMETERS", 10**9),
     _flag("products with rows in place", "a correction; no centred copy", "DenseDesign._center_is_near", False),
     # --- solvers ---------------------------------------------------------------------------------------
     _set("Newton's method", "Hessians; few steps", "PASSES_OF_HESSIAN", 0.0, "plan"),
@@ -175,7 +176,7 @@ MECHANISMS = [
         "HessianSample.n_sampled",
         staticmethod(lambda n_rows, *_: n_rows),
     ),
-    _set("growing levels of Hessians", "several Hessians; a cheap first one", "N_LEVELS", 1),
+    _set("growing levels of Hessians", "several Hessians; a cheap first one", "FEWEST_PARAMETERS", 3600),
     _set("no memory from much colder temperatures", "starts anew; no misleading Hessian", "MUCH_HOTTER", inf),
     _call("row-space solver", "a solver; wide and sparse X", "_has_row_form", lambda problem: False),
     _call(
@@ -299,7 +300,7 @@ MECHANISMS = [
     Mechanism(
         "trial of another penalty scaling",
         all_of(
-            lambda: function("AnnealingMixin._prefers_alternative", lambda *_: False),
+            lambda: function("_prefers_alternative", lambda *_: False),
             lambda: function("ScalingChoices.tries_alternative", lambda *_: False),
         ),
         "a second path; the better penalty",
@@ -307,7 +308,7 @@ MECHANISMS = [
     _call(
         "folds ask whether to try another scaling",
         "a fold solve; sees what always helps not",
-        "AnnealingMixin._prefers_alternative",
+        "_prefers_alternative",
         lambda *_: False,
     ),
     _call(

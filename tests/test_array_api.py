@@ -12,7 +12,7 @@ from sklearn.datasets import load_wine
 from small_problems import gaussian, rare_class, shared_noise, two_classes, wide
 
 import annealed.arrays
-import annealed.estimators.on_device
+import annealed.estimators.samples
 import annealed.problems.device_passes
 import annealed.problems.linear
 from annealed import (
@@ -217,7 +217,7 @@ def test_only_the_labels_are_copied_to_the_host(move, monkeypatch):
         sizes.append(int(np.prod(array.shape)))
         return to_host(array)
 
-    for module in (annealed.arrays, annealed.estimators.on_device, annealed.problems.linear):
+    for module in (annealed.arrays, annealed.estimators.samples, annealed.problems.linear):
         monkeypatch.setattr(module, "to_host", recorded)
     for model in (AnnealedLogisticRegression(cv=3), AnnealedLDA(cv=3), AnnealedLogisticRegression(selection="holdout")):
         sizes.clear()
@@ -329,7 +329,7 @@ def test_samples_that_exceed_the_memory_of_a_gpu_are_streamed():
 def test_scores_do_not_depend_on_whether_held_out_logits_are_kept(move, monkeypatch):
     X, y = table()
     kept = AnnealedLogisticRegression(cv=3).fit(move(X), y)
-    monkeypatch.setattr(annealed.estimators.on_device, "KEPT_BYTES", 0)
+    monkeypatch.setattr(annealed.validation.on_device, "KEPT_BYTES", 0)
     recomputed = AnnealedLogisticRegression(cv=3).fit(move(X), y)
     np.testing.assert_allclose(recomputed.path_.validation_score, kept.path_.validation_score, rtol=1e-12)
 

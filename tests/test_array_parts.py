@@ -5,7 +5,7 @@ import pytest
 from devices import mover, table
 from small_problems import solve, solve_final
 
-import annealed.estimators.potts_da
+import annealed.estimators.potts_settings
 import annealed.potts.search
 import annealed.solvers.lbfgs
 from annealed import AnnealedLDA, PottsDA
@@ -261,7 +261,7 @@ def test_the_kernel_of_a_sweep_is_used():
 
 def test_many_samples_are_swept_on_the_device(move, monkeypatch):
     X, y = table(1200)
-    for module in (annealed.potts.search, annealed.estimators.potts_da):
+    for module in (annealed.potts.search, annealed.estimators.potts_settings):
         monkeypatch.setattr(module, "FIT_ROWS", 500)
     monkeypatch.setattr(annealed.potts.search, "SEARCH_ROWS", 300)
     model = PottsDA(n_prototypes=6).fit(move(X), move(y))
@@ -280,7 +280,7 @@ def test_many_samples_are_swept_on_the_device(move, monkeypatch):
 def test_samples_without_weight_are_left_out_if_there_are_many(n_weighty, move, monkeypatch):
     """So few samples may remain that they are handled on the host."""
     X, y = table(1200)
-    for module in (annealed.potts.search, annealed.estimators.potts_da):
+    for module in (annealed.potts.search, annealed.estimators.potts_settings):
         monkeypatch.setattr(module, "FIT_ROWS", 500)
     monkeypatch.setattr(annealed.potts.search, "SEARCH_ROWS", 300)
     weight = np.zeros(len(y))

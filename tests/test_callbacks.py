@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from annealed import MELDA, AnnealedLDA, AnnealedLogisticRegression, PottsDA
 from annealed.callbacks import StopOnInterrupt
 from annealed.datasets import make_spirals
-from annealed.estimators.annealing import AnnealingMixin
+from annealed.estimators import path_fit
 
 X, y = load_iris(return_X_y=True)
 
@@ -72,7 +72,7 @@ def test_a_callback_stops_the_cooling_and_the_path_so_far_is_kept(estimator):
 
 
 def test_a_stopped_fit_tries_no_other_scaling(monkeypatch):
-    monkeypatch.setattr(AnnealingMixin, "_prefers_alternative", lambda self, walk: pytest.fail("it was stopped"))
+    monkeypatch.setattr(path_fit, "_prefers_alternative", lambda *_: pytest.fail("it was stopped"))
     for penalty_scaling in ("auto", "cv"):
         model = (
             AnnealedLogisticRegression(penalty_scaling=penalty_scaling)

@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 from annealed.app.tables import LabelledTable, TableModel, make_vectorizer, nearest
 from annealed.errors import InputError
 from annealed.estimators import MELDA, AnnealedLDA, AnnealedLogisticRegression, PottsDA
-from annealed.estimators.weights import counted_in_rows
+from annealed.estimators.samples import counted_in_rows
 from annealed.optional import require
 from annealed.validation.selection import stratified_splits
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, Self
 
 from annealed.estimators.base import AnnealedClassifier
-from annealed.estimators.mixins import make_published
+from annealed.estimators.parameters import check_count, make_published
 from annealed.estimators.types import (
     ClassWeight,
     FloatArray,
@@ -17,7 +17,6 @@ from annealed.estimators.types import (
     Temperature,
     Temperatures,
 )
-from annealed.estimators.validation import check_count
 from annealed.path import ExponentialSchedule
 from annealed.problems import Distance
 from annealed.solvers import ScaledConjugateGradient, Solver
@@ -256,6 +255,6 @@ class AnnealedLDA(AnnealedClassifier):
         check_count(bound, "inner_iterations")
         return bound, True
 
-    def _set_point(self, arrays, temperature, scale):
-        super()._set_point(arrays, temperature, scale)
-        self.means_ = self._arrays["means"]
+    def _set_point(self, point):
+        super()._set_point(point)
+        self.means_ = point.arrays["means"]

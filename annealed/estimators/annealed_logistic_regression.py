@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from annealed.estimators.base import AnnealedClassifier
-from annealed.estimators.mixins import make_published
+from annealed.estimators.parameters import make_published
 from annealed.estimators.types import (
     ClassWeight,
     Folds,

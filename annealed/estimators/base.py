@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from copy import copy
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -13,17 +14,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from annealed.arrays import Place, is_dispatched, is_foreign
 from annealed.callbacks import CallbackSupportMixin, FitWatch, with_callbacks
-from annealed.estimators.annealing import AnnealingMixin
-from annealed.estimators.labels import check_several_classes, coded
-from annealed.estimators.mixins import LogitsMixin, PathDiagramMixin, PathPointsMixin, forget_last_fit
-from annealed.estimators.on_device import (
-    check_foreign,
+from annealed.estimators.parameters import (
+    check_parameters,
     check_precision,
-    check_same_library,
-    classes_like,
-    coded_labels,
-    device_rows,
+    forget_last_fit,
+    is_log_loss,
+    routed_metadata,
+    routing_of,
 )
+from annealed.estimators.path_fit import PathFit, Point, SolvedPath
+from annealed.estimators.predictions import LogitsMixin, check_same_library, classes_like, logits_of_classes
+from annealed.estimators.samples import Samples, checked, weight_of_each
+from annealed.estimators.sparkline import diagram_with_path
 from annealed.estimators.types import (
     ClassWeight,
     FloatArray,
@@ -36,25 +38,14 @@ from annealed.estimators.types import (
     Temperature,
     Temperatures,
 )
-from annealed.estimators.validation import Rows, Shown, checked_rows
-from annealed.estimators.weights import (
-    check_weight,
-    counted_in_rows,
-    weighed_by_class,
-    weight_of_each,
-    weighted_classes,
-)
-from annealed.path import AnnealingPath
+from annealed.path import AnnealingPath, check_temperature
 from annealed.problems import InnerProduct, Objective
-from annealed.problems.leave_one_out import NotTrusted
 from annealed.rows.threads import threads_over_blocks
 from annealed.solvers import Solver
-from annealed.validation.selection import NoValidation
+from annealed.validation.selection import is_number_of_folds
 
 
-class AnnealedClassifier(
-    AnnealingMixin, PathPointsMixin, PathDiagramMixin, CallbackSupportMixin, LogitsMixin, BaseEstimator
-):
+class AnnealedClassifier(CallbackSupportMixin, LogitsMixin, BaseEstimator):
     """Classifier with any family of discriminant functions, fitted along a path of falling temperatures.
 
     A family assigns a score g_j(x) to each class. The posterior is the softmax of the scores divided by a temperature T
@@ -165,6 +156,7 @@ class AnnealedClassifier(
     n_iter_: int
     n_features_in_: int
     feature_names_in_: NDArray[Any]
+    _point: Point
 
     def __init__(
         self,
@@ -209,9 +201,6 @@ class AnnealedClassifier(
             raise TypeError(f"objective must be an Objective, such as InnerProduct(). Got {objective!r}.")
         return objective
 
-    def _accept_sparse(self):
-        return "csr" if self._make_objective().accepts_sparse else False
-
     def _iteration_bound(self) -> tuple[int, bool]:
         """Largest number of iterations at one temperature, and whether stopping there is intended."""
         return self.max_iter, False
@@ -240,79 +229,43 @@ class AnnealedClassifier(
         -------
         self : object
         """
-        self._check_parameters(X_val, y_val, sample_weight_val)
+        check_parameters(self, X_val, y_val, sample_weight_val)
         sample_weight = weight_of_each(sample_weight, X)
-        routed = self._route(sample_weight, params)
+        metadata = routed_metadata(self, sample_weight, params)
         forget_last_fit(self)
-        given_X, given_y = X, y
-        if is_dispatched(X):
-            X = check_foreign(self, X)
-            classes, labels = coded_labels(y, X.shape[0])
-            y = classes[labels]
-        else:
-            X, y = checked_rows(self, X, y, accept_sparse=self._accept_sparse())
-            classes, labels = coded(y)
-        check_several_classes(classes)
-        rows = self._rows(X, Shown.of(given_X, given_y, X, y), labels, classes, sample_weight)
-        check_precision(self.matmul_precision, rows.device.place if rows.device else None)
-        validation_set = self._validation_set(X_val, y_val, sample_weight_val, rows)
-        self.classes_ = classes_like(classes, given_y) if is_foreign(X) else classes
-        self._dtype = X.dtype
-        self._unit_C = self._make_objective().unit_C(rows.total_weight, len(classes))
-        max_iter, is_intended = self._iteration_bound()
-        watch = self._watch(given_X, given_y, sample_weight)
-        try:
-            path = self._anneal(rows, self._selection(), validation_set, routed, max_iter, watch)
-        except NotTrusted as reason:
-            warnings.warn(f"{reason} Folds are used instead.", UserWarning, stacklevel=3)
-            path = self._anneal(rows, "cv", validation_set, routed, max_iter, watch)
-
-        self._predictor = path.problem.predictor
-        for name, setting in path.settings.items():
-            setattr(self, f"{name}_", setting)
+        family, (max_iter, is_intended) = self._make_objective(), self._iteration_bound()
+        accept_sparse = "csr" if family.accepts_sparse else False
+        samples = Samples.of(self, X, y, sample_weight, accept_sparse)
+        check_precision(self.matmul_precision, samples.place)
+        validation_set = samples.validation_set(self, X_val, y_val, sample_weight_val, accept_sparse)
+        if is_number_of_folds(self.cv) and is_log_loss(self.scoring):  # no splitter or scorer of the user sees them
+            samples = samples.without_idle()
+        self.classes_ = classes_like(samples.classes, y) if is_dispatched(X) else samples.classes
+        watch = FitWatch.of_fit(self, X, y, sample_weight)
+        path_fit = PathFit(self, family, samples, validation_set, metadata, max_iter, watch)
+        path = path_fit.solve()
         with threads_over_blocks():
-            self._keep(path.steps, path.plan, path.validator)
+            self._keep(path_fit, path)
         if not is_intended:
             self._warn_unconverged()
-        watch.context.call_on_fit_task_end(estimator=self, **watch.data, reconstruction_attributes=dict)
+        watch.finish()
         return self
 
-    def _rows(self, X, shown, labels, classes, sample_weight) -> Rows:
-        if is_foreign(X) or self.device is not None:
-            if not isinstance(X, np.ndarray) and not is_foreign(X):
-                raise ValueError(f"device={self.device!r} is for dense rows. Got sparse X.")
-            place = device_rows(X, labels, sample_weight, classes, self.class_weight, self.device)
-            return Rows(X, shown, labels, None, classes, place.total_weight, place)
-        weight = check_weight(sample_weight, len(labels))
-        weight, counts = weighed_by_class(weight, labels, classes, self.class_weight)
-        weight = weight * weighted_classes(counts, classes)[labels]
-        total_weight = float(counts.sum())
-        weight = counted_in_rows(weight, total_weight, np.count_nonzero(weight))
-        return self._without_idle(Rows(X, shown, labels, weight, classes, total_weight))
-
-    def _keep(self, steps, plan, validator):
+    def _keep(self, path_fit: PathFit, path: SolvedPath):
         """Record the path, and take the model at its chosen temperature."""
-        chosen = self._choose(steps, validator)
-        is_scored = not self._is_log_loss() and not isinstance(validator, NoValidation)
-        score_name = _score_name(self.scoring) if is_scored else "neg_log_loss"
-        self.path_ = AnnealingPath.from_steps(
-            steps,
-            plan,
-            best_index=chosen,
-            score_name=score_name,
-            rule=self.rule,
-            unit_C=self._unit_C,
-        )
+        for name, setting in path.settings.items():
+            setattr(self, f"{name}_", setting)
+        self.path_, point = path_fit.record(path)
         self.n_iter_ = max(1, int(self.path_.n_iter.sum()))
-        self._set_temperature(self.path_.temperatures[chosen])
+        self._set_point(point)
 
-    def _watch(self, X, y, sample_weight) -> FitWatch:
-        """The fit for scikit-learn's callbacks: a task with an unknown number of subtasks, one per temperature."""
-        context = self._init_callback_context(max_subtasks=None)
-        metadata = {} if sample_weight is None else {"sample_weight": sample_weight}
-        data = {"X": X, "y": y, "metadata": metadata}
-        context.call_on_fit_task_begin(estimator=self, **data)
-        return FitWatch(self, context, data)
+    def _set_point(self, point: Point):
+        self._point, self.temperature_, self.posterior_scale_ = point, point.temperature, point.scale
+        if point.unit_C is not None:
+            self.C_ = point.unit_C / point.temperature
+        if "coef" in point.arrays:
+            coef, intercept = (point.scale * point.arrays[name] for name in ("coef", "intercept"))
+            self.coef_, self.intercept_ = logits_of_classes(coef, intercept)
 
     def _warn_unconverged(self):
         path = self.path_
@@ -328,24 +281,55 @@ class AnnealedClassifier(
                 stacklevel=4,
             )
 
+    def get_metadata_routing(self):
+        """Get the metadata requests of this estimator, its splitter and its scorer."""
+        return routing_of(self)
+
     # -- prediction --------------------------------------------------------------------------------------------
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "temperature_")
 
+    def at(self, temperature: float | None = None, *, C: float | None = None) -> Self:
+        """Get the classifier at another temperature of its path, without a refit.
+
+        Exactly one of `temperature` and `C` must be given.
+
+        Parameters
+        ----------
+        temperature : float, default=None
+            A temperature between the ends of ``path_``. Between the temperatures of the path, parameters are
+            interpolated.
+        C : float, default=None
+            The same as a value of scikit-learn's C, for models that have ``C_``.
+
+        Returns
+        -------
+        classifier : object
+            A fitted copy; this classifier is not changed.
+        """
+        check_is_fitted(self)
+        if (temperature is None) == (C is None):
+            given = "neither" if C is None else f"temperature={temperature!r} and C={C!r}"
+            raise ValueError(f"Exactly one of `temperature` and `C` must be given. Got {given}.")
+        temperature = _temperature_of(self, C) if temperature is None else check_temperature(temperature)
+        other = copy(self)
+        arrays, scale = self.path_.at(temperature)
+        other._set_point(self._point.moved(arrays, temperature, scale))
+        return other
+
     def _logits(self, X, method):
         """Calibrated logits (n_samples, n_classes)."""
         check_is_fitted(self)
-        if is_dispatched(X):
-            X = check_foreign(self, X, reset=False)
-        else:
-            X = checked_rows(self, X, accept_sparse=self._accept_sparse(), reset=False)
-        arrays = self._arrays
+        X = checked(self, X, accept_sparse="csr" if self._make_objective().accepts_sparse else False, reset=False)
+        point, arrays = self._point, self._point.arrays
         check_same_library(X, next(iter(arrays.values())), self, method)
         if is_foreign(X):  # other libraries do not multiply arrays of different precisions
-            convert = Place.of(X).row
-            arrays = {name: convert(array) for name, array in arrays.items()}
-        return self.posterior_scale_ * self._predictor.logits(X, arrays, self.temperature_)
+            arrays = {name: Place.of(X).row(array) for name, array in arrays.items()}
+        return point.scale * point.predictor.logits(X, arrays, point.temperature)
+
+    def _html_repr(self):
+        return diagram_with_path(self, getattr(self, "path_", None))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -358,10 +342,16 @@ class AnnealedClassifier(
         return tags
 
 
-def _score_name(scoring) -> str:
-    """Name of a scorer by scikit-learn's convention: the names of losses begin with neg_."""
-    if isinstance(scoring, str):
-        return scoring
-    function = getattr(scoring, "_score_func", scoring)
-    name = getattr(function, "__name__", type(scoring).__name__)
-    return f"neg_{name}" if getattr(scoring, "_sign", 1) < 0 else name
+def _temperature_of(model: AnnealedClassifier, C):
+    if model.path_.unit_C is None:
+        raise ValueError(
+            f"temperature must be given: C is not defined for {type(model).__name__} here, whose penalty is not an L2 "
+            f"norm of coefficients. Got C={C!r}."
+        )
+    least, largest = model.path_.unit_C / model.path_.temperatures[[0, -1]]
+    if not least * (1 - 1e-9) <= check_temperature(C, "C") <= largest * (1 + 1e-9):
+        raise ValueError(
+            f"C must lie on the path, between {least:.6g} and {largest:.6g}. Got {C!r}. "
+            "Refit with a schedule that reaches it."
+        )
+    return model.path_.unit_C / float(C)

@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
+from sklearn.utils import gen_batches
 
-from annealed.arrays import Place, is_foreign, to_host
-from annealed.estimators.on_device import check_device_weight, check_labels, weighed_on_device
-from annealed.estimators.weights import check_weight, weighed_by_class
-from annealed.rows import ArrayDesign
+from annealed.arrays import HOST, Place, is_foreign, to_host
+from annealed.potts.rows import ROWS_TOGETHER
 
 SMALLEST_SPREAD = 1e-10  # variance of the scores relative to the largest, below which a direction is rounding noise
 SMALLEST_WITHIN = 1e-6  # smallest share of a direction's variance that is attributed to the variance within classes
@@ -67,49 +66,32 @@ def class_weights_of(classifier):
     return coef - coef.mean(axis=0), intercept - middle
 
 
-def score_moments(X, y, sample_weight, coef, classes, class_weight=None) -> Moments:
-    """Moments of the scores `X @ coef.T`, computed on the device of X."""
-    if is_foreign(X):
-        return _moments_on_device(X, check_labels(y, X.shape[0]), sample_weight, coef, classes, class_weight)
-    labels, scores = np.searchsorted(classes, y), np.asarray(X @ coef.T, dtype=np.float64)
-    weight, _ = weighed_by_class(check_weight(sample_weight, len(labels)), labels, classes, class_weight)
-    share = weight / weight.sum()
-    mean = share @ scores
-    centred = scores - mean
-    counts = np.bincount(labels, share, scores.shape[1])
-    class_sums = np.stack([np.bincount(labels, share * column, scores.shape[1]) for column in centred.T], axis=1)
-    class_means = class_sums / np.where(counts > 0, counts, 1)[:, None]
-    covariance = (centred * share[:, None]).T @ centred
-    return Moments(mean, covariance, np.bincount(labels, weight, len(coef)), class_means)
+def score_moments(X, labels, weight, coef) -> Moments:
+    """Moments of the scores `X @ coef.T`, summed over blocks of rows on the device of X.
 
+    labels, weight : codes and weights of the samples, in NumPy
+    """
+    place, counts = Place.of(X) if is_foreign(X) else HOST, np.bincount(labels, weight, len(coef))
+    wide_coef, codes, weights = place.wide(coef), place.whole(labels), place.wide(weight)
+    classes = place.whole(np.arange(len(counts)))
 
-def _moments_on_device(X, y, sample_weight, coef, classes, class_weight) -> Moments:
-    """The moments of rows on a device, by blocks: the scores of all rows are never stored."""
-    place, n_classes = Place.of(X), len(coef)
-    labels, weight = place.whole(np.searchsorted(classes, y)), check_device_weight(sample_weight, len(y), place)
-    weight, _ = weighed_on_device(weight, labels, classes, class_weight, place)
-    design = ArrayDesign(X, labels, weight[:, None], None, n_classes, place)
-    level = place.wide(np.zeros(n_classes))
-    wide_coef = place.wide(coef)
+    def scores_of(rows):
+        return (X[rows] if place.is_host else place.wide(X[rows, :])) @ wide_coef.T
 
-    def scores_of(block):
-        return place.wide(block.raw) @ wide_coef.T - level
+    def total(sums):
+        return place.host(sum(map(sums, gen_batches(len(labels), ROWS_TOGETHER))))[0]
 
-    def sums(block):
-        weight = place.wide(block.weight[:, 0])
-        return place.xp.sum(weight), weight @ scores_of(block)
-
-    total, mean = design.sum_rows(sums)
-    mean = mean / total
+    mean = total(lambda rows: weights[rows] @ scores_of(rows)) / counts.sum()
     level = place.wide(mean)
 
-    def squares(block):
-        scores, weight = scores_of(block), place.wide(block.weight[:, 0])
-        targets = place.wide(design.targets(block.labels)) * weight[:, None]
-        return (scores * weight[:, None]).T @ scores, targets.T @ scores, place.xp.sum(targets, axis=0)
+    def squares(rows):
+        centred = scores_of(rows) - level
+        weighted, targets = centred * weights[rows][:, None], place.wide(codes[rows][:, None] == classes)
+        return place.xp.concat([weighted.T @ centred, targets.T @ weighted])
 
-    covariance, class_sums, counts = design.sum_rows(squares)
-    return Moments(mean, covariance / total, counts, class_sums / np.where(counts > 0, counts, 1)[:, None])
+    covariance, class_sums = np.split(total(squares), [len(coef)])
+    class_means = class_sums / np.where(counts > 0, counts, 1)[:, None]
+    return Moments(mean, covariance / counts.sum(), counts, class_means)
 
 
 def directions_of(moments: Moments, most: int | None = None) -> Directions:
@@ -140,19 +122,6 @@ def directions_of(moments: Moments, most: int | None = None) -> Directions:
         score_mean=mean,
         information=-np.log(within),
     )
-
-
-def inverse_of(scalings):
-    """Pseudo-inverse of independent directions, (n_components, n_features), accurate for features in any units.
-
-    QR with pivoting, of the rows in descending order, has rounding errors relative to each row. Those of a singular
-    value decomposition are relative to the largest row.
-    """
-    order = np.argsort(-np.abs(scalings).max(axis=1), kind="stable")
-    basis, triangle, pivots = linalg.qr(scalings[order], mode="economic", pivoting=True)
-    inverse = np.empty(scalings.T.shape)
-    inverse[np.ix_(pivots, order)] = linalg.solve_triangular(triangle, basis.T)
-    return inverse
 
 
 def _with_settled_axes(rotation, is_constant, spread):

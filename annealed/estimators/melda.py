@@ -15,26 +15,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, Self
 
-import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils.metadata_routing import MetadataRouter
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted
 
-from annealed.arrays import Place, is_dispatched, is_foreign, to_host
+from annealed.arrays import Place, is_dispatched, is_foreign
 from annealed.callbacks import CallbackSupportMixin, hand_over, take_back
 from annealed.estimators.base import AnnealedClassifier
-from annealed.estimators.discriminant_axes import class_weights_of, directions_of, score_moments
-from annealed.estimators.labels import check_several_classes
-from annealed.estimators.melda_posterior import MELDAPosteriorMixin
-from annealed.estimators.melda_projection import (
-    COORDINATES,
-    MELDAProjectionMixin,
-    leading_scalings,
-    project,
-    weights_in_features,
-)
-from annealed.estimators.mixins import PathDiagramMixin, forget_last_fit, make_published
-from annealed.estimators.on_device import check_foreign, coded_labels
+from annealed.estimators.melda_projection import COORDINATES, GaussianModel, Projection, checked_coordinates, project
+from annealed.estimators.parameters import forget_last_fit, make_published, routing_of
+from annealed.estimators.predictions import LogitsMixin, check_same_library
+from annealed.estimators.samples import DTYPES, check_weight, checked, coded, weighed_by_class
+from annealed.estimators.sparkline import diagram_with_path
 from annealed.estimators.types import (
     ClassWeight,
     FloatArray,
@@ -48,20 +41,14 @@ from annealed.estimators.types import (
     Temperature,
     Temperatures,
 )
-from annealed.estimators.validation import checked_rows, with_scorer, with_splitter
-from annealed.path import check_given_temperature
+from annealed.path import AnnealingPath, check_given_temperature
 from annealed.problems import InnerProduct
 
 UNPENALIZED = 1e-8  # temperature at which, in standardized features, the penalty is negligible
+OF_CLASSIFIER = ("path_", "temperature_", "posterior_scale_", "C_", "penalty_scaling_", "n_iter_")
 
 
-class MELDA(
-    PathDiagramMixin,
-    CallbackSupportMixin,
-    MELDAProjectionMixin,
-    MELDAPosteriorMixin,
-    BaseEstimator,
-):
+class MELDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMixin, LogitsMixin, BaseEstimator):
     """Maximum-entropy linear discriminant analysis: supervised linear dimensionality reduction, and a classifier.
 
     MELDA fits a log-linear model, that is multinomial logistic regression, and keeps the directions along which its
@@ -157,9 +144,15 @@ class MELDA(
     reduced_classifier_: AnnealedClassifier
     coef_: FloatArray
     intercept_: FloatArray
+    path_: AnnealingPath
+    temperature_: float
+    posterior_scale_: float
+    C_: float
+    penalty_scaling_: str
     n_iter_: int
     n_features_in_: int
     feature_names_in_: NDArray[Any]
+    _projection: Projection
 
     def __init__(
         self,
@@ -261,68 +254,40 @@ class MELDA(
             raise ValueError(f"coordinates must be one of {COORDINATES}. Got {self.coordinates!r}.")
         check_given_temperature(self.temperature)
         forget_last_fit(self)
-        if is_dispatched(X):
-            X = check_foreign(self, X)
-        else:
-            X, y = checked_rows(self, X, y)
-        X_val = None if X_val is None else self._validated(X_val)
+        X, y = checked(self, X, y)
+        X_val = None if X_val is None else checked(self, X_val, reset=False)
         params |= {"y_val": y_val, "sample_weight_val": sample_weight_val}
-        classes, _ = coded_labels(y, X.shape[0])
-        check_several_classes(classes)
-        n_components, reference = self._checked_components(len(classes), X.shape[1]), self._reference(classes)
+        classes, labels = coded(y)
+        n_components, reference = checked_coordinates(self, classes, X.shape[1])
         cv = list(self.cv) if isinstance(self.cv, Iterator) else self.cv  # the second fit needs the splits, too
         classifier = hand_over(self, self._log_linear(cv)).fit(X, y, sample_weight, X_val=X_val, **params)
         take_back(classifier)
-        coef, intercept = class_weights_of(classifier)
-        moments = score_moments(X, y, sample_weight, coef, to_host(classifier.classes_), self.class_weight)
-        directions = directions_of(moments, min(coef.shape[0] - 1, coef.shape[1]))
-        counts = moments.counts
-        total = counts.sum()
-        self._log_share = np.log(np.maximum(counts / total, 0.5 / max(total, X.shape[0])))
-        rank = len(directions.information)
-        self.classes_ = classifier.classes_
-        if self.coordinates == "paper":
-            self._set_paper(coef, intercept, directions, reference)
-            n_components = rank
-        else:
-            n_components = min(n_components, rank)
-            self._set_ordered(coef, intercept, directions, n_components)
-        reduced_classifier, self._whitened = classifier, None
-        if n_components < rank:
-            whitened = leading_scalings(coef, directions, n_components)
-            if is_foreign(X):
-                whitened = tuple(Place.of(X).row(part) for part in whitened)
-            self._whitened = whitened
-            params["X_val"] = None if X_val is None else project(X_val, *whitened)
-            reduced_classifier = self._log_linear(cv).fit(project(X, *whitened), y, sample_weight, **params)
-            self._set_reduced(reduced_classifier)
-        self.classifier_, self.reduced_classifier_, self.n_iter_ = classifier, reduced_classifier, classifier.n_iter_
-        if is_foreign(X):
-            place = Place.of(X)
-            arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
-            for name in arrays.keys() - {"classes_", "feature_names_in_"}:
-                setattr(self, name, place.wide(arrays[name]))
-        self.coef_, self.intercept_ = classifier.coef_, classifier.intercept_
-        if self._whitened is not None:
-            self.coef_, self.intercept_ = weights_in_features(reduced_classifier, *self._whitened)
+        weight, _ = weighed_by_class(check_weight(sample_weight, len(labels)), labels, classes, self.class_weight)
+        projection = Projection.of(classifier, X, labels, weight, self.coordinates, n_components, reference)
+        reduced_classifier, self.coef_, self.intercept_ = classifier, classifier.coef_, classifier.intercept_
+        if projection.whitened is not None:
+            params["X_val"] = None if X_val is None else project(X_val, *projection.whitened)
+            reduced_classifier = self._log_linear(cv)
+            reduced_classifier.fit(project(X, *projection.whitened), y, sample_weight, **params)
+            projection = projection.with_posterior_of(reduced_classifier)
+            self.coef_, self.intercept_ = projection.weights_of(reduced_classifier)
+        self._projection, self.classes_ = projection, classifier.classes_
+        reported = {"scalings_": projection.scalings, "offset_": projection.offset}
+        if projection.information is not None:
+            reported["explained_information_"] = projection.information
+            reported["explained_information_ratio_"] = projection.information / (projection.total_information or 1.0)
+        for name, array in reported.items():
+            setattr(self, name, Place.of(X).wide(array) if is_foreign(X) else array)
+        for name in OF_CLASSIFIER:
+            setattr(self, name, getattr(classifier, name))
+        self.classifier_, self.reduced_classifier_ = classifier, reduced_classifier
         return self
 
     def _log_linear(self, cv):
+        shared = set(AnnealedClassifier._get_param_names()).intersection(self._get_param_names())
+        settings = {name: getattr(self, name) for name in shared} | {"cv": cv}
         return AnnealedClassifier(
-            InnerProduct(l2_strength=self.l2_strength, penalty_scaling=self.penalty_scaling),
-            schedule=self.schedule,
-            temperature=self.temperature,
-            selection=self.selection,
-            cv=cv,
-            scoring=self.scoring,
-            rule=self.rule,
-            calibrate=self.calibrate,
-            class_weight=self.class_weight,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            random_state=self.random_state,
-            device=self.device,
-            matmul_precision=self.matmul_precision,
+            InnerProduct(l2_strength=self.l2_strength, penalty_scaling=self.penalty_scaling), **settings
         )
 
     def __sklearn_is_fitted__(self):
@@ -330,7 +295,100 @@ class MELDA(
 
     def get_metadata_routing(self):
         """Get the metadata requests of this estimator, its splitter and its scorer."""
-        return with_scorer(with_splitter(MetadataRouter(owner=self).add_self_request(self), self.cv), self)
+        return routing_of(self)
+
+    # -- the projection ----------------------------------------------------------------------------------------
+
+    def transform(self, X) -> FloatArray:
+        """Project samples to the kept directions.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        projected : ndarray of shape (n_samples, n_components)
+        """
+        check_is_fitted(self)
+        X = checked(self, X, reset=False)
+        check_same_library(X, self.scalings_, self, "transform")
+        return project(X, self._projection.scalings, self._projection.offset)
+
+    def inverse_transform(self, X) -> FloatArray:
+        """Find the samples of smallest norm with the given projections.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Projected samples.
+
+        Returns
+        -------
+        samples : ndarray of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        X = check_array(X, dtype=Place.of(X).float_dtypes if is_dispatched(X) else DTYPES)
+        if X.shape[1] != self._n_features_out:
+            raise ValueError(f"X must have {self._n_features_out} columns, one for each component. Got {X.shape[1]}.")
+        back, offset = self._projection.inverse(), self._projection.offset
+        if is_foreign(X):
+            place = Place.of(X)
+            return (place.wide(X) + place.wide(offset)) @ place.wide(back)
+        return (X + offset) @ back
+
+    @property
+    def _n_features_out(self):
+        return self.scalings_.shape[1]
+
+    def gaussian_model(self) -> GaussianModel:
+        """Express the posterior as that of Gaussian classes with the identity as covariance (eq. 4 and 8).
+
+        The posterior determines the means up to a common shift, which changes the priors. The shift is chosen such
+        that the priors are as near as possible to the class frequencies; with ``n_classes - 1`` directions they are
+        equal. In whitened coordinates the identity is also the covariance of the samples within classes. If the units
+        of the coordinates differ by many orders of magnitude, the means are so far apart that precision is lost.
+
+        Returns
+        -------
+        model : GaussianModel
+        """
+        check_is_fitted(self)
+        return self._projection.gaussian_model()
+
+    # -- the posterior -----------------------------------------------------------------------------------------
+
+    def at(self, temperature: float | None = None, *, C: float | None = None) -> AnnealedClassifier:
+        """Get the log-linear classifier at another temperature of its path, without a refit.
+
+        The directions belong to the chosen temperature. For those of another temperature, fit
+        ``MELDA(temperature=...)``.
+
+        Parameters
+        ----------
+        temperature : float, default=None
+            Any temperature between the ends of ``path_``; between solved ones the parameters are interpolated.
+        C : float, default=None
+            The same as a value of C. Give either `temperature` or `C`.
+
+        Returns
+        -------
+        classifier : AnnealedClassifier
+            A fitted copy of `classifier_`, with all directions; this estimator is left as it is.
+        """
+        check_is_fitted(self)
+        return self.classifier_.at(temperature, C=C)
+
+    def _logits(self, X, method):
+        """Logits of the classifier of the kept directions."""
+        check_is_fitted(self)
+        X = checked(self, X, reset=False)
+        check_same_library(X, self.scalings_, self, method)
+        whitened = self._projection.whitened
+        return self.reduced_classifier_._logits(X if whitened is None else project(X, *whitened), method)
+
+    def _html_repr(self):
+        return diagram_with_path(self, getattr(self, "path_", None))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_array
-from sklearn.utils.validation import check_is_fitted
 
-from annealed.arrays import Place, is_dispatched, is_foreign, to_host
-from annealed.estimators.discriminant_axes import Directions, class_weights_of, inverse_of
-from annealed.estimators.on_device import check_foreign, check_same_library
-from annealed.estimators.types import FloatArray
-from annealed.estimators.validation import DTYPES, checked_rows
+from annealed.arrays import Place, in_dtype, is_foreign
+from annealed.estimators.discriminant_axes import Directions, class_weights_of, directions_of, score_moments
+from annealed.estimators.predictions import logits_of_classes
 from annealed.problems.linear import scores_of_rows
 
 COORDINATES = ("whitened", "paper", "orthonormal")
@@ -43,177 +39,148 @@ class GaussianModel(NamedTuple):
         return np.exp(self.log_prior)
 
 
-class MELDAProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
-    """The kept directions of MELDA, in the coordinates that were asked for."""
+@dataclass(frozen=True)
+class Projection:
+    """The kept directions, y = X @ scalings - offset, and the posterior in them, logits = bias + loadings @ y.
 
-    n_components: int | None
-    coordinates: str
-    reference_class: Any
-    scalings_: FloatArray
-    offset_: FloatArray
-    explained_information_: FloatArray
-    explained_information_ratio_: FloatArray
+    center : mean of the projected samples
+    log_share : logarithms of the class frequencies
+    information : of each kept direction; None in the paper's coordinates
+    total_information : of all directions
+    to_whitened : whitened coordinates from these
+    whitened : scalings and offset of the kept directions in whitened coordinates; None if all directions are kept
+    """
 
-    def _checked_components(self, n_classes, n_features):
-        most = n_classes - 1 if self.coordinates == "paper" else min(n_classes - 1, n_features)
-        if self.n_components is None:
-            return most
-        if not isinstance(self.n_components, Integral) or not 1 <= int(self.n_components) <= most:
-            raise ValueError(
-                f"n_components must be an integer from 1 to min(n_classes - 1, n_features) = {most}. "
-                f"Got {self.n_components!r}."
-            )
-        if self.coordinates == "paper" and self.n_components < n_classes - 1:
-            raise ValueError(
-                f'n_components must be None or {most} with coordinates="paper", whose directions are not ordered. '
-                f'Got {self.n_components!r}. Set coordinates="whitened" or "orthonormal".'
-            )
-        return int(self.n_components)
+    scalings: np.ndarray
+    offset: np.ndarray
+    loadings: np.ndarray
+    bias: np.ndarray
+    center: np.ndarray
+    log_share: np.ndarray
+    information: np.ndarray | None = None
+    total_information: float = 0.0
+    to_whitened: np.ndarray | None = None
+    whitened: tuple[np.ndarray, np.ndarray] | None = None
 
-    def _set_paper(self, coef, intercept, directions: Directions, reference):
-        """Set the differences lambda_k - lambda_reference, as printed; loadings are unit vectors and a zero vector."""
-        n_classes = len(coef)
-        self.scalings_ = np.delete(coef - coef[reference], reference, axis=0).T
-        self.offset_ = np.zeros(n_classes - 1)
-        self._loadings, self._bias = np.delete(np.eye(n_classes), reference, axis=1), intercept
-        self._center = np.delete(directions.score_mean - directions.score_mean[reference], reference)
+    @classmethod
+    def of(cls, classifier, X, labels, weight, coordinates, n_components, reference) -> Projection:
+        """The projection of a log-linear classifier; labels are codes."""
+        coef, intercept = class_weights_of(classifier)
+        moments = score_moments(X, labels, weight, coef)
+        directions, total = directions_of(moments, min(len(coef) - 1, X.shape[1])), moments.counts.sum()
+        log_share = np.log(np.maximum(moments.counts / total, 0.5 / max(total, X.shape[0])))
+        if coordinates == "paper":
+            return cls._as_printed(coef, intercept, directions, log_share, reference)
+        n_components = min(n_components, len(directions.information))
+        return cls._ordered(coef, intercept, directions, log_share, n_components, coordinates == "orthonormal")
 
-    def _reference(self, classes):
-        if self.reference_class is None:
-            return 0
-        is_scalar = np.ndim(self.reference_class) == 0  # a list would be compared element by element
-        found = np.flatnonzero(is_scalar and classes == self.reference_class)
-        if not len(found):
-            raise ValueError(
-                f"reference_class must be a class of y. Got {self.reference_class!r}, known: {classes[:20].tolist()}."
-            )
-        return int(found[0])
+    @classmethod
+    def _as_printed(cls, coef, intercept, directions: Directions, log_share, reference) -> Projection:
+        """The differences lambda_k - lambda_reference of the paper; loadings are unit vectors and a zero vector."""
+        n_classes, mean = len(coef), directions.score_mean
+        return cls(
+            scalings=np.delete(coef - coef[reference], reference, axis=0).T,
+            offset=np.zeros(n_classes - 1),
+            loadings=np.delete(np.eye(n_classes), reference, axis=1),
+            bias=intercept,
+            center=np.delete(mean - mean[reference], reference),
+            log_share=log_share,
+        )
 
-    def _set_ordered(self, coef, intercept, directions: Directions, n_components):
-        """Set the leading whitened directions, or orthonormal ones with the same spans."""
-        scalings, offset = leading_scalings(coef, directions, n_components)
-        self._from_reported = np.eye(n_components)  # whitened coordinates from the reported ones
-        if self.coordinates == "orthonormal" and scalings.any():
+    @classmethod
+    def _ordered(cls, coef, intercept, directions: Directions, log_share, n_components, is_orthonormal) -> Projection:
+        """The leading whitened directions, or orthonormal ones with the same spans."""
+        of_scores = directions.of_scores[:n_components]
+        whitened = scalings, offset = (of_scores @ coef).T, of_scores @ directions.score_mean
+        to_whitened = np.eye(n_components)
+        if is_orthonormal and scalings.any():
             basis, triangle = linalg.qr(scalings, mode="economic")
             sign = np.sign(np.diag(triangle)) + (np.diag(triangle) == 0)
-            scalings, self._from_reported = basis * sign, (triangle * sign[:, None]).T
-            offset = linalg.solve_triangular(self._from_reported, offset, lower=True)
-        self.scalings_, self.offset_ = scalings, offset
-        self._loadings = directions.loadings[:, :n_components] @ self._from_reported
-        self._bias = intercept + directions.score_mean
-        self._center = np.zeros(n_components)
-        total = directions.information.sum()
-        self.explained_information_ = directions.information[:n_components]
-        self.explained_information_ratio_ = self.explained_information_ / (total if total > 0 else 1.0)
+            scalings, to_whitened = basis * sign, (triangle * sign[:, None]).T
+            offset = linalg.solve_triangular(to_whitened, offset, lower=True)
+        return cls(
+            scalings=scalings,
+            offset=offset,
+            loadings=directions.loadings[:, :n_components] @ to_whitened,
+            bias=intercept + directions.score_mean,
+            center=np.zeros(n_components),
+            log_share=log_share,
+            information=directions.information[:n_components],
+            total_information=float(directions.information.sum()),
+            to_whitened=to_whitened,
+            whitened=whitened if n_components < len(directions.information) else None,
+        )
 
-    def _set_reduced(self, classifier):
-        """Set the logits to those of the kept directions."""
+    def with_posterior_of(self, classifier) -> Projection:
+        """The same directions with the posterior of a classifier of the whitened ones."""
         loadings, bias = class_weights_of(classifier)
-        self._loadings, self._bias = loadings @ self._from_reported, bias
+        return replace(self, loadings=loadings @ self.to_whitened, bias=bias)
 
-    def transform(self, X) -> FloatArray:
-        """Project samples to the kept directions.
+    def weights_of(self, classifier):
+        """Coefficients and intercepts in the features, of a classifier of the whitened directions."""
+        scalings, offset = self.whitened or (self.scalings, self.offset)
+        loadings, bias = class_weights_of(classifier)
+        weights, fitted = logits_of_classes(loadings @ scalings.T, bias - loadings @ offset), classifier.coef_
+        if is_foreign(fitted):
+            return tuple(map(Place.of(fitted).row, weights))
+        return tuple(in_dtype(array, fitted.dtype) for array in weights)
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        projected : ndarray of shape (n_samples, n_components)
-        """
-        check_is_fitted(self)
-        return project(self._checked(X, "transform"), self.scalings_, self.offset_)
-
-    def _checked(self, X, method):
-        X = self._validated(X)
-        check_same_library(X, self.scalings_, self, method)
-        return X
-
-    def _validated(self, X):
-        if is_dispatched(X):
-            return check_foreign(self, X, reset=False)
-        return checked_rows(self, X, reset=False)
-
-    def inverse_transform(self, X) -> FloatArray:
-        """Find the samples of smallest norm with the given projections.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_components)
-            Projected samples.
-
-        Returns
-        -------
-        samples : ndarray of shape (n_samples, n_features)
-        """
-        check_is_fitted(self)
-        X = check_array(X, dtype=Place.of(X).float_dtypes if is_dispatched(X) else DTYPES)
-        if X.shape[1] != self._n_features_out:
-            raise ValueError(f"X must have {self._n_features_out} columns, one for each component. Got {X.shape[1]}.")
-        scalings = to_host(self.scalings_)
-        is_independent = hasattr(self, "explained_information_") and scalings.any()  # the paper's may be dependent
-        back = inverse_of(scalings) if is_independent else np.linalg.pinv(scalings)
-        if is_foreign(X):
-            place = Place.of(X)
-            return (place.wide(X) + self.offset_) @ place.wide(back)
-        return (X + self.offset_) @ back
-
-    @property
-    def _n_features_out(self):
-        return self.scalings_.shape[1]
-
-    def gaussian_model(self) -> GaussianModel:
-        """Express the posterior as that of Gaussian classes with the identity as covariance (eq. 4 and 8).
-
-        The posterior determines the means up to a common shift, which changes the priors. The shift is chosen such
-        that the priors are as near as possible to the class frequencies; with ``n_classes - 1`` directions they are
-        equal. In whitened coordinates the identity is also the covariance of the samples within classes. If the units
-        of the coordinates differ by many orders of magnitude, the means are so far apart that precision is lost.
-
-        Returns
-        -------
-        model : GaussianModel
-        """
-        check_is_fitted(self)
-        loadings, bias, center = to_host(self._loadings), to_host(self._bias), to_host(self._center)
-        about = loadings - loadings.mean(axis=0)
-        means = about + center
-        missing = to_host(self._log_share) - bias - 0.5 * np.sum(means**2, axis=1)
-        means = means + np.linalg.lstsq(about, missing - missing.mean(), rcond=SMALLEST_SHIFT)[0]
-        log_prior = bias + 0.5 * np.sum(means**2, axis=1)
-        return GaussianModel(log_prior - np.logaddexp.reduce(log_prior), means, np.eye(means.shape[1]))
-
-    def _logits_of(self, projected):
+    def logits(self, projected):
         """Logits of the posterior at projected points (..., n_components).
 
         The displays use them rather than `gaussian_model`, which may lose precision.
         """
-        return projected @ to_host(self._loadings).T + to_host(self._bias)
+        return projected @ self.loadings.T + self.bias
 
+    def inverse(self) -> np.ndarray:
+        """Pseudo-inverse of the directions, (n_components, n_features), accurate for features in any units.
 
-def leading_scalings(coef, directions: Directions, n_components) -> tuple:
-    """Scalings and offset of the leading directions, in whitened coordinates."""
-    of_scores = directions.of_scores[:n_components]
-    return (of_scores @ coef).T, of_scores @ directions.score_mean
+        QR with pivoting, of the rows in descending order, has rounding errors relative to each row. Those of a singular
+        value decomposition are relative to the largest row; it is for the paper's directions, which may be dependent.
+        """
+        if self.information is None or not self.scalings.any():
+            return np.linalg.pinv(self.scalings)
+        order = np.argsort(-np.abs(self.scalings).max(axis=1), kind="stable")
+        basis, triangle, pivots = linalg.qr(self.scalings[order], mode="economic", pivoting=True)
+        inverse = np.empty(self.scalings.T.shape)
+        inverse[np.ix_(pivots, order)] = linalg.solve_triangular(triangle, basis.T)
+        return inverse
+
+    def gaussian_model(self) -> GaussianModel:
+        """The posterior as that of Gaussian classes."""
+        about = self.loadings - self.loadings.mean(axis=0)
+        means = about + self.center
+        missing = self.log_share - self.bias - 0.5 * np.sum(means**2, axis=1)
+        means = means + np.linalg.lstsq(about, missing - missing.mean(), rcond=SMALLEST_SHIFT)[0]
+        log_prior = self.bias + 0.5 * np.sum(means**2, axis=1)
+        return GaussianModel(log_prior - np.logaddexp.reduce(log_prior), means, np.eye(means.shape[1]))
 
 
 def project(X, scalings, offset):
+    """`X @ scalings - offset`, in the library and the dtype of X."""
     if is_foreign(X):
         place = Place.of(X)
         return X @ place.row(scalings) - place.row(offset)
     return scores_of_rows(X, scalings.astype(X.dtype, copy=False), -offset.astype(X.dtype, copy=False))
 
 
-def weights_in_features(classifier, scalings, offset):
-    """Coefficients and intercepts in the features, of a classifier of the projection `X @ scalings - offset`."""
-    coef, intercept, scalings, offset = (
-        np.asarray(to_host(array), dtype=np.float64)
-        for array in (classifier.coef_, classifier.intercept_, scalings, offset)
-    )
-    coef, intercept = coef @ scalings.T, intercept - coef @ offset
-    if is_foreign(classifier.coef_):
-        place = Place.of(classifier.coef_)
-        return place.row(coef), place.row(intercept)
-    dtype = classifier.coef_.dtype
-    return coef.astype(dtype, copy=False), intercept.astype(dtype, copy=False)
+def checked_coordinates(model, classes, n_features) -> tuple[int, int]:
+    """The number of components, and the position of the reference class, that the parameters of a `MELDA` mean."""
+    n_components, reference = model.n_components, model.reference_class
+    most = len(classes) - 1 if model.coordinates == "paper" else min(len(classes) - 1, n_features)
+    if n_components is None:
+        n_components = most
+    if not isinstance(n_components, Integral) or not 1 <= int(n_components) <= most:
+        raise ValueError(
+            f"n_components must be an integer from 1 to min(n_classes - 1, n_features) = {most}. Got {n_components!r}."
+        )
+    if model.coordinates == "paper" and n_components < most:
+        raise ValueError(
+            f'n_components must be None or {most} with coordinates="paper", whose directions are not ordered. '
+            f'Got {n_components!r}. Set coordinates="whitened" or "orthonormal".'
+        )
+    is_scalar = np.ndim(reference) == 0  # a list would be compared element by element
+    found = [0] if reference is None else np.flatnonzero(is_scalar and classes == reference)
+    if not len(found):
+        raise ValueError(f"reference_class must be a class of y. Got {reference!r}, known: {classes[:20].tolist()}.")
+    return int(n_components), int(found[0])

@@ -13,11 +13,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import check_is_fitted
 
-from annealed.estimators.labels import check_several_classes, coded
-from annealed.estimators.mixins import LogitsMixin, forget_last_fit
+from annealed.estimators.parameters import forget_last_fit
+from annealed.estimators.predictions import LogitsMixin, logits_of_classes
+from annealed.estimators.samples import check_weight, checked_on_host, coded, weighted_classes
 from annealed.estimators.types import FloatArray
-from annealed.estimators.validation import host_rows
-from annealed.estimators.weights import check_weight, weighted_classes
 from annealed.problems.linear import check_spread
 
 
@@ -92,9 +91,8 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
         """
         smoothing = self._checked_smoothing()
         forget_last_fit(self)
-        X, y = host_rows(self, X, y)
+        X, y = checked_on_host(self, X, y)
         classes, labels = coded(y)
-        check_several_classes(classes)
         weight = check_weight(sample_weight, len(labels))
         weight = weight / weight.max()  # so that the sum of large ones is finite
         share = weight / weight.sum()
@@ -114,9 +112,7 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
         self.classes_, self.class_prior_ = classes, prior
         coef, bias = self._about_center()
         intercept = bias - coef @ center
-        is_binary = len(classes) == 2
-        self.coef_ = coef[1:] - coef[:1] if is_binary else coef
-        self.intercept_ = intercept[1:] - intercept[:1] if is_binary else intercept
+        self.coef_, self.intercept_ = logits_of_classes(coef, intercept)
         return self
 
     def _checked_smoothing(self):
@@ -165,7 +161,7 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
     def _logits(self, X, method):
         """Logits of the posterior, (n_samples, n_classes)."""
         check_is_fitted(self)
-        X = host_rows(self, X, reset=False)
+        X = checked_on_host(self, X, reset=False)
         coef, bias = self._about_center()
         if sparse.issparse(X):
             return np.asarray(X @ coef.T) + (bias - coef @ self._center)

@@ -8,28 +8,27 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import gen_batches
+from sklearn.utils.validation import check_is_fitted
 
-from annealed.arrays import Place, is_dispatched, is_foreign, on_named_device, take_rows, to_host
+from annealed.arrays import Place, is_dispatched, is_foreign, namespace_of, take_rows, to_host
 from annealed.callbacks import CallbackSupportMixin, FitWatch, with_callbacks
-from annealed.estimators.labels import check_several_classes, coded
-from annealed.estimators.mixins import forget_last_fit, make_published
-from annealed.estimators.on_device import check_foreign, classes_like, coded_labels
-from annealed.estimators.potts_prediction import PottsPredictionMixin
-from annealed.estimators.potts_settings import EXTREME, PottsSettingsMixin
+from annealed.estimators.parameters import forget_last_fit, make_published
+from annealed.estimators.potts_settings import check_parameters, labelled_rows, search_settings
+from annealed.estimators.predictions import LogitsMixin, argmax, check_same_library, classes_like, named_classes
+from annealed.estimators.samples import checked, coded
 from annealed.estimators.types import FloatArray, RandomState, Temperature, Temperatures
-from annealed.estimators.validation import DTYPES
-from annealed.estimators.weights import check_weight, counted_in_rows, weighted_classes
 from annealed.path import InverseTemperatureSchedule, is_auto
-from annealed.potts import NO_WATCH, Columns, LabelledRows, PrototypePath, distinct_rows
-from annealed.potts.on_device import ArrayLabelledRows
+from annealed.potts import NO_WATCH, Columns, PrototypePath, scores_of
+from annealed.potts.refinement import CalibratedPosterior
+from annealed.potts.rows import ROWS_TOGETHER
 from annealed.potts.search import FIT_ROWS, Fitted, few_along_axes, fit_prototypes, search
 from annealed.problems import gibbs
 from annealed.rows.threads import one_thread, threads_over_blocks
 
 
-class PottsDA(CallbackSupportMixin, PottsSettingsMixin, PottsPredictionMixin, BaseEstimator):
+class PottsDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMixin, LogitsMixin, BaseEstimator):
     """Potts discriminant analysis: a few labelled prototypes, one Mahalanobis metric, and calibrated probabilities.
 
     A prototype is a point with a label. A sample belongs to the prototypes near it, and its posterior is the mean of
@@ -149,6 +148,8 @@ class PottsDA(CallbackSupportMixin, PottsSettingsMixin, PottsPredictionMixin, Ba
     path_: PrototypePath
     n_features_in_: int
     feature_names_in_: NDArray[Any]
+    _columns: Columns
+    _posterior: CalibratedPosterior  # float64: with collinear columns, directions are small differences
 
     def __init__(
         self,
@@ -251,74 +252,32 @@ class PottsDA(CallbackSupportMixin, PottsSettingsMixin, PottsPredictionMixin, Ba
         -------
         self : object
         """
-        self._check_parameters()
+        check_parameters(self)
         forget_last_fit(self)
         given_X, given_y = X, y
-        if is_dispatched(X):
-            X = check_foreign(self, X)
-            self.classes_, labels = coded_labels(y, X.shape[0])
-            y = self.classes_[labels]
-        else:
-            X, y = validate_data(self, X, y, dtype=DTYPES)
-            self.classes_, labels = coded(y)
-        check_several_classes(self.classes_)
+        X, y = checked(self, X, y, accept_sparse=False)
+        classes, labels = coded(y)
+        self.classes_ = classes_like(classes, given_y) if is_dispatched(given_X) else classes
         with one_thread():  # so that the result, rounding included, does not depend on the number of threads
-            rows = self._rows(X, labels, sample_weight)
-        watch = self._watch(given_X, given_y, sample_weight)
+            rows, self._columns = labelled_rows(self, X, labels, classes, sample_weight)
+        watch = FitWatch.of_fit(self, given_X, given_y, sample_weight)
+
+        def fitted_so_far(make):
+            other = copy(self)
+            other._set_fitted(make(), X)
+            return other.__dict__
+
         with threads_over_blocks() if len(rows.labels) >= FIT_ROWS else one_thread():
             rows = few_along_axes(rows)
-            settings = self._search_settings(rows)
-            self.classes_ = classes_like(self.classes_, given_y) if is_foreign(X) else self.classes_
+            settings = search_settings(self, classes, rows.class_weight)
             choice = search(rows, settings, watch)
-            watch.fitted_so_far = lambda make: self._copy_with(make(), X)
+            watch.fitted_so_far = fitted_so_far
             last = replace(settings, n_init=1) if watch.is_stopped else settings
             fitted = fit_prototypes(rows, last, choice, NO_WATCH if watch.is_stopped else watch)
         with one_thread():
             self._set_fitted(fitted, X)
-        watch.context.call_on_fit_task_end(estimator=self, **watch.data, reconstruction_attributes=dict)
+        watch.finish()
         return self
-
-    def _rows(self, X, labels, sample_weight) -> LabelledRows:
-        """Rows in standardized columns, on a device if there is one and the rows are many."""
-        weight = check_weight(to_host(sample_weight) if is_foreign(sample_weight) else sample_weight, X.shape[0])
-        weighted_classes(np.bincount(labels, weight / weight.max(), len(self.classes_)), self.classes_)
-        kept = np.flatnonzero(weight > EXTREME * weight.max())
-        if len(kept) < len(weight):
-            X, labels, weight = take_rows(X, kept), labels[kept], weight[kept]
-        if X.shape[0] > FIT_ROWS and (is_foreign(X) or self.device is not None):
-            return self._device_rows(X, labels, weight)
-        if self.device is not None and not is_foreign(X):
-            on_named_device(X[:0], self.device)  # few rows stay on the host, but a wrong device is refused anyway
-        distinct, labels, weight = distinct_rows(to_host(X), labels, weight)
-        weight = counted_in_rows(weight, weight.sum(), len(weight))
-        self._columns = Columns.of_rows(distinct, weight)
-        return LabelledRows(self._columns.rows(distinct), labels, weight, len(self.classes_))
-
-    def _device_rows(self, X, labels, weight) -> ArrayLabelledRows:
-        if self.relaxation != "multilinear" or self.shrinkage == "ledoit_wolf":
-            raise ValueError(
-                f"relaxation must be 'multilinear', and shrinkage must not be 'ledoit_wolf', for more than {FIT_ROWS} "
-                f"samples on a device. Got {self.relaxation!r} and {self.shrinkage!r}."
-            )
-        if not is_foreign(X):
-            X, place = on_named_device(X, self.device)
-            X = X if is_foreign(X) else place.row(X)
-        weight = Place.of(X).wide(counted_in_rows(weight, weight.sum(), len(weight)))
-        self._columns = Columns.of_rows(X, weight)
-        return ArrayLabelledRows(self._columns.rows(X), labels, weight, len(self.classes_))
-
-    def _watch(self, X, y, sample_weight) -> FitWatch:
-        """Tasks for scikit-learn's callbacks: one for each round of the search, then one for each temperature."""
-        context = self._init_callback_context(max_subtasks=None)
-        data = {"X": X, "y": y, "metadata": {} if sample_weight is None else {"sample_weight": sample_weight}}
-        context.call_on_fit_task_begin(estimator=self, **data)
-        return FitWatch(self, context, data)
-
-    def _copy_with(self, fitted: Fitted, X):
-        """Attributes of an estimator with this fit."""
-        other = copy(self)
-        other._set_fitted(fitted, X)
-        return other.__dict__
 
     def _set_fitted(self, fitted: Fitted, X):
         """Set the fitted attributes; prototypes and labels are arrays of the type of X, on its device."""
@@ -326,7 +285,7 @@ class PottsDA(CallbackSupportMixin, PottsSettingsMixin, PottsPredictionMixin, Ba
         cooled, posterior, choice = fitted.rounds[-1], fitted.posterior.dense(), fitted.choice
         self.path_ = PrototypePath.of_rounds(fitted.rounds, choice.validation_loss)
         self._columns = self._columns.turned(fitted.axes)
-        self._posterior = posterior  # float64: with collinear columns, directions are small differences
+        self._posterior = posterior
         if is_auto(self.temperature):  # the volume of the annealed metric over that of the posterior's
             log_ratio = np.linalg.slogdet(posterior.metric)[1] - cooled.state.log_det
             self.temperature_ = float(np.exp(-log_ratio / len(posterior.metric)))
@@ -343,6 +302,89 @@ class PottsDA(CallbackSupportMixin, PottsSettingsMixin, PottsPredictionMixin, Ba
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "prototypes_")
+
+    # -- prediction --------------------------------------------------------------------------------------------
+
+    @property
+    def metric_(self) -> FloatArray:
+        """The metric in the units of the features."""
+        return self._columns.metric(self.temperature_ * self._posterior.metric)
+
+    @property
+    def _n_features_out(self):
+        return self.prototypes_.shape[0]
+
+    def _by_blocks(self, X, function, method):
+        """`function(scores)` of blocks of samples.
+
+        Scores (n_samples, K) are minus half the squared distances divided by the temperature, up to a term that is
+        equal for all prototypes.
+        """
+        check_is_fitted(self)
+        X = checked(self, X, accept_sparse=False, reset=False)
+        check_same_library(X, self.prototypes_, self, method)
+        prototypes, metric, _ = self._posterior
+        parts = [
+            function(scores_of(self._columns.rows(X[block, :]), prototypes, metric))
+            for block in gen_batches(X.shape[0], ROWS_TOGETHER)
+        ]
+        return namespace_of(parts[0]).concat(parts) if is_foreign(X) else np.concatenate(parts)
+
+    def apply(self, X) -> NDArray[np.integer[Any]]:
+        """Find the nearest prototype of each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        indices : ndarray of shape (n_samples,)
+        """
+        return self._by_blocks(X, argmax, "apply")
+
+    def transform(self, X) -> FloatArray:
+        """Compute the memberships of samples in prototypes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        memberships : ndarray of shape (n_samples, n_prototypes)
+            Non-negative; those of a sample sum to one.
+        """
+        return self._by_blocks(X, gibbs.posterior, "transform")
+
+    def predict(self, X) -> NDArray[Any]:
+        """Predict the class of the largest posterior, or the label of the nearest prototype, depending on `decision`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        if self.decision == "nearest":
+            return named_classes(self.classes_, take_rows(argmax(self.prototype_labels_), self.apply(X)))
+        return super().predict(X)
+
+    def _logits(self, X, method):
+        """Log posterior of each class, calibrated but not normalized, (n_samples, n_classes)."""
+
+        def label_shares(scores):
+            """The mean of the prototypes' labels, weighted by the memberships."""
+            labels = self.prototype_labels_
+            return gibbs.posterior(scores) @ (Place.of(scores).row(labels) if is_foreign(scores) else labels)
+
+        shares = self._by_blocks(X, label_shares, method)
+        xp = namespace_of(shares)
+        tiny = float(xp.finfo(shares.dtype).smallest_normal)
+        return self.posterior_scale_ * xp.log(xp.clip(shares, tiny, None))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -1,16 +1,16 @@
-"""The parameters of PottsDA: their check, and the settings of the search that they mean."""
+"""What the parameters of PottsDA mean: their check, the rows of the fit, and the settings of the search."""
 
 from __future__ import annotations
 
 from itertools import takewhile
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from annealed.estimators.validation import check_count, check_flag
+from annealed.arrays import Place, is_foreign, on_named_device, take_rows, to_host
+from annealed.estimators.parameters import check_count, check_flag
+from annealed.estimators.samples import check_weight, counted_in_rows, weighted_classes
 from annealed.path import (
     InverseTemperatureSchedule,
     UntilSchedule,
@@ -20,8 +20,9 @@ from annealed.path import (
     is_auto,
     make_schedule,
 )
-from annealed.potts import RELAXATIONS, SHRINKAGES, Cooling, SearchSettings
-from annealed.potts.search import STRENGTHS
+from annealed.potts import RELAXATIONS, SHRINKAGES, Columns, Cooling, LabelledRows, SearchSettings, distinct_rows
+from annealed.potts.on_device import ArrayLabelledRows
+from annealed.potts.search import FIT_ROWS, STRENGTHS
 
 INITS = ("kmeans++", "mean")
 DECISIONS = ("posterior", "nearest")
@@ -30,89 +31,103 @@ BETA_GROWTH = 1.5  # factor on beta from one temperature of the default schedule
 EXTREME = 1e-30  # smallest temperature, inverse coupling and weight relative to the largest: beyond it floats overflow
 
 
-class PottsSettingsMixin:
-    """Parameters of `PottsDA`, checked and translated for the search."""
+def check_parameters(model):
+    """Check the parameters of a `PottsDA` that no other object checks."""
+    choices = {"init": INITS, "relaxation": tuple(RELAXATIONS), "decision": DECISIONS}
+    for name, known in choices.items():
+        if getattr(model, name) not in known:
+            raise ValueError(f"{name} must be one of {known}. Got {getattr(model, name)!r}.")
+    for name in ("n_init", "max_sweeps"):
+        check_count(getattr(model, name), name)
+    check_flag(model.refine, "refine")
+    check_given_temperature(model.temperature)
+    if not is_auto(model.temperature) and not EXTREME <= float(model.temperature) <= 1 / EXTREME:
+        raise ValueError(f"temperature must be from {EXTREME:g} to {1 / EXTREME:g}. Got {model.temperature!r}.")
+    if check_temperature(model.label_coupling, "label_coupling") > 1 / EXTREME:
+        raise ValueError(f"label_coupling must be at most {1 / EXTREME:g}. Got {model.label_coupling!r}.")
+    if not isinstance(model.saturation, Real) or not 0 < float(model.saturation) <= 1:
+        raise ValueError(f"saturation must be above 0 and at most 1. Got {model.saturation!r}.")
+    if not isinstance(model.perturbation, Real) or not 0 <= float(model.perturbation) < np.inf:
+        raise ValueError(f"perturbation must be a number that is not negative. Got {model.perturbation!r}.")
+    known = ("auto", *SHRINKAGES)
+    is_share = isinstance(model.shrinkage, Real) and 0 <= float(model.shrinkage) <= 1
+    is_known = isinstance(model.shrinkage, str) and model.shrinkage in known
+    if not is_share and not is_known:
+        raise ValueError(f"shrinkage must be one of {known} or a number from 0 to 1. Got {model.shrinkage!r}.")
 
-    n_prototypes: Any
-    n_init: int
-    shrinkage: Any
-    refine: bool
-    label_coupling: float
-    temperature: Any
-    schedule: Any
-    max_sweeps: int
-    random_state: Any
-    init: str
-    relaxation: str
-    decision: str
-    saturation: float
-    perturbation: float
-    classes_: NDArray[Any]
 
-    def _search_settings(self, rows) -> SearchSettings:
-        n_per_class, n_total = numbers_of_prototypes(self.n_prototypes, self.init, self.classes_, rows.class_weight)
-        seed = self._seed()
-        return SearchSettings(
-            cooling=self._cooling(seed),
-            n_per_class=n_per_class,
-            n_total=n_total,
-            n_init=int(self.n_init),
-            shrinkages=SEARCHED_SHRINKAGES if self.shrinkage == "auto" else (self.shrinkage,),
-            strengths=STRENGTHS if self.refine else (),
-            seed=seed,
-            sharpness=None if is_auto(self.temperature) else 1 / float(self.temperature),
+def labelled_rows(model, X, labels, classes, sample_weight) -> tuple[LabelledRows, Columns]:
+    """Rows in standardized columns, on a device if there is one and the rows are many."""
+    weight = check_weight(sample_weight, X.shape[0])
+    weighted_classes(np.bincount(labels, weight / weight.max(), len(classes)), classes)
+    kept = np.flatnonzero(weight > EXTREME * weight.max())
+    if len(kept) < len(weight):
+        X, labels, weight = take_rows(X, kept), labels[kept], weight[kept]
+    is_named = model.device is not None and not is_foreign(X)
+    if X.shape[0] <= FIT_ROWS or not (is_named or is_foreign(X)):
+        if is_named:
+            on_named_device(X[:0], model.device)  # few rows stay on the host, but a wrong device is refused anyway
+        distinct, labels, weight = distinct_rows(to_host(X), labels, weight)
+        weight = counted_in_rows(weight, weight.sum(), len(weight))
+        columns = Columns.of_rows(distinct, weight)
+        return LabelledRows(columns.rows(distinct), labels, weight, len(classes)), columns
+    if model.relaxation != "multilinear" or model.shrinkage == "ledoit_wolf":
+        raise ValueError(
+            f"relaxation must be 'multilinear', and shrinkage must not be 'ledoit_wolf', for more than {FIT_ROWS} "
+            f"samples on a device. Got {model.relaxation!r} and {model.shrinkage!r}."
         )
-
-    def _cooling(self, seed) -> Cooling:
-        schedule = InverseTemperatureSchedule(growth=BETA_GROWTH) if is_auto(self.schedule) else self.schedule
-        schedule, saturation = make_schedule(schedule), float(self.saturation)
-        if not is_auto(self.temperature):  # the annealing ends there, whether the spins are hard or not
-            schedule, saturation = UntilSchedule(schedule, self.temperature), np.inf
-        ladder = falling(schedule.temperatures(lambda: 2.0))
-        temperatures = tuple(takewhile(lambda value: value >= EXTREME, ladder))  # memberships are hard long before
-        if not temperatures:
-            raise ValueError(f"schedule must begin at a temperature of at least {EXTREME:g}. Got {self.schedule!r}.")
-        return Cooling(
-            temperatures=temperatures,
-            coupling=float(self.label_coupling),
-            shrinkage="oas",
-            relaxation=self.relaxation,
-            max_sweeps=int(self.max_sweeps),
-            saturation=saturation,
-            perturbation=float(self.perturbation),
-            seed=seed,
-        )
-
-    def _seed(self):
-        if self.random_state is None or isinstance(self.random_state, Integral):
-            return int(self.random_state or 0)
-        return int(check_random_state(self.random_state).randint(1 << 31))
-
-    def _check_parameters(self):
-        choices = {"init": INITS, "relaxation": tuple(RELAXATIONS), "decision": DECISIONS}
-        for name, known in choices.items():
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {known}. Got {getattr(self, name)!r}.")
-        for name in ("n_init", "max_sweeps"):
-            check_count(getattr(self, name), name)
-        check_flag(self.refine, "refine")
-        check_given_temperature(self.temperature)
-        if not is_auto(self.temperature) and not EXTREME <= float(self.temperature) <= 1 / EXTREME:
-            raise ValueError(f"temperature must be from {EXTREME:g} to {1 / EXTREME:g}. Got {self.temperature!r}.")
-        if check_temperature(self.label_coupling, "label_coupling") > 1 / EXTREME:
-            raise ValueError(f"label_coupling must be at most {1 / EXTREME:g}. Got {self.label_coupling!r}.")
-        if not isinstance(self.saturation, Real) or not 0 < float(self.saturation) <= 1:
-            raise ValueError(f"saturation must be above 0 and at most 1. Got {self.saturation!r}.")
-        known = ("auto", *SHRINKAGES)
-        if not isinstance(self.perturbation, Real) or not 0 <= float(self.perturbation) < np.inf:
-            raise ValueError(f"perturbation must be a number that is not negative. Got {self.perturbation!r}.")
-        is_share = isinstance(self.shrinkage, Real) and 0 <= float(self.shrinkage) <= 1
-        is_known = isinstance(self.shrinkage, str) and self.shrinkage in known
-        if not is_share and not is_known:
-            raise ValueError(f"shrinkage must be one of {known} or a number from 0 to 1. Got {self.shrinkage!r}.")
+    if is_named:
+        X, place = on_named_device(X, model.device)
+        X = X if is_foreign(X) else place.row(X)
+    weight = Place.of(X).wide(counted_in_rows(weight, weight.sum(), len(weight)))
+    columns = Columns.of_rows(X, weight)
+    return ArrayLabelledRows(columns.rows(X), labels, weight, len(classes)), columns
 
 
-def numbers_of_prototypes(n_prototypes, init, classes, class_weight):
+def search_settings(model, classes, class_weight) -> SearchSettings:
+    """The settings of the search that the parameters mean."""
+    n_per_class, n_total = _numbers_of_prototypes(model.n_prototypes, model.init, classes, class_weight)
+    seed = _seed(model.random_state)
+    return SearchSettings(
+        cooling=_cooling(model, seed),
+        n_per_class=n_per_class,
+        n_total=n_total,
+        n_init=int(model.n_init),
+        shrinkages=SEARCHED_SHRINKAGES if model.shrinkage == "auto" else (model.shrinkage,),
+        strengths=STRENGTHS if model.refine else (),
+        seed=seed,
+        sharpness=None if is_auto(model.temperature) else 1 / float(model.temperature),
+    )
+
+
+def _cooling(model, seed) -> Cooling:
+    schedule = InverseTemperatureSchedule(growth=BETA_GROWTH) if is_auto(model.schedule) else model.schedule
+    schedule, saturation = make_schedule(schedule), float(model.saturation)
+    if not is_auto(model.temperature):  # the annealing ends there, whether the spins are hard or not
+        schedule, saturation = UntilSchedule(schedule, model.temperature), np.inf
+    ladder = falling(schedule.temperatures(lambda: 2.0))
+    temperatures = tuple(takewhile(lambda value: value >= EXTREME, ladder))  # memberships are hard long before
+    if not temperatures:
+        raise ValueError(f"schedule must begin at a temperature of at least {EXTREME:g}. Got {model.schedule!r}.")
+    return Cooling(
+        temperatures=temperatures,
+        coupling=float(model.label_coupling),
+        shrinkage="oas",
+        relaxation=model.relaxation,
+        max_sweeps=int(model.max_sweeps),
+        saturation=saturation,
+        perturbation=float(model.perturbation),
+        seed=seed,
+    )
+
+
+def _seed(random_state):
+    if random_state is None or isinstance(random_state, Integral):
+        return int(random_state or 0)
+    return int(check_random_state(random_state).randint(1 << 31))
+
+
+def _numbers_of_prototypes(n_prototypes, init, classes, class_weight):
     """(number for each class or None, total or None): the former for k-means++, the latter for the slides' start.
 
     Both are None if prototypes are added while the fit improves.

@@ -11,9 +11,9 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from annealed.estimators.mixins import forget_last_fit
+from annealed.estimators.parameters import forget_last_fit
+from annealed.estimators.samples import checked_on_host
 from annealed.estimators.types import FloatArray
-from annealed.estimators.validation import host_rows
 
 
 class SecondOrderFeatures(TransformerMixin, BaseEstimator):
@@ -66,7 +66,7 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
         self : object
         """
         forget_last_fit(self)
-        X = host_rows(self, X)
+        X = checked_on_host(self, X)
         self.pairs_ = _all_pairs(X.shape[1]) if self.neighborhood is None else self._near_pairs(X.shape[1])
         return self
 
@@ -116,7 +116,7 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
         products : {ndarray, sparse matrix} of shape (n_samples, n_pairs)
         """
         check_is_fitted(self)
-        X = host_rows(self, X, reset=False)
+        X = checked_on_host(self, X, reset=False)
         if sparse.issparse(X):
             return self._sparse_products(X)
         first, second = self.pairs_.T

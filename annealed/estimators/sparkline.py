@@ -5,9 +5,22 @@ from __future__ import annotations
 from html import escape
 
 import numpy as np
+from sklearn.utils import estimator_html_repr
 
 WIDTH, HEIGHT, ROOM = 180, 36, 5
 CHOSEN_COLOUR = "#D55E00"  # from the palette of Okabe and Ito, as in the displays
+
+
+def diagram_with_path(estimator, path) -> str:
+    """scikit-learn's HTML diagram of an estimator and, once it is fitted, the score along its path."""
+    diagram = estimator_html_repr(estimator)
+    if path is None:
+        return diagram
+    is_loss = path.score_name.startswith("neg_")
+    score = path.train_score if path.validation_score is None else path.validation_score.mean(axis=1)
+    name = path.score_name.removeprefix("neg_").replace("_", " ")
+    which = "train" if path.validation_score is None else "validation"
+    return diagram + sparkline(path.temperatures, -score if is_loss else score, path.best_index, f"{which} {name}")
 
 
 def sparkline(temperatures, values, best_index: int, name: str) -> str:

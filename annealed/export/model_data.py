@@ -14,6 +14,8 @@ TRUSTED = [
     "annealed.estimators.annealed_logistic_regression.AnnealedLogisticRegression",
     "annealed.estimators.melda.MELDA",
     "annealed.estimators.pooled_gaussian.PooledGaussian",
+    "annealed.estimators.melda_projection.Projection",
+    "annealed.estimators.path_fit.Point",
     "annealed.estimators.potts_da.PottsDA",
     "annealed.estimators.second_order_features.SecondOrderFeatures",
     "annealed.problems.distance.Distance",

@@ -10,6 +10,7 @@ from sklearn.utils.validation import _num_samples, validate_data
 
 from annealed.arrays import is_foreign, to_host
 from annealed.estimators.discriminant_axes import class_weights_of, directions_of, score_moments
+from annealed.estimators.melda import MELDA
 from annealed.optional import require
 from annealed.plots.base import (
     CLASS_COLOURS,
@@ -245,8 +246,10 @@ def _by_transform(estimator, X, y) -> _Projection:
     shares = getattr(estimator, "explained_information_ratio_", None)
     if shares is not None:
         names = _with_shares(names, to_host(shares))
-    logits_of = getattr(estimator, "_logits_of", None)
-    if logits_of is None and hasattr(estimator, "decision_function"):
+    logits_of = None
+    if isinstance(estimator, MELDA):
+        logits_of = estimator._projection.logits
+    elif hasattr(estimator, "decision_function"):
         logits_of = _affine_fit(projected, _decision(estimator, X))
     return _Projection(projected, names, logits_of)
 
@@ -262,7 +265,7 @@ def _by_logits(estimator, X, y) -> _Projection:
             "ProjectionDisplay needs a classifier that is linear in the features of X. Got "
             f"{estimator!r}, whose decision_function is not X @ coef_.T + intercept_."
         )
-    moments = score_moments(rows, y, None, coef, to_host(estimator.classes_))
+    moments = score_moments(rows, np.searchsorted(to_host(estimator.classes_), y), np.ones(len(y)), coef)
     axes = directions_of(moments, min(len(coef) - 1, coef.shape[1]))
     total = axes.information.sum()
     names = [f"discriminant direction {position + 1}" for position in range(len(axes.information))]

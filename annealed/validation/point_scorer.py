@@ -28,7 +28,7 @@ class Part(NamedTuple):
 
 
 class PointScorer:
-    """Scores the classifiers `make_point(arrays, temperature, scale)` of the folds at one temperature."""
+    """Scores the classifiers `make_point(problem, arrays, temperature, scale)` of the folds at one temperature."""
 
     def __init__(self, scorer: Callable, make_point: Callable, training: Part, held_out: list[Part]) -> None:
         self.scorer, self.make_point, self.training, self.held_out = scorer, make_point, training, held_out
@@ -40,9 +40,8 @@ class PointScorer:
         reported = problem.report(parameters, temperature)
 
         def score(part: Part) -> float:
-            point = self.make_point(
-                {name: array[part.fit, ...] for name, array in reported.items()}, temperature, scale
-            )
+            arrays = {name: array[part.fit, ...] for name, array in reported.items()}
+            point = self.make_point(problem, arrays, temperature, scale)
             if not hasattr(part.X, "columns"):
                 point.__dict__.pop("feature_names_in_", None)  # X has no names, and the point would warn
             params = _check_method_params(part.X, part.score_params, part.rows)

@@ -26,6 +26,7 @@ from sklearn.model_selection import (
 from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import get_routing_for_object
 
+from annealed.arrays import Place
 from annealed.path import Validation
 from annealed.problems import NOTHING_HELD_OUT, HeldOut, held_out_logits
 from annealed.problems.leave_one_out import NotTrusted, leave_one_out
@@ -338,18 +339,12 @@ def _dealt(n_folds, labels, generator):
     return fold_of_row
 
 
-def fold_weights(splits, sample_weight):
-    """Weight per sample and fit, samples innermost: the final fit, then each fold on its training part."""
-    weight = np.zeros((len(sample_weight), 1 + len(splits)), order="F")
-    weight[:, 0] = sample_weight
-    for fit, (train, _) in enumerate(splits, start=1):
-        weight[:, fit] = sample_weight * times_drawn(train, len(sample_weight))
-    return weight
-
-
-def times_drawn(train, n_rows) -> np.ndarray:
-    """How often each sample is in a training part: a bootstrap sample contains some of them several times."""
-    return np.bincount(train, minlength=n_rows)
+def fold_weights(splits, weight, place: Place):
+    """Weight of each sample in each fit, (n_rows, n_fits): the final fit, then each fold on its training part."""
+    columns = [weight]
+    for train, _ in splits:  # a bootstrap sample contains some rows several times
+        columns.append(weight * place.wide(np.bincount(train, minlength=weight.shape[0])))
+    return np.stack(columns).T if place.is_host else place.xp.stack(columns, axis=1)  # rows are innermost on the host
 
 
 def score_groups(weight):
@@ -362,8 +357,7 @@ def score_groups(weight):
     return groups
 
 
-def held_out_by_fold(splits) -> tuple[HeldOut, np.ndarray]:
-    """Held-out samples with the fit of their fold, fold by fold, and the fold of each."""
-    rows = np.concatenate([test for _, test in splits])
-    folds = np.concatenate([np.full(len(test), fold) for fold, (_, test) in enumerate(splits)])
-    return HeldOut(rows, folds + 1), folds
+def held_out_by_fold(splits) -> HeldOut:
+    """Held-out samples with the fit of their fold, fold by fold."""
+    tests = [test for _, test in splits]
+    return HeldOut(np.concatenate(tests), np.repeat(np.arange(len(tests)) + 1, [len(test) for test in tests]))

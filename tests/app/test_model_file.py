@@ -131,7 +131,7 @@ def test_weights_of_the_wrong_type(tmp_path, model):
 
 @pytest.mark.parametrize(
     ("step", "name", "value"),
-    [(-1, "_predictor", None), (-1, "_arrays", {}), (-1, "n_features_in_", 9), (0, "transformers_", [])],
+    [(-1, "_point", None), (-1, "n_features_in_", 9), (0, "transformers_", [])],
 )
 def test_attributes_of_the_wrong_type(tmp_path, model, step, name, value):
     """Loading raises the error; otherwise prediction would raise one of another package."""

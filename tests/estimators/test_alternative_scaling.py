@@ -19,8 +19,8 @@ from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedKFold, St
 from small_problems import fold_masks, gaussian, make_everything_wide, shared_noise, solve, stack_of, text, wide
 
 from annealed import AnnealedLogisticRegression
-from annealed.estimators import annealing
-from annealed.estimators.annealing import SolvedPath
+from annealed.estimators import path_fit
+from annealed.estimators.path_fit import PathFit, SolvedPath, _prefers_alternative
 from annealed.path import Step, Validation
 from annealed.problems import InnerProduct, penalty_scaling
 from annealed.problems.penalty_scaling import ScalingChoices
@@ -48,8 +48,8 @@ def at_minimum(make):
 
 def fit_and_count_paths(X, y, monkeypatch, **settings):
     """A fitted model, and how many paths were computed for it."""
-    calls, original = [], AnnealedLogisticRegression._solve_path
-    monkeypatch.setattr(AnnealedLogisticRegression, "_solve_path", lambda *args: calls.append(args) or original(*args))
+    calls, original = [], PathFit._solve_path
+    monkeypatch.setattr(PathFit, "_solve_path", lambda *args: calls.append(args) or original(*args))
     return AnnealedLogisticRegression(**settings).fit(X, y), len(calls)
 
 
@@ -140,7 +140,7 @@ def test_without_a_gain_the_path_is_exactly_that_of_standardize(load):
 )
 def test_no_alternative_is_tried_if_the_scaling_is_given_or_scores_cannot_decide(settings, monkeypatch):
     compared = []
-    monkeypatch.setattr(annealing, "improves_significantly", lambda *scores: compared.append(scores))
+    monkeypatch.setattr(path_fit, "improves_significantly", lambda *scores: compared.append(scores))
     X, y = little_variance()
     assert AnnealedLogisticRegression(**settings).fit(X, y).penalty_scaling_ == "standardize"
     assert not compared
@@ -153,7 +153,7 @@ def test_the_scaling_of_a_negligible_penalty_is_not_perturbed():
 
 @pytest.mark.parametrize(("least_gain", "is_tried"), [(0.01, True), (0.5, False)])
 def test_other_scalings_are_tried_only_if_the_score_can_still_improve_enough(least_gain, is_tried, monkeypatch):
-    monkeypatch.setattr(annealing, "LEAST_GAIN", least_gain)
+    monkeypatch.setattr(path_fit, "LEAST_GAIN", least_gain)
     X, y = load_iris(return_X_y=True)  # its log-loss is about 0.07
     _, n_paths = fit_and_count_paths(X, y, monkeypatch, penalty_scaling="cv")
     assert (n_paths > 1) == is_tried
@@ -361,6 +361,6 @@ def test_progress_of_unfinished_folds_is_not_mistaken_for_an_effect_of_the_scali
     rough = np.zeros((5, 1))
     node = Step(1.0, 1.0, 0.0, 1, True, True, Scores().validate(problem, rough, 1.0), rough, 0.0)
     path = SolvedPath(Plan(problem, Solved(), 1e-4, 100, None), Scores(), [node], {})
-    assert not AnnealedLogisticRegression()._prefers_alternative(choices, path)
+    assert not _prefers_alternative(choices, path)
     perturbed.minimum = 2.0
-    assert AnnealedLogisticRegression()._prefers_alternative(choices, path)
+    assert _prefers_alternative(choices, path)

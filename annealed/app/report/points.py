@@ -217,7 +217,7 @@ def _directions(classifier, centred, labels):
 def _discriminants(scores, labels):
     """Discriminant directions, (n_scores, n_directions), the strongest first; none if the classes do not differ."""
     n_scores = scores.shape[1]
-    directions = directions_of(score_moments(scores, labels, None, np.eye(n_scores), np.arange(labels.max() + 1)))
+    directions = directions_of(score_moments(scores, labels, np.ones(len(labels)), np.eye(n_scores)))
     return directions.of_scores[directions.information > LEAST_INFORMATION].T
 
 

@@ -1,0 +1,123 @@
+"""Predictions that classifiers share, from logits, in the library and on the device of X."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+
+from annealed.arrays import Place, is_foreign, namespace_of, take_rows, to_host
+from annealed.estimators.types import FloatArray
+from annealed.problems import gibbs
+
+
+class LogitsMixin(ClassifierMixin):
+    """Predictions of a classifier that has `_logits(X, method)`, (n_samples, n_classes).
+
+    Its posterior is the Gibbs distribution (7) of these logits.
+    """
+
+    def decision_function(self, X) -> FloatArray:
+        """Compute the logits of the posterior.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Sparse only if `fit` accepts sparse X.
+
+        Returns
+        -------
+        logits : ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
+            With two classes, the logit of the second class less that of the first.
+        """
+        logits = self._logits(X, "decision_function")
+        return logits[:, 1] - logits[:, 0] if self.classes_.shape[0] == 2 else logits
+
+    def predict_proba(self, X) -> FloatArray:
+        """Compute the posterior.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Sparse only if `fit` accepts sparse X.
+
+        Returns
+        -------
+        posterior : ndarray of shape (n_samples, n_classes)
+            The columns are in the order of ``classes_``.
+        """
+        return gibbs.posterior(self._logits(X, "predict_proba"))
+
+    def predict_log_proba(self, X) -> FloatArray:
+        """Compute the logarithm of the posterior.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Sparse only if `fit` accepts sparse X.
+
+        Returns
+        -------
+        log_posterior : ndarray of shape (n_samples, n_classes)
+            The columns are in the order of ``classes_``.
+        """
+        return gibbs.log_posterior(self._logits(X, "predict_log_proba"))
+
+    def predict(self, X) -> NDArray[Any]:
+        """Predict the class of the largest posterior.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Sparse only if `fit` accepts sparse X.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        """
+        best = argmax(self._logits(X, "predict"))
+        return named_classes(self.classes_, best)
+
+
+def argmax(logits):
+    return namespace_of(logits).argmax(logits, axis=1)
+
+
+def logits_of_classes(coef, intercept):
+    """`coef_` and `intercept_` by scikit-learn's convention, which has a single logit for two classes."""
+    return (coef[1:, ...] - coef[:1, ...], intercept[1:] - intercept[:1]) if coef.shape[0] == 2 else (coef, intercept)
+
+
+def named_classes(classes, best):
+    """`classes[best]`, on the device of `best` if the classes are numbers, otherwise in NumPy."""
+    if not is_foreign(best):
+        return classes[best]
+    place = Place.of(best)
+    if not is_foreign(classes) or Place.of(classes).xp is not place.xp:
+        classes = to_host(classes)
+        if classes.dtype.kind not in "biuf":
+            return classes[to_host(best)]
+        classes = place.xp.asarray(classes, device=place.device)
+    return take_rows(classes, best)
+
+
+def classes_like(classes, y):
+    """Classes in the namespace of y, on its device."""
+    if not is_foreign(y):
+        return classes
+    place = Place.of(y)
+    return place.xp.asarray(classes, dtype=y.dtype, device=place.device)
+
+
+def check_same_library(X, fitted, estimator, method):
+    """Check that X has the library and the device of `fitted`, an array of the fitted model."""
+    if not is_foreign(X) and not is_foreign(fitted):
+        return
+    here, there = (Place.of(array) if is_foreign(array) else None for array in (X, fitted))
+    if here is None or there is None or (here.xp, here.device) != (there.xp, there.device):
+        names = ["NumPy" if place is None else f"{place.xp.__name__} on {place.device}" for place in (there, here)]
+        raise ValueError(
+            f"Inputs passed to {type(estimator).__name__}.{method}() must use the same namespace and the same device "
+            f"as those passed to fit(). It was fitted with {names[0]} and got X of {names[1]}."
+        )
