@@ -159,6 +159,10 @@ def stacked(arrays):
 
 def combined(weights, arrays):
     """Weighted sum of arrays of equal shape, in their dtype."""
+    if not isinstance(arrays[0], np.ndarray):  # on a device, few operations are faster
+        whole, xp = stacked(arrays), array_namespace(arrays[0])
+        weights = xp.asarray(weights, dtype=whole.dtype, device=device_of_array(whole))
+        return xp.tensordot(weights, whole, axes=1)
     total = float(weights[0]) * arrays[0]
     for weight, array in zip(weights[1:], arrays[1:], strict=True):
         if weight:
@@ -272,8 +276,7 @@ class Place:
         """Small float arrays as NumPy arrays, in one transfer."""
         flat = [self.xp.reshape(self.wide(array), (-1,)) for array in arrays]
         numbers = np.array(to_host(self.xp.concat(flat)), dtype=np.float64)
-        ends = accumulate(array.shape[0] for array in flat)
-        each = zip(ends, flat, arrays, strict=True)
+        each = zip(accumulate(part.shape[0] for part in flat), flat, arrays, strict=True)
         return [numbers[end - part.shape[0] : end].reshape(array.shape) for end, part, array in each]
 
     @contextmanager

@@ -258,7 +258,6 @@ MECHANISMS = [
     ),
     _call("narrow products in pieces", "a rule; no packing", "_pieces", lambda *_: None, is_silent=True, fits=BOTH),
     _set("large blocks read in place", "cache; fewer calls", "READ_BYTES", 1 << 22, is_silent=True),
-    _set("one call for few held-out logits", "wasted products; fewer calls", "FEW_LOGITS", 0, fits=BOTH),
     _set("held-out logits from kept rows", "a rule; fewer calls", "FEW_MULTIPLICATIONS", 0, "hessian"),
     _set("summaries of several temperatures", "memory; fewer calls", "SUMMARIZED_TOGETHER", 1, is_silent=True),
     _set(

@@ -109,8 +109,10 @@ def _spread(place: Place, residual):
 
 
 def deviations(place: Place, logits, labels):
-    """Logits (n_rows, n_classes) minus that of the true class."""
-    return logits - place.xp.take_along_axis(logits, labels[:, None], axis=1)
+    """Logits (..., n_rows, n_classes) minus that of the true class."""
+    xp = place.xp
+    index = xp.broadcast_to(labels[:, None], (*logits.shape[:-1], 1))
+    return logits - xp.take_along_axis(logits, index, axis=-1)
 
 
 def scaled_moments(place: Place, scale, deviation):
@@ -135,9 +137,9 @@ def scaled_losses(place: Place, scale, deviation):
     """Minus the log posterior of the true class of each row at a scale, in the widest float."""
     xp = place.xp
     shifted = scale * deviation
-    top = xp.max(shifted, axis=1, keepdims=True)
+    top = xp.max(shifted, axis=-1, keepdims=True)
     shifted -= top
-    return place.wide(xp.log(xp.sum(xp.exp(shifted), axis=1)) + top[:, 0])
+    return place.wide(xp.log(xp.sum(xp.exp(shifted), axis=-1)) + top[..., 0])
 
 
 def margins(place: Place, deviation):

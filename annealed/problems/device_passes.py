@@ -25,6 +25,7 @@ from annealed.problems.device_rows import HalfRows, PlainRows
 from annealed.problems.held_out import HeldOut
 from annealed.problems.smooth import Rounding
 from annealed.rows import ArrayDesign
+from annealed.rows.array_api import DEVICE_BLOCK_BYTES
 
 INSPECTED_ROWS = 1 << 15  # rows from which the change of the loss by the posterior scale is estimated
 FEW_COLUMNS = 64  # columns of a product that cost about as much as one, because reading the rows dominates
@@ -118,10 +119,10 @@ class DevicePasses:
         """Unknown entropies are computed; the effect of the scale on the loss is estimated from sampled rows."""
         step = max(1, self.design.n_rows // INSPECTED_ROWS)
         sample = self.place.whole(np.arange(0, self.design.n_rows, step))
-        weight = self.place.wide(self.xp.take(self.design.weight[:, 0], sample))
-        blocks = list(self.design.map_rows(lambda block: block, sample, TEMPORARIES))
-        pairs = zip(terms, scales, strict=True)
-        gains = self.place.host(self.xp.stack([self._gain(blocks, weight, *pair) for pair in pairs]))[0]
+        size = max(1, DEVICE_BLOCK_BYTES // (self.place.row_bytes * sample.shape[0] * self.design.n_classes))
+        blocks = list(self.design.map_rows(lambda block: block, sample, TEMPORARIES * min(size, len(terms))))
+        parts = [slice(first, first + size) for first in range(0, len(terms), size)]
+        gains = np.concatenate([self._gains(blocks, terms[part], scales[part]) for part in parts])
         entropy, unknown = np.array(entropy, dtype=float), np.flatnonzero(~np.isfinite(entropy))
         size = max(1, FEW_COLUMNS // self.design.n_classes)
         for first in range(0, len(unknown), size):
@@ -129,30 +130,34 @@ class DevicePasses:
             entropy[few] = self._entropy([terms[number] for number in few])
         return [TrainingSummary(*map(float, pair)) for pair in zip(losses + gains, entropy, strict=True)]
 
-    def _gain(self, blocks, weight, terms, scale):
-        """Change of the mean loss of the blocks' rows by a posterior scale."""
-        flat, level = (self.place.row(part[0, ...]) for part in terms)
-        gain, done = weight[0] * 0.0, 0
+    def _gains(self, blocks, terms, scales):
+        """Changes of the mean loss of the blocks' rows by posterior scales, at several points."""
+        flat, level = self._side_by_side(terms)
+        gains, total, scales = 0.0, 0.0, self.place.row(np.array(scales)[:, None, None])
         with self._products_in(quick=True):
             for block in blocks:
-                deviation = array_gibbs.deviations(self.place, block.scores(flat, level), block.labels)
-                block_weight = weight[done : done + deviation.shape[0]]
-                done += deviation.shape[0]
-                calibrated, plain = (
-                    array_gibbs.scaled_losses(self.place, factor, deviation) for factor in (scale, 1.0)
-                )
-                gain = gain + block_weight @ (calibrated - plain)
-        return gain / self.xp.sum(weight)
+                logits = self.xp.stack(self._columns(block, flat, level))
+                deviation = array_gibbs.deviations(self.place, logits, block.labels)
+                losses = [array_gibbs.scaled_losses(self.place, factor, deviation) for factor in (scales, 1.0)]
+                weight = self.place.wide(block.weight[:, 0])
+                gains, total = gains + (losses[0] - losses[1]) @ weight, total + self.xp.sum(weight)
+        return self.place.host(gains / total)[0]
+
+    def _side_by_side(self, terms):
+        """Coefficients and intercepts of several points."""
+        return [self.place.row(self.xp.concat([pair[part][0, ...] for pair in terms])) for part in (0, 1)]
+
+    def _columns(self, block, flat, level):
+        """The logits of a block at each of several points."""
+        logits, n_classes = block.scores(flat, level), self.design.n_classes
+        return [logits[:, first : first + n_classes] for first in range(0, logits.shape[1], n_classes)]
 
     def _entropy(self, terms):
         """Mean entropy at several points, in one pass."""
-        place, n_classes = self.place, self.design.n_classes
-        flat, level = (place.row(self.xp.concat([pair[part][0, ...] for pair in terms])) for part in (0, 1))
+        place, (flat, level) = self.place, self._side_by_side(terms)
 
         def kernel(block):
-            logits = block.scores(flat, level)
-            columns = [logits[:, n_classes * number : n_classes * (number + 1)] for number in range(len(terms))]
-            each = (array_gibbs.scaled_moments(place, 1.0, logits) for logits in columns)
+            each = (array_gibbs.scaled_moments(place, 1.0, logits) for logits in self._columns(block, flat, level))
             entropy = self.xp.stack([moments[0, ...] - moments[1, ...] for moments in each])
             return (entropy @ place.wide(block.weight[:, 0]),)
 

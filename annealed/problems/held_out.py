@@ -9,10 +9,7 @@ import numpy as np
 
 from annealed.arrays import as_slice
 from annealed.problems.base import Problem
-from annealed.problems.smooth import SmoothProblem
 from annealed.rows.threads import map_in_order
-
-FEW_LOGITS = 20_000  # logits of all held-out rows under all fits: below this, one call for all fits has less overhead
 
 
 @dataclass(frozen=True)
@@ -34,8 +31,7 @@ NOTHING_HELD_OUT = HeldOut(np.empty(0, dtype=int), np.empty(0, dtype=int))
 def held_out_logits(problem: Problem, held_out: HeldOut, points, temperatures) -> np.ndarray:
     """Logits (n_points, n_held_out, n_classes) of the held-out rows at several points.
 
-    If logits do not depend on the temperature, there is one product per fold for all points. Of few rows, one product
-    for all fits costs less than one per fold.
+    If logits do not depend on the temperature, there is one product per fold for all points.
     """
     if problem.hessians is not None:
         logits = problem.hessians.held_out_logits(held_out, points)
@@ -46,10 +42,6 @@ def held_out_logits(problem: Problem, held_out: HeldOut, points, temperatures) -
             held_out_logits(problem, held_out, [point], [at]) for point, at in zip(points, temperatures, strict=True)
         ]
         return np.concatenate([logits.swapaxes(1, 2) for logits in each]).swapaxes(1, 2)
-    rows, is_single = held_out.rows, len(points) == 1 and isinstance(problem, SmoothProblem)
-    if is_single and len(rows) * problem.n_fits * problem.n_classes <= FEW_LOGITS:
-        logits = problem.logits_of(rows, points[0], temperatures[0], slice(None))
-        return logits[np.arange(len(rows)), held_out.fits][None]
     return _by_fold(problem, held_out, np.stack(points), temperatures[0])
 
 

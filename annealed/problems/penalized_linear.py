@@ -161,7 +161,7 @@ class PenalizedLinearProblem(LinearProblem):
         return self.missing.with_loss(loss, gradient, parameters, fits)
 
     def penalty(self, temperature, fits):
-        return _strength(self, temperature, 2) * self.penalty_weight, self.place.zeros((1,))
+        return _strength(self, temperature, 2) * self.penalty_weight, 0.0
 
     def curvature(self, temperature, fits, class_variance=None):
         """The Hessian's diagonal if the class variance p (1 - p) were independent of the features.

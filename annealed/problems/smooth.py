@@ -140,7 +140,7 @@ class SmoothProblem(Problem):
         self.visits_all = self.n_fits == 1 and not self.place.is_host
 
     @abstractmethod
-    def penalty(self, temperature, fits) -> tuple[np.ndarray, np.ndarray]:
+    def penalty(self, temperature, fits) -> tuple[Any, Any]:
         """Strength and anchor of the quadratic penalty, each broadcastable to (n_fits, n_parameters)."""
 
     @abstractmethod
