@@ -36,8 +36,7 @@ class Rounding(NamedTuple):
         return self.decrease == 0
 
 
-EXACT = Rounding(64 * np.finfo(np.float64).eps, 0.0)
-OF_FLOAT32 = Rounding(1e-7, 1e-7)
+EXACT, OF_FLOAT32 = Rounding(64 * np.finfo(np.float64).eps, 0.0), Rounding(1e-7, 1e-7)
 
 
 def calibrated_loss_and_entropy(logits, labels, weight, scale, knows_entropy=False):
