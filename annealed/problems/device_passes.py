@@ -121,8 +121,8 @@ class DevicePasses:
         sample = self.place.whole(np.arange(0, self.design.n_rows, step))
         size = max(1, DEVICE_BLOCK_BYTES // (self.place.row_bytes * sample.shape[0] * self.design.n_classes))
         blocks = list(self.design.map_rows(lambda block: block, sample, TEMPORARIES * min(size, len(terms))))
-        few = [slice(first, first + size) for first in range(0, len(terms), size)]
-        gains = np.concatenate([self._gains(blocks, terms[part], scales[part]) for part in few])
+        groups = [slice(first, first + size) for first in range(0, len(terms), size)]
+        gains = np.concatenate([self._gains(blocks, terms[part], scales[part]) for part in groups])
         entropy, unknown = np.array(entropy, dtype=float), np.flatnonzero(~np.isfinite(entropy))
         size = max(1, FEW_COLUMNS // self.design.n_classes)
         for first in range(0, len(unknown), size):
