@@ -160,9 +160,8 @@ def stacked(arrays):
 def combined(weights, arrays):
     """Weighted sum of arrays of equal shape, in their dtype."""
     if not isinstance(arrays[0], np.ndarray):  # on a device, few operations are faster
-        whole, xp = stacked(arrays), array_namespace(arrays[0])
-        weights = xp.asarray(weights, dtype=whole.dtype, device=device_of_array(whole))
-        return xp.tensordot(weights, whole, axes=1)
+        whole, place = stacked(arrays), Place.of(arrays[0])
+        return place.xp.tensordot(place.wide(weights), whole, axes=1)
     total = float(weights[0]) * arrays[0]
     for weight, array in zip(weights[1:], arrays[1:], strict=True):
         if weight:
