@@ -139,7 +139,7 @@ class DevicePasses:
                 logits = self.xp.stack(self._columns(block, flat, level))
                 deviation = array_gibbs.deviations(self.place, logits, block.labels)
                 losses = [array_gibbs.scaled_losses(self.place, factor, deviation) for factor in (scales, 1.0)]
-                weight = self.place.wide(block.weight[:, 0])
+                weight = self.place.wide(self.xp.take(self.design.weight[:, 0], block.rows))
                 gains, total = gains + (losses[0] - losses[1]) @ weight, total + self.xp.sum(weight)
         return self.place.host(gains / total)[0]
 
