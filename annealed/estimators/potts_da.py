@@ -20,7 +20,7 @@ from annealed.estimators.predictions import LogitsMixin, argmax, check_same_libr
 from annealed.estimators.samples import checked, coded
 from annealed.estimators.types import FloatArray, RandomState, Temperature, Temperatures
 from annealed.path import InverseTemperatureSchedule, is_auto
-from annealed.potts import NO_WATCH, Columns, PrototypePath, scores_of
+from annealed.potts import Columns, PrototypePath, scores_of
 from annealed.potts.refinement import CalibratedPosterior
 from annealed.potts.rows import ROWS_TOGETHER
 from annealed.potts.search import FIT_ROWS, Fitted, few_along_axes, fit_prototypes, search
@@ -262,18 +262,19 @@ class PottsDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupport
             rows, self._columns = labelled_rows(self, X, labels, classes, sample_weight)
         watch = FitWatch.of_fit(self, given_X, given_y, sample_weight)
 
-        def fitted_so_far(make):
+        def attributes_of(fitted):
             other = copy(self)
-            other._set_fitted(make(), X)
+            other._set_fitted(fitted, X)
             return other.__dict__
 
         with threads_over_blocks() if len(rows.labels) >= FIT_ROWS else one_thread():
             rows = few_along_axes(rows)
             settings = search_settings(self, classes, rows.class_weight)
             choice = search(rows, settings, watch)
-            watch.fitted_so_far = fitted_so_far
-            last = replace(settings, n_init=1) if watch.is_stopped else settings
-            fitted = fit_prototypes(rows, last, choice, NO_WATCH if watch.is_stopped else watch)
+            if watch.is_stopped:
+                fitted = fit_prototypes(rows, replace(settings, n_init=1), choice)
+            else:
+                fitted = fit_prototypes(rows, settings, choice, watch, attributes_of)
         with one_thread():
             self._set_fitted(fitted, X)
         watch.finish()

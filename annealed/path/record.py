@@ -121,7 +121,10 @@ class AnnealingPath:
         problem = plan.problem
         scores = [step.validation.scores for step in steps if step.validation.scores is not None]
         compared = [step.validation.compared.mean() for step in steps if step.validation.compared is not None]
-        certificate = np.array([step.certificate for step in steps])
+        names = ("n_iter", "seconds", "gradient_norm", "converged", "is_node", "certificate")
+        of_steps: dict[str, Any] = {name: np.array([getattr(step, name) for step in steps]) for name in names}
+        if not np.isfinite(of_steps["certificate"]).any():
+            of_steps["certificate"] = None
         return cls(
             temperatures=np.array([step.temperature for step in steps]),
             arrays=_reported(steps, problem),
@@ -130,20 +133,15 @@ class AnnealingPath:
             train_score=np.array([_train_score(step) for step in steps]),
             validation_score=np.stack(scores) if scores else None,
             posterior_scale=np.array([step.validation.scale for step in steps]),
-            n_iter=np.array([step.n_iter for step in steps]),
-            seconds=np.array([step.seconds for step in steps]),
-            gradient_norm=np.array([step.gradient_norm for step in steps]),
-            converged=np.array([step.converged for step in steps]),
-            is_node=np.array([step.is_node for step in steps]),
             best_index=best_index,
             score_name=score_name,
-            certificate=certificate if np.isfinite(certificate).any() else None,
             columns=problem.features.used,
             n_columns=problem.features.number,
             compared_score=np.array(compared) if compared else None,
             rule=rule,
             unit_C=unit_C,
             plan=plan.explain(),
+            **of_steps,
         )
 
     def __getattr__(self, name):

@@ -233,25 +233,14 @@ class Fitted(NamedTuple):
     choice: Choice
 
 
-class _Reader:
-    """Adapter of a watch: converts functions that return a `Cooled` to functions that return the `Fitted` from it."""
-
-    def __init__(self, watch, fitted_at):
-        self.begin, self._watch, self._fitted_at = watch.begin, watch, fitted_at
-
-    @property
-    def is_stopped(self):
-        return self._watch.is_stopped
-
-    def end(self, nodes=None):
-        self._watch.end(lambda: self._fitted_at(nodes()))
-
-
-def fit_prototypes(rows: LabelledRows, settings: SearchSettings, choice: Choice, watch=NO_WATCH) -> Fitted:
+def fit_prototypes(
+    rows: LabelledRows, settings: SearchSettings, choice: Choice, watch=NO_WATCH, attributes_of=None
+) -> Fitted:
     """Fit up to the chosen round, then refine down to the chosen penalty; a stopped fit is not refined.
 
-    Beyond `FIT_ROWS` rows, growth and refinement use a subset, and a last annealing run uses all rows. At every
-    temperature the watch receives a function that returns the fit as if it ended there.
+    Beyond `FIT_ROWS` rows, growth and refinement use a subset, and a last annealing run uses all rows.
+
+    attributes_of : function of the `Fitted` of a run that ends at the present temperature, for the watch
     """
     part = subsample(rows, FIT_ROWS, settings.seed)
     is_whole, part = part is rows, along_axes(part)
@@ -261,7 +250,9 @@ def fit_prototypes(rows: LabelledRows, settings: SearchSettings, choice: Choice,
     def fitted_at(cooled):
         return Fitted([*rounds, cooled], calibrated(part, cooled.state, choice.sharpness), part.axes, unrefined)
 
-    for cooled in islice(climb(part, settings, choice.shrinkage, _Reader(watch, fitted_at)), choice.n_rounds):
+    if attributes_of is not None:
+        watch.fitted_so_far = lambda make: attributes_of(fitted_at(make()))
+    for cooled in islice(climb(part, settings, choice.shrinkage, watch), choice.n_rounds):
         if watch.is_stopped:
             return fitted_at(cooled)
         rounds.append(cooled)

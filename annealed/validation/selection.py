@@ -30,6 +30,7 @@ from annealed.arrays import Place
 from annealed.path import Validation
 from annealed.problems import NOTHING_HELD_OUT, HeldOut, held_out_logits
 from annealed.problems.leave_one_out import NotTrusted, leave_one_out
+from annealed.rows.base import even_slices
 from annealed.validation.calibration import deviations, mean_margin, penalty, rescaled, scaled_moments
 
 DEFAULT_FOLDS = 5
@@ -90,7 +91,7 @@ class HeldOutValidator:
         if self.X is not None or len(points) == 1:
             return self._validate_each(problem, points, temperatures)
         validated, n_values = [], len(self.labels) * problem.n_classes
-        for part in _parts(len(points), LOGITS_TOGETHER // n_values):
+        for part in even_slices(0, len(points), max(1, LOGITS_TOGETHER // n_values)):
             logits = held_out_logits(problem, self.held_out, points[part], temperatures[part])
             validated += self._validate_logits(problem, logits, points[part], temperatures[part])
         return validated
@@ -158,12 +159,6 @@ class LeaveOneOut(HeldOutValidator):
                 "almost determine their own fit, as near separability."
             )
         return logits
-
-
-def _parts(number, size) -> list[slice]:
-    """Slices of a range of `number` items, with at most `size` items each, but at least one."""
-    size = max(1, size)
-    return [slice(first, first + size) for first in range(0, number, size)]
 
 
 def compared(steps) -> np.ndarray:
