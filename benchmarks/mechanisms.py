@@ -135,7 +135,6 @@ MECHANISMS = [
         "ExactHessians._is_rough_enough",
         lambda *_: False,
     ),
-    _set("float32 learned Hessians", "rounding; half the bytes", "DOUBLE_PARAMETERS", 10**9),
     _flag("products with rows in place", "a correction; no centred copy", "DenseDesign._center_is_near", False),
     # --- solvers ---------------------------------------------------------------------------------------
     _set("Newton's method", "Hessians; few steps", "PASSES_OF_HESSIAN", 0.0, "plan"),
@@ -176,7 +175,7 @@ MECHANISMS = [
         "HessianSample.n_sampled",
         staticmethod(lambda n_rows, *_: n_rows),
     ),
-    _set("growing levels of Hessians", "several Hessians; a cheap first one", "FEWEST_PARAMETERS", 3600),
+    _set("growing levels of Hessians", "several Hessians; a cheap first one", "N_LEVELS", 1),
     _set("no memory from much colder temperatures", "starts anew; no misleading Hessian", "MUCH_HOTTER", inf),
     _call("row-space solver", "a solver; wide and sparse X", "_has_row_form", lambda problem: False),
     _call(

@@ -272,7 +272,7 @@ def _class_hessians(tally, function, *args, **options):
 
 @counts("HessianSample._square")
 def _sampled_square(tally, function, sample, drawn, share):
-    tally.multiply("hessian", len(share) * len(sample.leading) ** 2 / 2, sample.dtype)
+    tally.multiply("hessian", len(share) * len(sample.leading) ** 2 / 2, np.float32)
     return function(sample, drawn, share)
 
 
@@ -349,6 +349,7 @@ FACTORIZATIONS = (
     (linalg, "cholesky", "cholesky", 1 / 6),
     (linalg, "qr", "qr", 2 / 3),
     (lapack, "dpotrf", "cholesky", 1 / 6),
+    (lapack, "spotrf", "cholesky", 1 / 6),
     (lapack, "dtrtri", "inverse", 1 / 6),
 )
 SPARSE_CLASSES = (sparse.csr_array, sparse.csc_array, sparse.csr_matrix, sparse.csc_matrix)

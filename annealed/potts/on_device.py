@@ -20,7 +20,7 @@ from annealed.potts.state import PottsState, Sums, directions_and_levels, label_
 from annealed.problems.array_gibbs import fused_kernel
 from annealed.problems.device_rows import half_factor
 from annealed.rows.array_api import DEVICE_BLOCK_BYTES
-from annealed.rows.base import BLOCK_BYTES
+from annealed.rows.cost import BLOCK_BYTES
 
 
 class ArrayLabelledRows(LabelledRows):

@@ -1,4 +1,4 @@
-"""Preconditioners computed from the Hessian of the rows.
+"""Preconditioners computed from the Hessian of the rows, and when they are.
 
 The Hessian H of the final fit at its current parameters is used for every fold and for the next temperatures, because
 they share most of their rows and the path is smooth. H is full on the coordinates of largest variance, and diagonal on
@@ -8,27 +8,91 @@ of H and the penalty is factored again. `LearnedCurvature` holds H in difference
 
 With many classes or columns, the diagonal blocks of single classes (`ClassCurvature`) cost a fraction of H: one block
 per class instead of one per pair of classes, fewer rows for each, and small factors. They neglect the coupling of
-classes, which then costs more steps.
+classes, which then costs more steps. They come first if they take a fraction of the time of a Hessian in all
+coordinates, which follows when the steps have cost as much as it does.
 
-Shapes: vectors (n_fits, n_scores, width), H (n_differences * n_leading, n_differences * n_leading).
+Shapes: vectors (n_fits, n_scores, width), H (n_differences * n_leading, n_differences * n_leading), parameters of one
+fit (n_parameters,); times in nanoseconds, costs in passes of the whole stack of fits.
 """
 
 from __future__ import annotations
-
-from functools import partial
 
 import numpy as np
 from scipy import linalg
 from scipy.linalg import blas, lapack
 
-from annealed.problems.hessian_sample import HessianSample
+from annealed.problems import gibbs
+from annealed.problems.hessian_sample import CLASS_FACTORS, N_LEVELS, NEGLIGIBLE, HessianSample
+from annealed.rows.cost import STORED_BYTES, pass_time
 from annealed.rows.threads import blas_threads
 
-RIDGES = {np.float64: (1e-12, 1e-9, 1e-6, 1.0), np.float32: (1e-6, 1e-4, 1e-2, 1.0)}  # on a unit diagonal, in turn
-BY_FACTOR = {np.float32: (blas.strsv, lapack.spotrs), np.float64: (blas.dtrsv, lapack.dpotrs)}  # one vector, several
-SMALLEST_CURVATURE = 1e-12  # floor on the curvature of a class that almost every row excludes
+RIDGES = {np.dtype(kind): (64 * np.finfo(kind).eps) ** np.array([1, 0.75, 0.5, 0]) for kind in (np.float32, np.float64)}
 STALE = 0.3  # relative change of the smallest factored diagonal entry from which H is factored again
-KEPT_BYTES = 1 << 27  # of the factors that are kept
+CLASSES_SHARE = 0.25  # time of the class blocks over that of a full Hessian, up to which the blocks come first
+
+
+class Preconditioners:
+    """Hessians for the preconditioner of a `PenalizedLinearProblem`, and their cost in passes of the whole stack.
+
+    Each `level` includes more coordinates than the one before, until all are included.
+    """
+
+    def __init__(self, problem):
+        self.problem, self.scores, self.table = problem, problem.scores, problem.scores.table
+
+    def cost(self, level) -> float:
+        """Time of a Hessian and its factor, divided by that of a pass; infinite if it does not pay."""
+        n_leading = self._n_leading(level)
+        if n_leading < (self.table.rank if self._learns_classes else 1):
+            return np.inf
+        return self._time(n_leading) / self._pass_time
+
+    def learn(self, parameters, temperature, level) -> LearnedCurvature:
+        """A Hessian at the final fit's parameters; it is accurate enough for the folds too."""
+        return LearnedCurvature(*self._sample_and_posterior(self._n_leading(level), parameters, temperature))
+
+    def class_cost(self) -> float:
+        """As `cost`, for the blocks of single classes."""
+        return self._time_of_classes / self._pass_time if self._learns_classes else np.inf
+
+    def learn_classes(self, parameters, temperature) -> ClassCurvature:
+        """As `learn`, with the diagonal blocks of single classes only, at a fraction of the cost."""
+        n_leading = HessianSample.count_in_classes(self.table)
+        return ClassCurvature(*self._sample_and_posterior(n_leading, parameters, temperature))
+
+    def _sample_and_posterior(self, n_leading, parameters, temperature):
+        """The sampled rows in `n_leading` coordinates, and their posterior."""
+        scores = self.scores
+        if scores.sample is None or scores.sample.n_leading != n_leading:
+            coordinates = scores.coordinates.of_final
+            scores.sample = HessianSample(scores.design, coordinates, self.table, n_leading, scores.float32_rows)
+        logits = self.problem.logits_of(scores.sample.rows, parameters[None], temperature, [0])
+        return scores.sample, gibbs.posterior(logits[:, 0])
+
+    @property
+    def _learns_classes(self) -> bool:
+        whole = self._time(HessianSample.count_leading(self.table, N_LEVELS))
+        return self._time_of_classes <= CLASSES_SHARE * whole
+
+    def _n_leading(self, level):
+        return HessianSample.count_leading(self.table, N_LEVELS if self._learns_classes else level)
+
+    def _time(self, n_leading):
+        contrasts, width = self.table.contrasts, n_leading + self.table.fit_intercept
+        size = contrasts.n_differences * width
+        return HessianSample.time(self.scores.design.n_rows, width, contrasts.n_pairs, size)
+
+    @property
+    def _time_of_classes(self):
+        width, n_classes = HessianSample.count_in_classes(self.table) + self.table.fit_intercept, self.table.n_scores
+        return HessianSample.time(self.scores.design.n_rows, width, n_classes, width, CLASS_FACTORS * n_classes)
+
+    @property
+    def _pass_time(self):
+        float32_rows, n_scores = self.scores.float32_rows, self.problem.n_fits * self.table.n_scores
+        n_blocks = 1 if float32_rows is None else float32_rows.n_groups
+        design = self.scores.design
+        return pass_time(design.n_rows, design.n_features, n_scores, self.scores.has_quick_rows, n_blocks)
 
 
 class LearnedCurvature:
@@ -53,14 +117,14 @@ class LearnedCurvature:
         balance, factor = self._factors.near(strength)
         contrasts, leading = self.sample.contrasts, self.sample.leading
         pull = contrasts.by_differences(vectors[..., leading], self.reference).reshape(len(vectors), -1) * balance
-        full = _solved(factor, pull.T.astype(self.sample.dtype)).T * balance
+        full = _solved(factor, pull.T.astype(np.float32)).T * balance
         solved[..., self.sample.leading] = self._from_differences(full)
 
     def improve_root(self, rooted, noise, strength):
         """As `improve`, with a square root of the inverse: standard normal noise gets the inverse as covariance."""
         balance, factor = self._factor(strength)
         drawn = noise[:, : self.sample.contrasts.n_differences, self.sample.leading]
-        flat = drawn.reshape(len(noise), -1).T.astype(self.sample.dtype)
+        flat = drawn.reshape(len(noise), -1).T.astype(np.float32)
         root = linalg.solve_triangular(factor, flat, trans=1, lower=True, check_finite=False).T * balance
         rooted[..., self.sample.leading] = self._from_differences(root)
 
@@ -71,23 +135,15 @@ class LearnedCurvature:
     def _factor(self, strength):
         """Scales that give the Hessian plus penalty a unit diagonal, and the Cholesky factor of the scaled matrix."""
         square, penalty = self.sample.contrasts.square, self.sample.penalty(strength)
-        diagonal = np.maximum(np.diag(self.hessian), SMALLEST_CURVATURE)
+        diagonal = np.maximum(np.diag(self.hessian), NEGLIGIBLE)
         balance = 1 / np.sqrt(diagonal + np.tile(penalty, len(square)) * square[0, 0])
-        with blas_threads(len(balance)):
-            factor = _first_factor(partial(self._balanced, balance, penalty), self.sample.dtype)
-        return balance / np.tile(self.sample.spread, len(square)), factor
-
-    def _balanced(self, balance, penalty, diagonal):
-        """diag(balance) (Hessian + penalty) diag(balance), with another diagonal; a copy that LAPACK may overwrite."""
-        square, each = self.sample.contrasts.square, np.arange(len(penalty))
-        balance = balance.astype(self.hessian.dtype)
-        balanced = self.hessian * balance
-        balanced *= balance[:, None]
-        table = balance.reshape(len(square), -1).T  # (width, n_differences)
+        balanced = _between(self.hessian, balance.astype(np.float32))
+        table, each = balance.reshape(len(square), -1).T, np.arange(len(penalty))  # table (width, n_differences)
         penalties = (penalty[:, None, None] * square) * (table[:, :, None] * table[:, None, :])
         balanced.reshape(len(square), len(penalty), len(square), -1)[:, each, :, each] += penalties
-        np.fill_diagonal(balanced, diagonal)
-        return balanced.T
+        with blas_threads(len(balance)):
+            factor = factored(balanced)
+        return balance / np.tile(self.sample.spread, len(square)), factor
 
 
 class ClassCurvature:
@@ -98,21 +154,20 @@ class ClassCurvature:
 
     def __init__(self, sample: HessianSample, posterior):
         self.sample, self.blocks = sample, sample.class_blocks(posterior)
-        self._diagonal = np.maximum(np.einsum("kii->ki", self.blocks), SMALLEST_CURVATURE)
+        self._diagonal = np.maximum(np.einsum("kii->ki", self.blocks), NEGLIGIBLE)
         flattest = (self._diagonal * sample.spread**2).min()
         self._factors = _Factors(self._factor, flattest, self.blocks.nbytes)
 
     def improve(self, solved, vectors, strength):
         balance, factors = self._factors.near(strength)
         leading = self.sample.leading
-        pull = (vectors[..., leading] * balance).astype(self.sample.dtype)
+        pull = (vectors[..., leading] * balance).astype(np.float32)
         full = [_solved(factor, pull[:, label].T).T for label, factor in enumerate(factors)]
         solved[..., leading] = np.stack(full, axis=1) * balance
 
     def _factor(self, strength):
-        balance = (1 / np.sqrt(self._diagonal + self.sample.penalty(strength))).astype(self.sample.dtype)
-        pairs = zip(self.blocks, balance, strict=True)
-        factors = [_first_factor(partial(_between, *pair), self.sample.dtype) for pair in pairs]
+        balance = (1 / np.sqrt(self._diagonal + self.sample.penalty(strength))).astype(np.float32)
+        factors = [factored(_between(*pair)) for pair in zip(self.blocks, balance, strict=True)]
         return balance / self.sample.spread, factors
 
 
@@ -124,7 +179,7 @@ class _Factors:
     """
 
     def __init__(self, make, flattest, n_bytes):
-        self.make, self.flattest, self.most = make, flattest, max(1, KEPT_BYTES // n_bytes)
+        self.make, self.flattest, self.most = make, flattest, max(1, STORED_BYTES // n_bytes)
         self.known: list[tuple] = []  # strengths and factors, the latest used last
 
     def near(self, strength):
@@ -138,28 +193,32 @@ class _Factors:
         return self.known[-1][1]
 
 
-def _between(block, balance, diagonal):
-    """diag(balance) block diag(balance) with another diagonal, as a copy that LAPACK may overwrite."""
-    balanced = block * balance
+def _between(matrix, balance):
+    """diag(balance) matrix diag(balance)."""
+    balanced = matrix * balance
     balanced *= balance[:, None]
-    np.fill_diagonal(balanced, diagonal)
-    return balanced.T
+    return balanced
 
 
-def _first_factor(make, dtype):
-    """Lower Cholesky factor of `make(1 + ridge)`, with the smallest of RIDGES for which it exists."""
-    for ridge in RIDGES[dtype]:
-        try:
-            return linalg.cho_factor(make(1 + ridge), lower=True, overwrite_a=True, check_finite=False)[0]
-        except linalg.LinAlgError:  # rounding has made it indefinite
-            continue
-    raise AssertionError("a matrix of positive curvatures with a whole ridge has a factor")
+def factored(matrix):
+    """Lower Cholesky factor of a symmetric matrix of unit diagonal, which is overwritten, with the least of RIDGES.
+
+    The identity if none is enough: the matrix is rounding error then.
+    """
+    factor = lapack.dpotrf if matrix.dtype == np.float64 else lapack.spotrf
+    for ridge in RIDGES[matrix.dtype]:
+        matrix.flat[:: len(matrix) + 1] = 1 + ridge
+        lower, has_failed = factor(matrix.T, lower=1, overwrite_a=1, clean=0)
+        if not has_failed:
+            return lower
+        intact = np.tril(matrix, -1)
+        matrix[...] = intact + intact.T
+    return np.eye(len(matrix), dtype=matrix.dtype)
 
 
 def _solved(factor, vectors):
     """(L L')^-1 vectors from the lower factor L; the routine for one vector is much faster than that for a matrix."""
-    solve_one, solve_all = BY_FACTOR[factor.dtype.type]
     if vectors.shape[1] > 1:
-        return solve_all(factor, vectors, lower=1)[0]
-    half = solve_one(factor, vectors[:, 0], lower=1)
-    return solve_one(factor, half, lower=1, trans=1)[:, None]
+        return lapack.spotrs(factor, vectors, lower=1)[0]
+    half = blas.strsv(factor, vectors[:, 0], lower=1)
+    return blas.strsv(factor, half, lower=1, trans=1)[:, None]

@@ -22,7 +22,7 @@ from functools import cache, cached_property, partial
 import numpy as np
 
 from annealed.arrays import as_slice
-from annealed.problems.hessian_sample import SMALLEST_POSTERIOR
+from annealed.problems.hessian_sample import NEGLIGIBLE
 from annealed.rows import CsrDesign, DenseDesign
 from annealed.rows.coordinates import SMALLEST_EIGENVALUE
 from annealed.rows.cost import hessian_time
@@ -67,7 +67,7 @@ class SmallRows:
         losses, pulled, posterior = self.contrasts.evaluate(self.scores(table, fits), self.labels, weight)
         gradient = self._pulled_back(pulled, fits)
         if dtype == np.float32:
-            posterior *= posterior >= SMALLEST_POSTERIOR
+            posterior *= posterior >= NEGLIGIBLE
         shares = (self.contrasts.pair_covariance(posterior) * weight[..., None]).transpose(1, 2, 0)
         products = _times(shares.astype(dtype, copy=False), _of_fits(self._half_products(dtype), fits))
         hessian = products.astype(np.float64, copy=False).reshape(len(table), -1).take(self._entries, axis=1)

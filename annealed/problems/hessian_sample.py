@@ -1,4 +1,4 @@
-"""Hessians of the final fit's loss, estimated from sampled rows in leading coordinates.
+"""Hessians of the final fit's loss in float32, estimated from sampled rows in leading coordinates.
 
 The covariance of a row's scores is a sum over pairs of classes:
 
@@ -19,25 +19,15 @@ from itertools import combinations
 
 import numpy as np
 
-from annealed.rows.coordinates import SMALLEST_EIGENVALUE
-from annealed.rows.cost import BLOCK, factor_time, squares_time
+from annealed.rows.coordinates import SMALLEST_EIGENVALUE, SMALLEST_ROOT
+from annealed.rows.cost import BLOCK, BLOCK_BYTES, SHARED_WORK, STORED_BYTES, factor_time, squares_time
 from annealed.rows.threads import map_in_order
 
-FEWEST_PARAMETERS, MOST_PARAMETERS = 1200, 3600  # of the full part of the Hessian, at level 0 and at the last level
-ALL_LEVELS = 20  # a level at which all parameters up to MOST_PARAMETERS are included
+N_LEVELS = 3  # each has twice as many parameters as the one before; the last has as many as memory allows
 ROWS_PER_COORDINATE = 48  # rows sampled for the block of a pair or a class: accuracy against time
-MOST_CLASS_ENTRIES = 20_000_000  # entries of the blocks of all classes
-CLASS_FACTORS = 6  # number of times that the blocks of single classes are factored
-FEW_VALUES = 4_000_000  # entries of the rows to sample from if there is no float32 copy of all rows
-MOST_POSTERIORS = 20_000_000  # rows times classes to sample from
-SMALLEST_POSTERIOR = 1e-15  # smaller probabilities become zero: negligible, and their products are slow
-SMALLEST_SHARE = 1e-10  # shares smaller than this part of a block's largest become zero: products with them are slow
-SHARED_WORK = 2_000_000  # multiplications for a pair from which threads pay
-CHUNK_ROWS = 4096  # rows multiplied at a time, so that they stay in cache
-SORTED_SHARES = 2500  # shares that are sorted to find the threshold of inclusion with certainty
-OFFSET = 101  # rows by which the random numbers of one block are shifted to give those of the next
-DOUBLE_PARAMETERS = 200  # parameters up to which the Hessian and its factor are in float64
-SMALLEST_SPREAD = 1e-150  # smallest spread whose square does not underflow
+CLASS_FACTORS = 2  # number of times that the blocks of single classes are factored, on average
+MOST_VALUES = STORED_BYTES // 4  # in float32, of the rows, of their posterior, of a Hessian, and of all class blocks
+NEGLIGIBLE = np.finfo(np.float64).eps  # probabilities, and shares relative to the largest, whose products would be slow
 
 
 class HessianSample:
@@ -50,25 +40,22 @@ class HessianSample:
 
     def __init__(self, design, coordinates, table, n_leading, float32_rows=None):
         self.fit_intercept, self.n_leading, self.contrasts = table.fit_intercept, n_leading, table.contrasts
-        rank = table.rank
-        is_sorted = float32_rows is not None  # its columns are in ascending order of variance
-        ascending = np.arange(rank) if is_sorted else np.argsort(coordinates.spectrum)
+        rank, variance = table.rank, coordinates.spectrum
+        # Columns of the float32 copy are in ascending order of variance.
+        ascending = np.argsort(variance) if float32_rows is None else np.arange(rank)
         kept = np.sort(ascending[rank - n_leading :])
-        noise = SMALLEST_EIGENVALUE * coordinates.spectrum.max()
-        self.leading, self.spread = kept, np.sqrt(np.maximum(coordinates.spectrum[kept], noise))
+        spread = np.sqrt(np.maximum(variance[kept], SMALLEST_EIGENVALUE * variance.max()))
+        self.leading, self.spread = kept, np.maximum(spread, SMALLEST_ROOT)
+        self._widest = self._unit = self.spread.max(initial=SMALLEST_ROOT)  # squares in this unit do not overflow
         if self.fit_intercept:
             self.leading, self.spread = np.append(kept, rank), np.append(self.spread, 1.0)
-        self.spread = np.maximum(self.spread, SMALLEST_SPREAD)
-        self._widest = self._unit = self.spread[:n_leading].max(initial=SMALLEST_SPREAD)
-        n_parameters = self.contrasts.n_differences * len(self.leading)
-        self.dtype = np.float64 if n_parameters <= DOUBLE_PARAMETERS else np.float32
         if float32_rows is None:
-            self.rows, self.weight = _stratified(design, min(design.n_rows, FEW_VALUES // len(self.leading)))
+            self.rows, self.weight = _representatives(design, MOST_VALUES // len(self.leading))
             along = coordinates.along(kept)
-            parts = design.map_rows(lambda block: self._in_units(along(block.rows_as_array())), self.rows)
-            self._points, self._unit = np.concatenate(list(parts)), 1.0
+            parts = design.map_rows(lambda block: along(block.rows_as_array()) / self._widest, self.rows)
+            self._points, self._unit = np.concatenate(list(parts), dtype=np.float32, casting="same_kind"), 1.0
         else:
-            every = slice(None, None, max(1, design.n_rows * design.n_classes // MOST_POSTERIORS))
+            every = slice(None, None, max(1, design.n_rows * design.n_classes // MOST_VALUES))
             self.rows, weight = float32_rows.order[every], float32_rows.weight[every, 0].astype(np.float64)
             self.weight = weight / max(weight.sum(), np.finfo(float).tiny)
             self._points = float32_rows.X[every, kept[0] : kept[0] + n_leading]  # a view, not a copy
@@ -76,8 +63,13 @@ class HessianSample:
     @staticmethod
     def count_leading(table, level):
         """Number of leading coordinates in the full part of the Hessian at a level."""
-        most = min(FEWEST_PARAMETERS * 2**level, MOST_PARAMETERS)
+        most = int(np.sqrt(MOST_VALUES)) >> max(0, N_LEVELS - 1 - level)
         return max(0, min(table.rank, most // table.contrasts.n_differences - table.fit_intercept))
+
+    @staticmethod
+    def count_in_classes(table):
+        """Number of leading coordinates in the blocks of single classes."""
+        return min(table.rank, int(np.sqrt(MOST_VALUES / table.n_scores)) - table.fit_intercept)
 
     @staticmethod
     def n_sampled(n_rows, width):
@@ -86,23 +78,10 @@ class HessianSample:
         return n_rows if n_rows <= 2 * wanted else wanted
 
     @staticmethod
-    def time(n_rows, n_leading, table, is_float32):
-        """Estimated time, in nanoseconds, of a Hessian and its factor."""
-        contrasts, width = table.contrasts, n_leading + table.fit_intercept
-        squares = squares_time(HessianSample.n_sampled(n_rows, width), width, is_float32)
-        return contrasts.n_pairs * (BLOCK + squares) + factor_time(contrasts.n_differences * width)
-
-    @staticmethod
-    def count_in_classes(table):
-        """Number of leading coordinates in the blocks of single classes."""
-        return min(table.rank, int(np.sqrt(MOST_CLASS_ENTRIES / table.n_scores)) - table.fit_intercept)
-
-    @staticmethod
-    def time_of_classes(n_rows, table, is_float32):
-        """As `time`, for the blocks of single classes."""
-        width = HessianSample.count_in_classes(table) + table.fit_intercept
-        squares = squares_time(HessianSample.n_sampled(n_rows, width), width, is_float32)
-        return table.n_scores * (BLOCK + squares + CLASS_FACTORS * factor_time(width))
+    def time(n_rows, width, n_blocks, size, n_factors=1):
+        """Estimated time, in nanoseconds, of the blocks of a Hessian, and of factors of a size."""
+        squares = squares_time(HessianSample.n_sampled(n_rows, width), width, is_float32=True)
+        return n_blocks * (BLOCK + squares) + n_factors * factor_time(size)
 
     def class_blocks(self, posterior):
         """Weighted mean over rows of the variance of each class's score times z z', (n_classes, width, width).
@@ -110,20 +89,20 @@ class HessianSample:
         Each coordinate of z is divided by its spread.
         """
         n_classes, width = posterior.shape[1], len(self.leading)
-        blocks = np.empty((n_classes, width, width), self.dtype)
-        sampler = _Sampler(self.weight, posterior, n_classes, width)
+        blocks = np.empty((n_classes, width, width), np.float32)
+        sampler = _Sampler(self.weight, posterior, width)
 
         def fill(label):
             share = sampler.by_class[label] * (1 - sampler.by_class[label])
-            blocks[label] = self._square(*sampler.draw(label, share))
+            blocks[label] = self._square(*sampler.draw(share))
 
         self._for_each(fill, range(n_classes), sampler.n_drawn)
         return blocks
 
     def _for_each(self, fill, numbers, n_drawn):
         """Call `fill` with each number, in threads if that saves time."""
-        is_much = n_drawn * len(self.leading) ** 2 >= SHARED_WORK
-        list(map_in_order(fill, numbers) if is_much else map(fill, numbers))
+        work = len(numbers) * n_drawn * len(self.leading) ** 2
+        list(map_in_order(fill, numbers, work // SHARED_WORK))
 
     def hessian(self, posterior, reference):
         """Weighted mean over rows of the scores' covariance kron z z', by differences from the reference score.
@@ -132,15 +111,15 @@ class HessianSample:
         at the other class. Blocks of other pairs are stored below the diagonal first, and added when all are computed.
         """
         width, size = len(self.leading), self.contrasts.n_differences
-        hessian = np.zeros((size, width, size, width), self.dtype)
+        hessian = np.zeros((size, width, size, width), np.float32)
         number = np.full(posterior.shape[1], -1)  # index of each class's difference from the reference
         number[self.contrasts.others(reference)] = np.arange(size)
         pairs = list(combinations(range(posterior.shape[1]), 2))
-        sampler = _Sampler(self.contrasts.pair_weight * self.weight, posterior, len(pairs), width)
+        sampler = _Sampler(self.contrasts.pair_weight * self.weight, posterior, width)
 
         def fill(pair):
             left, right = pairs[pair]
-            square = self._square(*sampler.draw(pair, sampler.by_class[left] * sampler.by_class[right]))
+            square = self._square(*sampler.draw(sampler.by_class[left] * sampler.by_class[right]))
             low, high = sorted((number[left], number[right]))
             hessian[high, :, low if low >= 0 else high] = square
 
@@ -159,30 +138,26 @@ class HessianSample:
             penalty[-1] = 0
         return penalty
 
-    def _in_units(self, points):
-        """Points divided by the largest spread, so that their squares do not overflow in float32."""
-        return (points / self._widest).astype(self.dtype)
-
     def _square(self, drawn, share):
         """Sum over the sampled rows of share times z z', with each coordinate of z divided by its spread.
 
         drawn : indices of the rows, None for all of them; share : the share that each represents
         """
-        root, n_leading = np.sqrt(share), self.n_leading
-        weight, root = (root / self._unit).astype(self.dtype), root.astype(self.dtype)
-        total = np.zeros((len(self.leading), len(self.leading)), self.dtype)
-        for first in range(0, len(root), CHUNK_ROWS):
-            chunk = slice(first, first + CHUNK_ROWS)
+        root, n_leading, width = np.sqrt(share), self.n_leading, len(self.leading)
+        weight, root = (root / self._unit).astype(np.float32), root.astype(np.float32)
+        total = np.zeros((width, width), np.float32)
+        step = max(width, BLOCK_BYTES // (width * 4))
+        for first in range(0, len(root), step):
+            chunk = slice(first, first + step)
             points = self._points[chunk if drawn is None else drawn[chunk]]
-            is_copy = drawn is not None and points.dtype == self.dtype
-            points = np.multiply(points, weight[chunk, None], out=points if is_copy else None)
+            points = np.multiply(points, weight[chunk, None], out=None if drawn is None else points)
             total[:n_leading, :n_leading] += np.dot(points.T, points)
             if self.fit_intercept:
                 total[-1, :n_leading] += root[chunk] @ points
         scale = self._widest / self.spread
         if self.fit_intercept:
             total[:n_leading, -1], total[-1, -1], scale[-1] = total[-1, :n_leading], share.sum(), 1.0
-        scale = scale.astype(self.dtype)
+        scale = scale.astype(np.float32)
         total *= scale
         total *= scale[:, None]
         return total
@@ -191,54 +166,43 @@ class HessianSample:
 class _Sampler:
     """Samples rows for every block of a Hessian, by their shares in it.
 
-    Rows whose share is at least a threshold are included with certainty; others with probability share / threshold.
     Negligible entries of `posterior` are set to zero in place.
     """
 
-    def __init__(self, weight, posterior, n_blocks, width):
-        self.n_rows = len(posterior)
+    def __init__(self, weight, posterior, width):
         self.by_class = posterior.T
-        self.by_class[self.by_class <= SMALLEST_POSTERIOR] = 0
+        self.by_class[self.by_class <= NEGLIGIBLE] = 0
         self.weight = weight.astype(posterior.dtype)
-        self.n_drawn = HessianSample.n_sampled(self.n_rows, width)
-        if self.n_drawn < self.n_rows:
-            self.uniform = _uniform(self.n_rows + OFFSET * n_blocks).astype(posterior.dtype)
+        self.n_drawn = HessianSample.n_sampled(len(posterior), width)
 
-    def draw(self, block, share):
+    def draw(self, share):
         """Indices of the rows sampled for a block, None for all of them, and the share that each represents."""
         share = self.weight * share
-        if self.n_drawn >= self.n_rows:
-            return None, np.where(share > SMALLEST_SHARE * share.max(), share, 0)
-        threshold = _threshold(share[:: max(1, self.n_rows // SORTED_SHARES)], self.n_drawn / self.n_rows)
-        drawn = np.flatnonzero(share > self.uniform[block * OFFSET :][: self.n_rows] * threshold)
-        return drawn, np.maximum(share[drawn], threshold)
+        if self.n_drawn >= len(share):
+            return None, np.where(share > NEGLIGIBLE * share.max(), share, 0)
+        return systematic_sample(share, self.n_drawn)
 
 
-def _uniform(size):
-    """Random numbers between zero and one, the same in every call."""
-    return np.random.RandomState(0).uniform(size=size)
+def systematic_sample(share, n_drawn, start=0.5):
+    """Indices of at most `n_drawn` rows in proportion to their share, and the share that each represents.
+
+    One row is drawn at every step of the cumulated shares. A row whose share is at least a step is always drawn and
+    represents itself, any other represents a step: sums over the sample are unbiased if `start`, the place of the first
+    row within its step, is random.
+    """
+    cumulated = np.cumsum(share, dtype=np.float64)
+    step = max(cumulated[-1] / n_drawn, np.finfo(float).tiny)
+    drawn = np.flatnonzero(np.diff(np.floor(cumulated / step + start), prepend=np.floor(start)))
+    return drawn, np.maximum(share[drawn], step)
 
 
-def _threshold(shares, part):
-    """The threshold for which min(1, share / threshold) is on average `part`, the share of rows to be sampled."""
-    shares = np.sort(shares, axis=None)[::-1].astype(np.float64)
-    n_wanted = part * len(shares)
-    rest = np.cumsum(shares[::-1])[::-1]  # sums of the smallest shares, those sampled at random
-    n_sure = int(np.searchsorted(np.arange(len(shares)) + rest / np.maximum(shares, np.finfo(float).tiny), n_wanted))
-    return rest[n_sure] / (n_wanted - n_sure) if n_sure < n_wanted else 0.0
-
-
-def _stratified(design, size):
+def _representatives(design, size):
     """Indices of rows, with all rows of rare classes, and weights (summing to one) that represent all rows of fit 0."""
-    generator = np.random.RandomState(0)
-    quota = size if size >= design.n_rows else -(-size // design.n_classes)
-    rows, weights = [], []
-    for label in range(design.n_classes):
-        class_rows = np.flatnonzero(design.labels == label)
-        if not len(class_rows):
-            continue
-        picked = generator.permutation(class_rows)[:quota]
-        rows.append(picked)
-        weights.append(design.weight[picked, 0] * len(class_rows) / len(picked))
-    weight = np.concatenate(weights)
-    return np.concatenate(rows), weight / max(weight.sum(), np.finfo(float).tiny)
+    rows, weight = np.arange(design.n_rows), design.weight[:, 0]
+    if size < len(rows):
+        by_class = np.argsort(design.labels, kind="stable")
+        of_class = np.bincount(design.labels)[design.labels[by_class]]
+        drawn, share = systematic_sample(1 / of_class, size)
+        rows = by_class[drawn]
+        weight = weight[rows] * share * of_class[drawn]
+    return rows, weight / max(weight.sum(), np.finfo(float).tiny)

@@ -19,7 +19,7 @@ import numpy as np
 from scipy import linalg
 
 from annealed.problems.base import Problem
-from annealed.problems.hessian_sample import ALL_LEVELS
+from annealed.problems.hessian_sample import N_LEVELS
 from annealed.problems.linear import LinearScores
 from annealed.problems.penalized_linear import PenalizedLinearProblem
 from annealed.problems.representer import RepresenterProblem
@@ -80,7 +80,7 @@ def _inverse_blocks(problem, final, temperature):
             return np.column_stack([turned, np.ones(len(turned))]) if table.fit_intercept else turned
 
         return lambda block: exact(points(block)), exact.inverse.size // table.width
-    learned = problem.preconditioners.learn(final[0], temperature, ALL_LEVELS)
+    learned = problem.preconditioners.learn(final[0], temperature, N_LEVELS)
 
     def inverse_root(noise):
         """Rows of `noise` times a square root of the preconditioner."""

@@ -21,11 +21,8 @@ from annealed.problems.base import Features, Predictor
 from annealed.problems.device_passes import DevicePasses
 from annealed.problems.smooth import ROUNDING, Scores, SmoothProblem
 from annealed.rows import ArrayDesign, DenseDesign, Design, make_design, row_span
-from annealed.rows.coordinates import CONSTANT, WIDEST_EIGENPROBLEM
+from annealed.rows.coordinates import CONSTANT, SMALLEST_ROOT, WIDEST_EIGENPROBLEM
 
-SMALLEST_ROOT = 1e-150  # smaller numbers have squares that underflow or lose their digits
-SHRINKAGE = 1e-100  # factor on rows whose products may overflow
-FARTHEST_LOGIT = 1e-8  # largest logit of such rows, as a share of the largest number of the dtype
 FEWEST_COPIED_VALUES = 600_000  # entries of X times scores (at least three) from which a float32 copy saves time
 MOST_COPIED_BYTES = 1 << 32  # largest float32 X, in bytes, that is copied: its copy takes as much memory again
 
@@ -46,10 +43,10 @@ def scores_of_rows(X, weights, offset):
     """
     with np.errstate(over="ignore", invalid="ignore"):
         scores = np.asarray(X @ weights + offset)
-    farthest = FARTHEST_LOGIT * np.finfo(scores.dtype).max
+    farthest = np.sqrt(np.finfo(scores.dtype).max)
     overflows = ~(np.abs(scores) <= farthest).all(axis=1)
     if overflows.any():
-        shrunk = (X[overflows].astype(np.float64) * SHRINKAGE) @ weights
+        shrunk = (X[overflows].astype(np.float64) * SMALLEST_ROOT) @ weights
         scores[overflows] = farthest * (shrunk / np.abs(shrunk).max(axis=1, keepdims=True))
     return scores
 

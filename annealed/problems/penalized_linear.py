@@ -20,8 +20,8 @@ from scipy import sparse
 from annealed.arrays import at_least, reshaped, take
 from annealed.problems.base import Features, Objective, check_strength, unit_C
 from annealed.problems.contrasts import Contrasts, MissingClasses, ParameterTable, missing_class_weight
+from annealed.problems.curvature import Preconditioners
 from annealed.problems.hessian import ExactHessians
-from annealed.problems.learning import Preconditioners
 from annealed.problems.linear import (
     LinearProblem,
     LinearScores,

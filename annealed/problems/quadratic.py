@@ -12,7 +12,8 @@ import numpy as np
 from annealed.problems.linear import LinearPredictor, mean_of_columns, spread_of_columns
 from annealed.problems.penalized_linear import InnerProduct
 from annealed.rows import DenseDesign
-from annealed.rows.base import BLOCK_BYTES, even_slices
+from annealed.rows.base import even_slices
+from annealed.rows.cost import BLOCK_BYTES
 
 FEWEST_ROWS = 16  # smallest number of rows whose features are computed at once, however wide they are
 FARTHEST = 1e100  # standard deviations to which new rows are clipped: squares of more, or their sums, may overflow

@@ -14,7 +14,8 @@ from functools import cached_property
 import numpy as np
 
 from annealed.arrays import Place, is_foreign, to_host
-from annealed.rows.base import BLOCK_BYTES, Block, Design
+from annealed.rows.base import Block, Design
+from annealed.rows.cost import BLOCK_BYTES
 
 DEVICE_BLOCK_BYTES = 1 << 29  # of a block's largest temporary: long products, little memory
 DEVICE_COPY_BYTES = 1 << 28  # the same if a block copies its rows: several such temporaries then coexist

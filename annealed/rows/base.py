@@ -24,14 +24,11 @@ import numpy as np
 from scipy import linalg
 
 from annealed.arrays import HOST, Place
+from annealed.rows.cost import BLOCK_BYTES, SHARED_WORK
 from annealed.rows.threads import blas_threads, map_in_order
 
-# Bytes of the largest temporary array of a block: small relative to X, large relative to the overhead of a call.
-# Smaller blocks would stay in cache, but threads exchange the interpreter lock at every block, which costs more.
-BLOCK_BYTES = 1 << 22
 READ_BYTES = 1 << 24  # bytes of a block whose rows are read in place, without a copy
 MANY_BLOCKS = 8  # number of blocks that balances the load of the threads
-SHARED_WORK = 1 << 24  # multiplications that justify a thread: with fewer, it waits longer than it computes
 SCORE_WORK, FEWEST_SCORES = 64, 4  # cost of a score in multiplications, and cost of reading a row in scores
 
 

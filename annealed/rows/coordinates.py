@@ -20,6 +20,7 @@ WIDEST_EIGENPROBLEM = 1000  # features (or samples) beyond which a dense eigende
 WIDEST_ROTATION = 5000  # the same for dense X with more samples than features, where many passes repay it
 SMALLEST_EIGENVALUE = 1e-13  # relative: a direction below it is rounding noise of the Gram matrix
 LEAST_ALIKE = 1e-10  # variance relative to the largest, below which rounding of the eigenbasis would destroy a feature
+SMALLEST_ROOT = float(np.sqrt(np.finfo(float).tiny / np.finfo(float).eps))  # squares of less lose digits, or underflow
 EMPTY = 1e-26  # relative variance of an empty direction, e.g. of one-hot features, which sum to one
 EMPTY_EIGENVALUE = 1e-14  # the same if the variance is known only as an eigenvalue, rounded relative to the largest
 LIGHTEST = 1e-7  # relative sample weight below which a sample adds no direction to a fit

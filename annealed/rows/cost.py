@@ -1,7 +1,7 @@
-"""Cost model: times on one core of an ordinary machine, in nanoseconds, by which a plan is made.
+"""Cost model: what an ordinary machine does in which time, from which plans and the sizes of arrays are computed.
 
-Only ratios matter, and roughly: a plan that misjudges one by half costs little. What is multiplied, and how often,
-follows from shapes.
+Times are those of one core, in nanoseconds. Only ratios matter, and roughly: a plan that misjudges one by half costs
+little. What is multiplied, and how often, follows from shapes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,12 @@ SCORE = 4.0  # the posterior of a row under one score
 MULTIPLY = {True: 0.03, False: 0.1}  # a multiplication of rows with a few vectors, in float32 and in float64
 SQUARE = {True: 0.015, False: 0.03}  # a multiplication in products of rows with themselves
 FACTOR = 0.05  # a multiplication in a Cholesky factor
+
+# Bytes of the largest temporary array of a block: small relative to X, large relative to the overhead of a call.
+# Smaller blocks would stay in cache, but threads exchange the interpreter lock at every block, which costs more.
+BLOCK_BYTES = 1 << 22
+STORED_BYTES = 1 << 26  # of an array that is kept beside X to save time
+SHARED_WORK = 1 << 24  # multiplications that justify a thread: with fewer, it waits longer than it computes
 
 
 def pass_time(n_rows, n_features, n_scores, is_float32=False, n_blocks=1) -> float:

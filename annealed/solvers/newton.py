@@ -18,13 +18,13 @@ import numpy as np
 from scipy.linalg import lapack
 
 from annealed.arrays import as_slice
+from annealed.problems.curvature import factored
 from annealed.rows.cost import CALL, pass_time
 from annealed.solvers.base import ROUNDING, Accuracy, Points, Solution, Solver, is_far, is_solved, largest_entry
 
 ARMIJO = 1e-4
 SHORTEST_STEP = 1e-20
 SMALLEST = np.finfo(float).tiny
-RIDGES = (1e-13, 1e-10, 1e-7, 1.0)  # relative to a unit diagonal: the first with which the factorization succeeds
 EXACT_STEP_SHARE = 0.1  # of `tol`: predicted relative decrease below which a point steps without evaluation
 FURTHEST_MOVE = 5.0  # largest change of a sample's score by a step without evaluation: more may harm outlying samples
 CLEAR_FALL = 0.01  # ratio of successive predicted decreases, up to which an old factor gives an accurate tangent
@@ -184,10 +184,9 @@ class _Search:
         balance = 1 / np.sqrt(np.maximum(diagonals, SMALLEST))
         hessians *= balance[:, :, None]
         hessians *= balance[:, None, :]
-        diagonals[...] = 1 + RIDGES[0]
         self.balance[points] = balance
         for number, matrix in zip(self._numbers(points), hessians, strict=True):
-            self.factors[number] = _factored(matrix)
+            self.factors[number] = factored(matrix)
 
     def _aim(self, points, *vectors):
         """Minus the inverse Hessian times each of several stacks of vectors, (n_points, n_parameters)."""
@@ -201,18 +200,3 @@ class _Search:
 
     def _numbers(self, points):
         return np.arange(len(self.factors))[points].tolist()
-
-
-def _factored(matrix):
-    """Lower Cholesky factor of a symmetric matrix, which is overwritten, with the smallest ridge that succeeds.
-
-    The first ridge is already on the diagonal of the matrix.
-    """
-    for next_ridge in (*RIDGES[1:], np.nan):
-        factor, has_failed = lapack.dpotrf(matrix.T, lower=1, overwrite_a=1, clean=0)  # the lower factor is faster
-        if not has_failed:
-            return factor
-        above = np.triu_indices(len(matrix), 1)  # overwritten: the lower half of the transpose
-        matrix[above] = matrix.T[above]
-        np.fill_diagonal(matrix, 1 + next_ridge)
-    return np.eye(len(matrix))  # curvatures are pure rounding error: use the diagonal only

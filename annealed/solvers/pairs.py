@@ -8,10 +8,8 @@ import numpy as np
 
 from annealed.arrays import HOST, as_slice, inner, put, take
 
-LEAST_PATIENCE = 1.0  # passes of the whole stack before a better preconditioner is computed
 KINDS = WHOLE, CLASSES = "whole", "classes"  # Hessians that a family may provide: all classes, or block-diagonal
 SMALLEST_FACTOR = 0.1  # lower bound of the factor on a diagonal preconditioner
-CLASSES_PATIENCE = 0.5  # share of LEAST_PATIENCE, and of their cost, before the blocks of single classes are computed
 
 
 class PathMemory:
@@ -31,16 +29,17 @@ class PathMemory:
         self.n_passes = {kind: max(0.0, spent + n_passes) for kind, spent in self.n_passes.items()}
 
     def kind_due(self, problem, delays):
-        """The kind of Hessian to compute now, or None: due when steps since the last one have cost as much as it does,
-        and at least some passes. Blocks of classes come first, and often; a whole Hessian is followed by another one.
+        """The kind of Hessian to compute now, or None: due when steps since the last one have cost as much as it does.
+
+        Blocks of classes come first, and often; a whole Hessian is followed by another one.
         """
         hessians = problem.preconditioners
-        if hessians is None or self.n_passes[WHOLE] < CLASSES_PATIENCE * LEAST_PATIENCE:  # too early even for classes
+        if hessians is None or not self.n_passes[WHOLE]:
             return None
-        if self.n_passes[WHOLE] >= delays[WHOLE] * max(LEAST_PATIENCE, hessians.cost(self.level + 1)):
+        if self.n_passes[WHOLE] >= delays[WHOLE] * hessians.cost(self.level + 1):
             return WHOLE
-        patience = CLASSES_PATIENCE * max(LEAST_PATIENCE, hessians.class_cost())
-        return CLASSES if self.level < 0 and self.n_passes[CLASSES] >= delays[CLASSES] * patience else None
+        is_due = self.level < 0 and self.n_passes[CLASSES] >= delays[CLASSES] * hessians.class_cost()
+        return CLASSES if is_due else None
 
     def learn(self, kind, problem, parameters, temperature):
         self.learned = None  # frees its memory before the next one is allocated

@@ -286,7 +286,7 @@ def test_steps_stop_at_rounding_errors(copies, monkeypatch):
     calm, disturbed = (
         evaluations_of_final_fit(with_float32_copy(gaussian()), 1e-4, monkeypatch, noise=noise) for noise in (0.0, 2e-6)
     )
-    assert disturbed[0] <= 2 * calm[0]
+    assert disturbed[0] <= 3 * calm[0]
     assert disturbed[1] > calm[1]  # the rest is solved in float64
 
 
