@@ -9,6 +9,7 @@ from itertools import takewhile
 from typing import Any
 
 import numpy as np
+from scipy.special import xlogy
 from sklearn import get_config
 from sklearn.metrics import check_scoring
 from sklearn.utils import check_random_state
@@ -229,9 +230,11 @@ class PathFit:
         if is_log_loss(self.model.scoring) and scores.mean() >= -LEAST_GAIN:  # no other can be better by that much
             return
         yield from takewhile(lambda _: not self.watch.is_stopped, choices.others())
-        if self.watch.is_stopped or not self._leaves_scaling_open or len(scores) < 2:
+        if self.watch.is_stopped or not self._leaves_scaling_open or len(scores) < 2 or not choices.is_open:
             return
-        if choices.tries_alternative(scores.mean()) or _prefers_alternative(choices, first):
+        shares = first.problem.class_shares[0]
+        has_learned = improves_significantly(scores, np.full(len(scores), np.sum(xlogy(shares, shares))))
+        if choices.tries_alternative(has_learned) or _prefers_alternative(choices, first):
             yield choices.alternative()
 
     @property

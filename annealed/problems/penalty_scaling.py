@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.special import xlogy
 
 from annealed.arrays import to_host
 from annealed.problems.base import Features
@@ -32,18 +31,13 @@ from annealed.rows.coordinates import (
     principal_coordinates,
     rows_of_fits,
 )
-from annealed.rows.shrinkage import ridge_effect
+from annealed.rows.shrinkage import ridge_cost
 
 PENALTY_SCALINGS = ("auto", "cv", "none", "standardize", "half-whiten", "whiten")
-WHITENING = 0.5  # power of the variance that gives every principal direction variance one
-POWERS = {"half-whiten": 0.25, "whiten": WHITENING}  # power of its variance by which a principal direction is divided
+POWERS = {"half-whiten": 0.25, "whiten": 0.5}  # power of its variance by which a principal direction is divided
 PERTURBATION = 0.05  # power, towards "half-whiten", at which validation estimates whether the alternative is better
-LEAST_LEARNED = 0.02  # reduction of the priors' log-loss below which sparse columns are always tried standardized
 LEAST_PENALTY = 0.1  # penalty over free energy below which no other scaling gains much
-MANY_COLUMNS = 15  # columns per row from which the least-squares test of a ridge is reliable
-SMALL_GAIN = 0.005  # relative reduction of the squared error by the best ridge: with less, no ridge is needed
-CLEAR_COST = 0.07  # relative increase of the squared error by a large ridge: with more, it hides information
-LARGE_GAIN = 0.1  # relative reduction of the squared error by the best ridge: with more, a ridge is needed
+CLEAR_COST = 0.05  # relative increase of the squared error by a ridge: with more, it hides information
 
 
 class Scaling(NamedTuple):
@@ -72,7 +66,7 @@ def scaled_coordinates(
         return diagonal_coordinates(features.scale, rows.column_variance())
     if features.span and rows.n_fits > 1:
         points = None
-        if power == WHITENING:
+        if power == POWERS["whiten"]:
             points = class_points() if class_points else class_point_coordinates(rows, is_centered)
         return points or coordinates_of_fits(rows, power, is_centered=is_centered)
     return principal_coordinates(rows, features.scale, power)
@@ -83,8 +77,8 @@ class ScalingChoices:
 
     With "cv" all of them are tried. With "auto" there is one alternative, tried if a small perturbation towards it
     improves the score. Sparse columns start with "none" and have the alternative "standardize". Dense columns start
-    with "standardize" and have the alternative "half-whiten", or "whiten" if columns outnumber rows; if they far
-    outnumber rows, the path may start with "whiten".
+    with "standardize" and have the alternative "half-whiten", or "whiten" if columns outnumber rows. Least squares may
+    tell then that the path should start with "whiten", or that it need not be tried.
     """
 
     def __init__(self, problem):
@@ -99,13 +93,9 @@ class ScalingChoices:
     def initial(self) -> ScalingChoices:
         """The choices from the scaling to start with.
 
-        With "auto" that is "whiten" if columns far outnumber rows and a ridge only harms a least-squares fit.
+        With "auto" that is "whiten" if columns outnumber rows and a ridge harms a least-squares fit.
         """
-        features = self.problem.features
-        is_very_wide = features.span and len(features.center) >= MANY_COLUMNS * (features.span.rows.shape[1] + 1)
-        if not (self.is_open and is_very_wide and self._class_points):
-            return self
-        if not (self._ridge_effect.gain <= SMALL_GAIN and self._ridge_effect.cost >= CLEAR_COST):
+        if not (self.is_open and self._class_points and self._ridge_cost >= CLEAR_COST):
             return self
         other = ScalingChoices(self.alternative())
         other.is_open = False
@@ -126,11 +116,11 @@ class ScalingChoices:
         return class_point_coordinates(self.problem.design, self.problem.scores.table.fit_intercept)
 
     @cached_property
-    def _ridge_effect(self):
+    def _ridge_cost(self):
         design, is_centered = self.problem.design, self.problem.scores.table.fit_intercept
         training = next(rows_of_fits(design, is_centered))
         indicators = np.eye(design.n_classes)[to_host(design.labels)[training.is_seen]]
-        return ridge_effect(training.rows, training.weight, indicators, is_centered)
+        return ridge_cost(training.rows, training.weight, indicators, is_centered)
 
     def others(self):
         """With "cv", the problem in the other scalings: "standardize" for sparse rows, the `POWERS` for dense ones.
@@ -166,8 +156,10 @@ class ScalingChoices:
         other.penalty_weight = scores.table.join(np.broadcast_to(weight, coef.shape), np.zeros(coef.shape[:2]))[0]
         return other
 
-    def tries_alternative(self, score) -> bool:
-        """Whether to try the alternative without the perturbation; `score` is minus the best log-loss.
+    def tries_alternative(self, has_learned: bool) -> bool:
+        """Whether to try the alternative without the perturbation.
+
+        has_learned : whether the path in the present scaling predicts better than the priors
 
         True where the alternative takes little time and often helps. For dense columns: all rows of a class are one
         point after whitening, and least squares need no ridge. The shared directions of many dense columns may carry no
@@ -175,14 +167,10 @@ class ScalingChoices:
         learned so far. Sparse columns may mix indicators with numbers in other units, and one such column can hide all
         others.
         """
-        if not self.is_open:
-            return False
         if not self._is_sparse:
-            return self._class_points is not None and not self._ridge_effect.gain > LARGE_GAIN
-        features, shares = self.problem.features, self.problem.class_shares[0]
-        is_small = features.span is not None or len(features.center) <= WIDEST_EIGENPROBLEM
-        has_learned = score > (1 - LEAST_LEARNED) * np.sum(xlogy(shares, shares))
-        return is_small or not has_learned
+            return self._class_points is not None and not self._ridge_cost <= 0
+        features = self.problem.features
+        return features.span is not None or len(features.center) <= WIDEST_EIGENPROBLEM or not has_learned
 
     def alternative(self):
         """The problem in the scaling towards which `perturbed` goes."""

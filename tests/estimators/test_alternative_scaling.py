@@ -24,7 +24,6 @@ from annealed.estimators.path_fit import PathFit, SolvedPath, _prefers_alternati
 from annealed.path import Step, Validation
 from annealed.problems import InnerProduct, penalty_scaling
 from annealed.problems.penalty_scaling import ScalingChoices
-from annealed.rows.shrinkage import RidgeEffect
 from annealed.solvers import LBFGS, Newton, Plan, Points
 from annealed.validation.selection import improves_significantly
 
@@ -192,12 +191,10 @@ def test_sparse_features_in_very_different_units_are_standardized(is_wide, reque
 @pytest.mark.usefixtures("everything_is_wide")
 def test_for_many_sparse_features_the_alternative_is_always_tried_if_almost_nothing_was_learned():
     problem = InnerProduct().prepare(stack_of(text()))
-    shares = problem.class_shares[0]
-    score_of_prior = float(shares @ np.log(shares))
-    assert ScalingChoices(problem).tries_alternative(0.99 * score_of_prior)
-    assert not ScalingChoices(problem).tries_alternative(0.9 * score_of_prior)
+    assert ScalingChoices(problem).tries_alternative(has_learned=False)
+    assert not ScalingChoices(problem).tries_alternative(has_learned=True)
     dense = InnerProduct().prepare(stack_of(gaussian()))
-    assert not ScalingChoices(dense).tries_alternative(score_of_prior)
+    assert not ScalingChoices(dense).tries_alternative(has_learned=False)
 
 
 @pytest.mark.parametrize("is_wide", [False, True])
@@ -224,7 +221,7 @@ def test_no_alternative_is_tried_for_sparse_features_if_scores_cannot_decide(set
 def test_with_more_features_than_samples_whiten_is_tried_without_a_perturbed_scaling():
     problem, minimum = at_minimum(wide)
     assert ScalingChoices(problem).perturbed(minimum.parameters[:1], TEMPERATURE, minimum.value[0]) is None
-    assert ScalingChoices(problem).tries_alternative(-1.0)
+    assert ScalingChoices(problem).tries_alternative(has_learned=True)
     assert ScalingChoices(ScalingChoices(problem).alternative()).chosen() == {"penalty_scaling": "whiten"}
 
 
@@ -234,7 +231,7 @@ def test_for_samples_of_low_rank_whiten_is_not_always_tried():
     embedded = table.X @ np.random.default_rng(0).normal(size=(table.X.shape[1], len(table.y) + 10))
     problem = InnerProduct().prepare(stack_of(replace(table, X=embedded)))
     assert problem.features.span is not None
-    assert not ScalingChoices(problem).tries_alternative(-1.0)
+    assert not ScalingChoices(problem).tries_alternative(has_learned=True)
 
 
 def test_whiten_is_chosen_if_directions_of_large_variance_hide_the_classes():
@@ -290,24 +287,14 @@ def test_samples_of_weight_zero_do_not_affect_the_choice():
 
 
 @pytest.mark.parametrize(
-    ("gain", "cost", "n_columns", "n_paths"),
-    [
-        (0.02, 0.1, 2000, 2),
-        (0.0, 0.03, 2000, 2),
-        (np.nan, np.nan, 2000, 2),
-        (0.0, 0.1, 500, 2),
-        (0.2, 0.1, 2000, 1),
-        (0.2, -0.1, 500, 1),
-    ],
+    ("cost", "n_paths", "chosen"),
+    [(0.1, 1, "whiten"), (0.03, 2, "whiten"), (np.nan, 2, "whiten"), (-0.01, 1, "standardize")],
 )
-def test_the_effect_of_shrinkage_decides_how_many_paths_are_computed(gain, cost, n_columns, n_paths, monkeypatch):
-    """Two if the effect is unclear, or if samples are too many for it to be trusted; only that of "standardize" if
-    shrinkage is needed.
-    """
-    monkeypatch.setattr(penalty_scaling, "ridge_effect", lambda *args: RidgeEffect(gain, cost))
-    model, n_computed = fit_and_count_paths(*shared_noise(n_columns=n_columns), monkeypatch)
-    assert n_computed == n_paths
-    assert n_paths > 1 or model.penalty_scaling_ == "standardize"
+def test_the_effect_of_shrinkage_decides_how_many_paths_are_computed(cost, n_paths, chosen, monkeypatch):
+    """Two if the effect is unclear; only that of "standardize" if shrinkage is needed."""
+    monkeypatch.setattr(penalty_scaling, "ridge_cost", lambda *args: cost)
+    model, n_computed = fit_and_count_paths(*many_more_features(), monkeypatch)
+    assert (n_computed, model.penalty_scaling_) == (n_paths, chosen)
 
 
 @pytest.mark.parametrize(
@@ -321,7 +308,7 @@ def test_the_effect_of_shrinkage_decides_how_many_paths_are_computed(gain, cost,
     ids=str,
 )
 def test_the_effect_of_shrinkage_is_not_computed_if_no_alternative_is_possible(settings, monkeypatch):
-    monkeypatch.setattr(penalty_scaling, "ridge_effect", None)  # a call would raise
+    monkeypatch.setattr(penalty_scaling, "ridge_cost", None)  # a call would raise
     model, n_paths = fit_and_count_paths(*many_more_features(), monkeypatch, **settings)
     assert (model.penalty_scaling_, n_paths) == ("standardize", 1)
 
