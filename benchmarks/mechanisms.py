@@ -129,12 +129,7 @@ MECHANISMS = [
         fits=BOTH,
     ),
     _set("float32 products with K", "a second pair of matrices; half the bytes", "MOST_ROUNDING", -1.0),
-    _call(
-        "float32 Hessians for steps",
-        "rounding; twice the speed",
-        "ExactHessians._is_rough_enough",
-        lambda *_: False,
-    ),
+    _set("float32 Hessians for steps", "rounding; twice the speed", "ROUGH_STRENGTH", inf),
     _flag("products with rows in place", "a correction; no centred copy", "DenseDesign._center_is_near", False),
     # --- solvers ---------------------------------------------------------------------------------------
     _set("Newton's method", "Hessians; few steps", "PASSES_OF_HESSIAN", 0.0, "plan"),
@@ -238,7 +233,7 @@ MECHANISMS = [
         fits=LDA,
     ),
     # --- sums over rows --------------------------------------------------------------------------------
-    _set("kept products of columns for Hessians", "memory; one matrix product", "MOST_PRODUCTS", 0),
+    _call("kept products of columns for Hessians", "memory; one matrix product", "are_stored", lambda *_: False),
     _set(
         "kept centred copy of a small X",
         "memory; no centring",
@@ -257,7 +252,7 @@ MECHANISMS = [
     ),
     _call("narrow products in pieces", "a rule; no packing", "_pieces", lambda *_: None, is_silent=True, fits=BOTH),
     _set("large blocks read in place", "cache; fewer calls", "READ_BYTES", 1 << 22, is_silent=True),
-    _set("held-out logits from kept rows", "a rule; fewer calls", "FEW_MULTIPLICATIONS", 0, "hessian"),
+    _call("held-out logits from kept rows", "a rule; fewer calls", "ExactHessians.held_out_logits", lambda *_: None),
     _set("summaries of several temperatures", "memory; fewer calls", "SUMMARIZED_TOGETHER", 1, is_silent=True),
     _set(
         "validation of several temperatures at once",
@@ -276,8 +271,7 @@ MECHANISMS = [
     _call("second try of misled starts", "a rule; no lost fits", "_Path._was_misled", lambda *_: False),
     _flag("folds move as the final fit does", "a rule; fewer fold steps", "SmoothProblem.fits_are_alike", False),
     _flag("last step without evaluation", "a rule; a pass less", "PenalizedLinearProblem.takes_last_step", False),
-    _set("folds solved loosely, L-BFGS", "less exact folds; fewer steps", "LAST_STEP_SHARE", 3e-4, fits=BOTH),
-    _set("folds solved loosely, Newton", "less exact folds; fewer steps", "EXACT_STEP_SHARE", 1e-3),
+    _set("folds solved loosely", "less exact folds; fewer steps", "STEP_SHARE", 1e-3, fits=BOTH),
     _set("folds solved loosely, row space", "less exact folds; fewer products", "FOLD_SUBOPTIMALITY", 1e-6),
     _flag(
         "cooling on when nothing was learned",

@@ -25,13 +25,9 @@ from annealed.arrays import as_slice
 from annealed.problems.hessian_sample import NEGLIGIBLE
 from annealed.rows import CsrDesign, DenseDesign
 from annealed.rows.coordinates import SMALLEST_EIGENVALUE
-from annealed.rows.cost import hessian_time
+from annealed.rows.cost import CALL, MULTIPLY, STORED_BYTES, hessian_time
 
-MOST_PRODUCTS = 5_000_000  # entries of z z' over all rows up to which they are stored: time against memory
-MOST_OF_FITS = 20_000_000  # the same over all fits, if every fit has its own coordinates
-FEW_MULTIPLICATIONS = 2_000_000  # for scores of all rows under all fits, up to which one product is fastest
-ROUGH_STRENGTH = 1e-6  # penalty over the largest variance of a coordinate from which float32 Hessians are accurate
-FEWEST_ROUGH = 100_000  # multiplications for the Hessian of one fit: with fewer, float32 saves no time
+ROUGH_STRENGTH = 8 * np.finfo(np.float32).eps  # penalty over the largest variance: of less, float32 Hessians are noise
 
 
 def hessian_rows(design, coordinates, table):
@@ -39,10 +35,9 @@ def hessian_rows(design, coordinates, table):
 
 
 def are_stored(design, coordinates, table) -> bool:
-    """Whether the products z z' of all rows fit into memory."""
-    n_products = design.n_rows * table.width**2
-    is_small = n_products <= MOST_PRODUCTS and not (coordinates.per_fit and design.n_fits * n_products > MOST_OF_FITS)
-    return is_small and isinstance(design, (DenseDesign, CsrDesign))
+    """Whether the products z z' of all rows fit into memory, in float64 and float32."""
+    n_products = design.n_rows * table.width**2 / 2 * (design.n_fits if coordinates.per_fit else 1)
+    return 12 * n_products <= STORED_BYTES and isinstance(design, (DenseDesign, CsrDesign))
 
 
 class SmallRows:
@@ -233,19 +228,14 @@ class ExactHessians:
         is_stored = are_stored(design, self.scores.coordinates, self.table)
         return self.problem.n_fits * hessian_time(design.n_rows, self.table.width, n_pairs, self.size, is_stored)
 
-    @property
-    def _square_work(self):
-        """Multiplications to sum the Hessian of one fit."""
-        return self.scores.design.n_rows * self.contrasts.n_pairs * self.table.width**2 / 2
-
     def held_out_logits(self, held_out, points):
         """Logits of held-out rows, (n_points, n_held_out, n_classes), in one small product for all fits.
 
-        None if no points of rows are stored, or if there are so many that the product is not small.
+        None if no points of rows are stored, or if the product takes longer than a call.
         """
         rows, n_fits = self.scores.hessian_rows, self.problem.n_fits
         n_multiplications = len(points) * self.scores.design.n_rows * n_fits * self.table.n_parameters
-        if not isinstance(rows, SmallRows) or n_multiplications > FEW_MULTIPLICATIONS:
+        if not isinstance(rows, SmallRows) or MULTIPLY[False] * n_multiplications > CALL:
             return None
         scores = rows.scores(self.table.of(np.concatenate(points)), np.tile(np.arange(n_fits), len(points)))
         by_point = scores.reshape(len(scores), len(points), n_fits, -1)
@@ -259,7 +249,8 @@ class ExactHessians:
         for_step : whether the Hessian is only used for the direction of a step. It is then computed in float32, as long
             as the penalty is so strong that the rounding error is small compared with the least curvature.
         """
-        dtype = np.float32 if for_step and self._is_rough_enough(temperature) else np.float64
+        weakest = self.problem.l2_strength * np.min(temperature) / self.scores.coordinates.spectrum.max()
+        dtype = np.float32 if for_step and weakest >= ROUGH_STRENGTH else np.float64
         with np.errstate(over="ignore", invalid="ignore"):  # solvers reject trial points whose value is not finite
             loss, gradient, hessian = self.rows.terms(self.table.of(parameters), fits, dtype)
         width = self.table.width
@@ -285,12 +276,6 @@ class ExactHessians:
         strength, _ = self.problem.penalty(temperature, fits)
         pull = strength * parameters
         return loss + 0.5 * np.sum(pull * parameters, axis=1), gradient + pull, strength
-
-    def _is_rough_enough(self, temperature) -> bool:
-        """Whether a float32 Hessian is accurate enough for a step, and saves time."""
-        strength = self.problem.l2_strength * np.min(temperature)
-        is_strong = strength >= ROUGH_STRENGTH * self.scores.coordinates.spectrum.max()
-        return bool(is_strong and self._square_work >= FEWEST_ROUGH)
 
     def furthest_moves(self, steps):
         """Upper bound on the change of any row's scores by steps (n_steps, n_parameters), (n_steps,)."""

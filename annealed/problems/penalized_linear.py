@@ -39,8 +39,6 @@ UNSEEN_WEIGHT = 1e-6  # rows: weight of a class whose rows all weigh 0; with les
 MOST_SPANNED_ROWS = 600  # sparse rows up to which the span of the rows gets a basis (else combinations of rows)
 MOST_SPANNED_SHARE = 0.2  # the same for dense rows, per column
 OF_TWO_CLASSES = 0.4  # factor on both for two classes: with one score, combinations of rows cost less
-STRICT_LAST_STEP = 0.1  # factor on the last step's share: tighten tenfold when few samples carry curvature
-FEW_CURVED = 1.0  # samples per coordinate, each weighted by its p (1 - p), up to which that is the case
 
 
 class PenalizedScores(LinearScores):
@@ -131,17 +129,6 @@ class PenalizedLinearProblem(LinearProblem):
     @property
     def preconditioners(self) -> Preconditioners | None:
         return Preconditioners(self) if self.place.is_host else None
-
-    @property
-    def last_step_share(self) -> float:  # type: ignore[override]
-        """Smaller when few samples carry curvature: columns outnumber samples, or most posteriors are certain.
-
-        The direction of a sample that a fold leaves out is then flat for the fold but curved for the final fit, whose
-        Hessian the fold uses, so the predicted decrease of a step is too small.
-        """
-        n_curved = self.design.n_rows * self.place.xp.sum(self.class_variance[0, :])
-        is_strict = self.features.span or n_curved <= FEW_CURVED * self.scores.coordinates.rank
-        return (STRICT_LAST_STEP if is_strict else 1.0) * super().last_step_share
 
     def start(self, temperature):
         table = self.scores.table

@@ -15,7 +15,6 @@ from annealed.rows import Block, Design, SinglePrecisionRows
 ROUNDING = 256 * np.finfo(np.float64).eps
 SUMMARIZED_TOGETHER = 8  # points evaluated in one matrix product by `summarize`
 SUMMARIZED_LOGITS = 60_000  # logits of one such product if all rows are one block: more do not fit into the cache
-LAST_STEP_SHARE = 0.03  # of `tol`: a fold takes its last step unevaluated if a smaller relative decrease is predicted
 HOT_LOGIT = 0.1  # root mean square logit at the hot end of an automatic schedule
 LEAST_RISE = 1.01  # smallest ratio of the logits' spread between two trial temperatures that counts as a response
 
@@ -130,7 +129,6 @@ class SmoothProblem(Problem):
     has_certificate = False
     fits_are_alike = True  # all fits have the same coordinates: folds can use the final fit's steps and curvature
     takes_last_step = False  # whether the last step to a minimum may go unevaluated, because a penalty bounds it
-    last_step_share = LAST_STEP_SHARE
 
     def __init__(self, design: Design, features: Features):
         super().__init__(design, features)

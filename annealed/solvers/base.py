@@ -14,10 +14,12 @@ from annealed.problems import Problem, SmoothProblem
 from annealed.problems.smooth import EXACT
 
 SUBOPTIMALITY_SHARE = 0.01  # of `tol`: bound on the certified relative suboptimality of the final fit
-FOLD_SUBOPTIMALITY_SHARE = 1.0  # of `tol`: bound on the estimated one of a fold, which only selects a temperature
+STEP_SHARE = 0.1  # of `tol`: predicted relative decrease by a step that is left out, or taken without an evaluation
 SINGLE_PRECISION_TOL = 1e-5  # smallest `tol` at which rows are multiplied in float32, before the path is certified
 FAR = 10.0  # certificate of an interpolated start, in units of its bound, above which starts next to it may fail too
 ROUNDING = EXACT.loss  # relative decrease below which there is no progress
+ARMIJO = 1e-4  # share of the predicted decrease that a step must achieve
+SHORTEST_STEP = float(np.sqrt(np.finfo(float).eps))  # relative length of a step: of less, rounding errors decide
 
 
 class Points(NamedTuple):
@@ -183,8 +185,7 @@ def is_solved(problem: SmoothProblem, value, largest, bound, fits, tol, decremen
     A gradient of pure rounding error counts as solved at any tolerance.
     """
     is_final = np.asarray(fits) == 0
-    share = problem.last_step_share if has_last_step else FOLD_SUBOPTIMALITY_SHARE
-    solved = decrement <= share * tol * np.abs(value)
+    solved = decrement <= STEP_SHARE * tol * np.abs(value)
     if not has_last_step:
         solved &= largest <= tol
     if is_final.any():

@@ -30,7 +30,10 @@ from annealed.problems.device_passes import FEW_COLUMNS
 from annealed.problems.linear import refined_at
 from annealed.problems.smooth import Rounding
 from annealed.solvers.base import (
+    ARMIJO,
+    SHORTEST_STEP,
     SINGLE_PRECISION_TOL,
+    STEP_SHARE,
     SUBOPTIMALITY_SHARE,
     Accuracy,
     Points,
@@ -42,11 +45,6 @@ from annealed.solvers.base import (
 )
 from annealed.solvers.pairs import KINDS, PathMemory
 
-ARMIJO = 1e-4
-SHORTEST_STEP, SHORTEST_ROUNDED_STEP = 1e-10, 1e-6
-PAIR_SHARE = 0.1  # of the decrease that a pass resolves: no pair is stored of a step that predicts less
-CLEAR_FALL = 0.9  # share of the smallest decrease predicted so far, below which a new one counts as smaller
-PROMISED_SHARE = 0.1  # of `tol`: predicted relative decrease at which a final fit stops that need not be certified
 REFINED_SHARE = 0.8  # of `tol`: tolerance of corrected half precision, before full precision verifies it
 POINTS_TOGETHER = 8  # temperatures of the final fit that step together: more need memory and save no time
 MUCH_HOTTER = 6.0  # ratio to the temperature of a Hessian, beyond which it misleads: posteriors are much softer
@@ -271,9 +269,9 @@ class _Search:
         if self.rules.may_be_exact:
             least = self.least_predicted[chosen]
             self.least_predicted[chosen] = np.minimum(decrement, least)
-            is_done = solved | (is_rounding & (decrement >= CLEAR_FALL * least))
+            is_done = solved | (is_rounding & (decrement >= least))
             return np.where(is_final, solved, is_done), is_done
-        share = SUBOPTIMALITY_SHARE if self.rules.certifies else PROMISED_SHARE
+        share = SUBOPTIMALITY_SHARE if self.rules.certifies else STEP_SHARE
         promises_little = decrement <= share * self.tol * size
         if self.rules.certifies:
             promises_little &= (largest <= self.tol) & (bound <= self.tol)
@@ -299,9 +297,7 @@ class _Search:
         accepted = self._accept(chosen, value, largest, bound, new_slope)
         self._shorten(chosen[~accepted], value[~accepted])
         good = chosen[accepted]
-        # Over a tiny step, the change of the gradient is mostly rounding error.
-        pays = -self.slope[chosen] > PAIR_SHARE * self.rules.rounding.decrease * np.abs(self.value[chosen])
-        self.pairs.add(chosen, step, change, numbers, accepted & pays)
+        self.pairs.add(chosen, step, change, numbers, accepted)
         self.decrease[good] = self.value[good] - value[accepted]
         self.value[good], self.largest[good], self.bound[good] = value[accepted], largest[accepted], bound[accepted]
         if len(good) == len(self.fits):
@@ -316,7 +312,7 @@ class _Search:
 
     def _give_up(self, chosen):
         """Drop points whose steps are too short. In rounded precision, no digits may be left to resolve a decrease."""
-        stuck = chosen[self.length[chosen] < (SHORTEST_STEP if self.rules.may_be_exact else SHORTEST_ROUNDED_STEP)]
+        stuck = chosen[self.length[chosen] < SHORTEST_STEP]
         if not len(stuck):
             return
         if not self.rules.may_be_exact:

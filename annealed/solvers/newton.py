@@ -19,19 +19,24 @@ from scipy.linalg import lapack
 
 from annealed.arrays import as_slice
 from annealed.problems.curvature import factored
-from annealed.rows.cost import CALL, pass_time
-from annealed.solvers.base import ROUNDING, Accuracy, Points, Solution, Solver, is_far, is_solved, largest_entry
+from annealed.rows.cost import BLOCK_BYTES, CALL, pass_time
+from annealed.solvers.base import (
+    ARMIJO,
+    ROUNDING,
+    SHORTEST_STEP,
+    STEP_SHARE,
+    Accuracy,
+    Points,
+    Solution,
+    Solver,
+    is_far,
+    is_solved,
+    largest_entry,
+)
 
-ARMIJO = 1e-4
-SHORTEST_STEP = 1e-20
-SMALLEST = np.finfo(float).tiny
-EXACT_STEP_SHARE = 0.1  # of `tol`: predicted relative decrease below which a point steps without evaluation
 FURTHEST_MOVE = 5.0  # largest change of a sample's score by a step without evaluation: more may harm outlying samples
-CLEAR_FALL = 0.01  # ratio of successive predicted decreases, up to which an old factor gives an accurate tangent
-POOR_FALL = 0.25  # the same ratio, from which the old factor is replaced before the next step
-GROUP_SIZE = 6  # nodes of a path that are solved together if
-FEW = 0.07  # the rows and Hessians of a node take at most this share of the overhead of a pass
-STACKED_ENTRIES = 700_000  # entries of the Hessians computed at a time
+POOR_FALL = 0.25  # ratio of successive predicted decreases from which an old factor is replaced before the next step
+GROUP_SIZE = 6  # nodes of a path that are solved together if that takes less than the overhead of a pass
 
 
 class Newton(Solver):
@@ -44,7 +49,7 @@ class Newton(Solver):
         """For tiny problems the cost is call overhead: several temperatures then cost as much as one."""
         n_scores = problem.n_fits * problem.scores.table.n_scores
         of_rows = pass_time(problem.design.n_rows, problem.scores.coordinates.rank, n_scores) - CALL
-        self.nodes_together = GROUP_SIZE if of_rows + problem.hessians.time <= FEW * CALL else 1
+        self.nodes_together = GROUP_SIZE if GROUP_SIZE * (of_rows + problem.hessians.time) <= CALL else 1
         return problem
 
     def solve(self, problem, points: Points, accuracy: Accuracy, memory=None) -> Solution:
@@ -52,7 +57,7 @@ class Newton(Solver):
         solution = replace(Solution.unsolved(points.parameters), tangent=np.zeros_like(points.parameters))
         rest, size = np.arange(len(points.fits)), len(points.fits)
         if size > 1 and not points.fits.any():
-            size = max(1, STACKED_ENTRIES // problem.hessians.size**2)
+            size = max(1, BLOCK_BYTES // (8 * problem.hessians.size**2))
             if accuracy.certify:  # most interpolated starts are solved: that needs no Hessian
                 _evaluate(problem, solution, points, accuracy.tol)
                 rest = np.flatnonzero(~solution.converged)
@@ -125,8 +130,9 @@ class _Search:
         self.tangent[good] += turn
         before = -0.5 * self.slope[good]
         predicted = self._predicted_decrease(good, gradient)
-        self.length[good] = predicted < POOR_FALL * before  # otherwise a new factor is computed at this point
-        self._retire(good, gradient, outcome, np.where(predicted > CLEAR_FALL * before, np.inf, predicted))
+        falls = predicted < POOR_FALL * before
+        self.length[good] = falls  # otherwise a new factor is computed at this point
+        self._retire(good, gradient, outcome, np.where(falls, predicted, np.inf))
 
     def _accepted(self, active, trial, value, *terms):
         """Accepted points, the terms evaluated there, and for all points (accepted, stalled)."""
@@ -155,7 +161,7 @@ class _Search:
     def _retire(self, good, gradient, outcome, predicted):
         """Drop solved points, after a last step if that is short, and stalled points."""
         accepted, stalled = outcome
-        is_short = solved = predicted <= EXACT_STEP_SHARE * self.tol * np.abs(self.value[good])
+        is_short = solved = predicted <= STEP_SHARE * self.tol * np.abs(self.value[good])
         is_final = self.fits[good] == 0
         asks_finals = self.certify and is_final.any()
         if asks_finals or solved.any():
@@ -169,7 +175,7 @@ class _Search:
             self.solution.certificate[good] = np.where(is_final, bound, np.nan)  # a last step only lowers the value
             if not self.solution.n_iter[good].any():
                 self.solution.was_far[good] = is_far(bound, self.tol)
-        stays = ~stalled & ((self.length[self.active] > SHORTEST_STEP) | ~self.is_fresh[self.active])
+        stays = ~stalled & ((self.length[self.active] > SHORTEST_STEP**2) | ~self.is_fresh[self.active])
         stays[accepted] &= ~solved
         done = self.active[accepted][solved]
         self.solution.converged[done], self.solution.is_certified[done] = True, self.certify
@@ -181,7 +187,7 @@ class _Search:
     def _factor(self, points, hessians):
         """Cholesky factors of the Hessians, which are overwritten, balanced to unit diagonal."""
         diagonals = np.einsum("sii->si", hessians)
-        balance = 1 / np.sqrt(np.maximum(diagonals, SMALLEST))
+        balance = 1 / np.sqrt(np.maximum(diagonals, np.finfo(float).tiny))
         hessians *= balance[:, :, None]
         hessians *= balance[:, None, :]
         self.balance[points] = balance

@@ -69,7 +69,7 @@ def test_gradient_and_hessian_agree_with_finite_differences(penalty_scaling):
 def test_stored_rows_and_blocks_agree(fits, monkeypatch):
     problem, blocks = prepared("whiten"), prepared("whiten")
     assert isinstance(problem.hessians.rows, hessian.SmallRows)
-    monkeypatch.setattr(hessian, "MOST_OF_FITS", 0)
+    monkeypatch.setattr(hessian, "STORED_BYTES", 0)
     assert isinstance(blocks.hessians.rows, hessian.BlockRows)
     point = near_start(problem, TEMPERATURE)[fits]
     along = np.random.default_rng(2).normal(size=point.shape)

@@ -19,7 +19,7 @@ def test_stored_points_and_blocks_of_rows_agree(make, fit_intercept, monkeypatch
     fits = np.array([2, 0])
     kept = small.hessians.terms(point[fits], 0.3, fits)
     assert isinstance(small.scores.hessian_rows, hessian.SmallRows)
-    monkeypatch.setattr(hessian, "MOST_PRODUCTS", 0)
+    monkeypatch.setattr(hessian, "STORED_BYTES", 0)
     large = prepared(make(), fit_intercept=fit_intercept)
     added = large.hessians.terms(point[fits], 0.3, fits)
     assert isinstance(large.scores.hessian_rows, hessian.BlockRows)
@@ -32,7 +32,7 @@ def test_stored_points_and_blocks_of_rows_agree(make, fit_intercept, monkeypatch
 @pytest.mark.parametrize("make", [gaussian, badly_scaled, two_classes, rare_class, wide, text])
 def test_evaluations_with_and_without_a_hessian_agree(make, is_small, fit_intercept, monkeypatch):
     if not is_small:
-        monkeypatch.setattr(hessian, "MOST_PRODUCTS", 0)
+        monkeypatch.setattr(hessian, "STORED_BYTES", 0)
     problem = prepared(make(), fit_intercept=fit_intercept)
     rng = np.random.default_rng(0)
     point = problem.hessians.without_shift(problem.start(1.0) + 0.1 * rng.normal(size=problem.start(1.0).shape))
@@ -55,8 +55,7 @@ def test_evaluations_with_and_without_a_hessian_agree(make, is_small, fit_interc
 
 
 @pytest.mark.parametrize("make", [gaussian, badly_scaled, two_classes, wide])
-def test_a_hessian_for_a_step_has_seven_digits_while_the_penalty_is_strong(make, monkeypatch):
-    monkeypatch.setattr(hessian, "FEWEST_ROUGH", 0)
+def test_a_hessian_for_a_step_has_seven_digits_while_the_penalty_is_strong(make):
     problem = prepared(make())
     point, fits = problem.start(1.0), slice(None)
     weak = 0.1 * hessian.ROUGH_STRENGTH * problem.scores.coordinates.spectrum.max() / problem.l2_strength

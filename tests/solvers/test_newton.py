@@ -74,7 +74,7 @@ def test_newton_converges_from_a_distant_start(make):
 def test_a_long_last_step_is_not_taken_without_evaluation(make, is_kept, monkeypatch):
     """However small the predicted decrease: where the posterior is certain, the Hessian is local information."""
     if not is_kept:
-        monkeypatch.setattr("annealed.problems.hessian.MOST_PRODUCTS", 0)
+        monkeypatch.setattr("annealed.problems.hessian.STORED_BYTES", 0)
     table = make()
     problem = InnerProduct(penalty_scaling="none").prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
     far = problem.start(0.01) + 30 * np.random.default_rng(0).normal(size=problem.start(1.0).shape)
@@ -90,7 +90,7 @@ def test_large_hessians_are_solved_a_few_at_a_time(monkeypatch):
     temperatures, options = np.array([1.0, 0.3, 0.1, 0.03, 0.01]), {"tol": 1e-6, "max_iter": 100}
     starts = np.repeat(problem.start(1.0)[:1], len(temperatures), axis=0)
     at_once = solve_final(Newton(), problem, starts, temperatures, **options)
-    monkeypatch.setattr("annealed.solvers.newton.STACKED_ENTRIES", 2 * problem.hessians.size**2)
+    monkeypatch.setattr("annealed.solvers.newton.BLOCK_BYTES", 16 * problem.hessians.size**2)
     in_parts = solve_final(Newton(), problem, starts, temperatures, **options)
     assert in_parts.converged.all()
     np.testing.assert_allclose(in_parts.parameters, at_once.parameters, rtol=1e-9, atol=1e-12)
