@@ -232,7 +232,7 @@ class PathFit:
         yield from takewhile(lambda _: not self.watch.is_stopped, choices.others())
         if self.watch.is_stopped or not self._leaves_scaling_open or len(scores) < 2 or not choices.is_open:
             return
-        shares = first.problem.class_shares[0]
+        shares = first.plan.problem.class_shares[0]
         has_learned = improves_significantly(scores, np.full(len(scores), np.sum(xlogy(shares, shares))))
         if choices.tries_alternative(has_learned) or _prefers_alternative(choices, first):
             yield choices.alternative()
