@@ -173,22 +173,9 @@ MECHANISMS = [
     _set("growing levels of Hessians", "several Hessians; a cheap first one", "N_LEVELS", 1),
     _set("no memory from much colder temperatures", "starts anew; no misleading Hessian", "MUCH_HOTTER", inf),
     _call("row-space solver", "a solver; wide and sparse X", "_has_row_form", lambda problem: False),
-    _call(
-        "eigenvectors in the row preconditioner",
-        "eigsh; fewer products with K",
-        "RepresenterProblem._first_leading",
-        lambda self: 1,
-    ),
-    _call(
-        "more eigenvectors when steps are many",
-        "eigsh again; fewer products",
-        "RepresenterProblem.add_eigenvectors",
-        lambda self: False,
-    ),
-    _set("start in the span of earlier solutions", "a small problem; a better start", "N_EARLIER", 1),
-    _set("latest steps in the subspace", "inner products; fewer products with K", "N_STEPS", 1),
-    _set("stacks of fits in the row-space solver", "waiting for the slowest; fewer calls", "WHOLE_VALUES", 0),
-    _set("row-space intermediate temperatures at the end", "memory; one stack", "FEW_SCORES", 0, "subspace"),
+    _set("eigenvectors in the row preconditioner", "eigsh; fewer products with K", "MOST_LEADING", 1),
+    _call("stacks of fits in the row-space solver", "memory; fewer calls", "_stack_size", lambda problem: 1),
+    _set("columns where samples stall", "a path anew; no endless steps", "MOST_STEPS", 10**9, "subspace"),
     _set("formed Gram matrix of samples", "memory; one product instead of two", "MOST_FORMED_ROWS", 0),
     # --- coordinates -----------------------------------------------------------------------------------
     _call(

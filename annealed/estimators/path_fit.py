@@ -34,7 +34,7 @@ from annealed.problems.leave_one_out import NotTrusted
 from annealed.problems.penalty_scaling import ScalingChoices
 from annealed.rows import ArrayDesign, make_design
 from annealed.rows.threads import threads_over_blocks
-from annealed.solvers import Accuracy, Plan, Points, make_solver
+from annealed.solvers import Accuracy, Plan, Points, Stalled, make_solver
 from annealed.validation.on_device import DeviceValidator
 from annealed.validation.point_scorer import Part, PointScorer
 from annealed.validation.selection import (
@@ -199,7 +199,11 @@ class PathFit:
             return other.__dict__
 
         self.watch.fitted_so_far = fitted_so_far
-        steps = anneal(plan, self._schedule(), validator, self.watch)
+        try:
+            steps = anneal(plan, self._schedule(), validator, self.watch)
+        except Stalled:
+            plan = plan.in_columns()
+            steps = anneal(plan, self._schedule(), validator, self.watch)
         return SolvedPath(plan, validator, steps, settings)
 
     def _choose(self, path: SolvedPath) -> int:

@@ -20,26 +20,18 @@ import numpy as np
 
 from annealed.problems.base import Problem, TrainingSummary
 from annealed.problems.penalized_linear import PenalizedLinearProblem
-from annealed.problems.smooth import calibrated_loss_and_entropy
+from annealed.problems.smooth import ROUNDING, calibrated_loss_and_entropy
 from annealed.rows.row_products import RowProducts
 
-MANY_LEADING = 20  # eigenvectors of K that the preconditioner starts with, if scores of a fit are few
-FEW_LEADING = 6  # the same if they are many, where each eigenvector costs more
-MOST_VALUES_FOR_MANY = 50_000  # rows times scores that count as few
-LEADING_SCORES, LEAST_LEADING = 80, 4  # with few: largest product of eigenvectors and scores, but at least 4 vectors
-GROWTH = 4  # factor on the number of eigenvectors when a solve takes many steps
-MOST_ROUNDING = 1e-4  # rounding error of a float32 image, as a share of `mean_left`: with more, products are in float64
-ROW_LENGTHS, EVEN_LENGTHS = (0.1, 10.0), (0.5, 2.0)  # bounds on `left_over`, as multiples of its mean
-MOST_UNEVEN = 2.0  # standard deviation over mean of `left_over`: with more, ROW_LENGTHS can give ascent directions
-LARGEST_SYSTEM = 1200  # unknowns of the small system, (eigenvectors + intercept) x scores, which limits eigenvectors
+MOST_LEADING, MOST_UNKNOWNS = 20, 100  # leading eigenvectors of K, and their number times that of scores
+EVENNESS = 2.0  # bounds of `left_over` as multiples of its mean: with exact lengths, directions may lead uphill
 
 
 class GramModel:
     """K in the preconditioner: some leading eigenvectors, and a diagonal.
 
     vectors, inverse_eigenvalues : the intercept is one more eigenvector, with infinite eigenvalue
-    left_over : diagonal of K minus its part in the leading eigenvectors; `mean_left` is its mean
-    remainder : `left_over` within bounds, the diagonal part
+    remainder : diagonal of K minus its part in the leading eigenvectors, within bounds
     """
 
     def __init__(self, products: RowProducts, squares, n_leading, fit_intercept):
@@ -48,61 +40,30 @@ class GramModel:
         if fit_intercept:
             self.vectors = np.column_stack([eigenvectors, np.ones(len(squares))])
             self.inverse_eigenvalues = np.append(self.inverse_eigenvalues, 0.0)
-        self.left_over = squares - eigenvectors**2 @ self.eigenvalues
-        self.mean_left = max(float(np.mean(self.left_over)), 1e-12 * self.eigenvalues[-1])
-        bounds = ROW_LENGTHS if np.std(self.left_over) <= MOST_UNEVEN * self.mean_left else EVEN_LENGTHS
-        self.remainder = np.clip(self.left_over, *(share * self.mean_left for share in bounds))[:, None]
+        left_over = squares - eigenvectors**2 @ self.eigenvalues
+        mean = max(float(np.mean(left_over)), 0.0)
+        self.remainder = np.clip(left_over, mean / EVENNESS, mean * EVENNESS)[:, None]
 
 
 class RepresenterProblem(Problem):
-    """A penalized linear problem, solved in combinations of its rows; `squares` is the diagonal of K."""
+    """A penalized linear problem, solved in combinations of its rows."""
 
     temperature_free = True
     interpolates = True
-    extrapolates = False  # the solver predicts in the span of earlier solutions, whose images it has
 
-    def __init__(self, primal: PenalizedLinearProblem, dtype):
+    def __init__(self, primal: PenalizedLinearProblem):
         super().__init__(primal.design, primal.features)
         self.primal, self.predictor = primal, primal.predictor
         self.l2_strength, self.fit_intercept = primal.l2_strength, primal.scores.table.fit_intercept
         self.contrasts, self.missing = primal.scores.table.contrasts, primal.missing.weight
         spectrum = primal.scores.coordinates.spectrum
         self.gradient_unit = max(1.0, float(np.sqrt(spectrum.max())))  # of the widest column
-        self._multiply_in(dtype)
-        if self.products.is_rounded and self.products.rounding() > MOST_ROUNDING * self.model.mean_left:
-            self._multiply_in(np.float64)
-
-    def _multiply_in(self, dtype):
-        """Set the dtype of products with K, and recompute the preconditioner's eigenvectors."""
-        self.products = RowProducts(self.design, self.features.scale, dtype)
-        self.squares = self.products.diagonal()
-        self.row_length = float(np.sqrt(np.mean(self.squares)))
-        n_leading = self._affordable(min(self._first_leading(), self.design.n_rows // 10))
-        self.model = GramModel(self.products, self.squares, n_leading, self.fit_intercept)
-
-    def _first_leading(self) -> int:
-        """More eigenvectors where they cost little: few rows, and few classes (each has its own unknowns)."""
-        n_scores = self.contrasts.n_scores
-        if self.design.n_rows * n_scores > MOST_VALUES_FOR_MANY:
-            return FEW_LEADING
-        return min(MANY_LEADING, max(LEAST_LEADING, LEADING_SCORES // n_scores))
-
-    def in_double(self) -> RepresenterProblem:
-        """The same problem with products in float64."""
-        other = copy(self)
-        other._multiply_in(np.float64)
-        return other
-
-    def add_eigenvectors(self) -> bool:
-        """Add eigenvectors of K to the preconditioner; returns False if it cannot take more."""
-        before = len(self.model.eigenvalues)
-        n_leading = self._affordable(min(GROWTH * before, self.design.n_rows // 3))
-        if n_leading > before:
-            self.model = GramModel(self.products, self.squares, n_leading, self.fit_intercept)
-        return n_leading > before
-
-    def _affordable(self, n_leading) -> int:
-        return max(1, min(n_leading, LARGEST_SYSTEM // self.contrasts.n_scores - self.fit_intercept))
+        self.products = RowProducts(self.design, self.features.scale)
+        squares = self.products.diagonal()
+        self.row_length = float(np.sqrt(np.mean(squares)))
+        most = min(MOST_LEADING, MOST_UNKNOWNS // self.contrasts.n_scores - self.fit_intercept)
+        n_leading = max(1, min(most, self.design.n_rows // 10))
+        self.model = GramModel(self.products, squares, n_leading, self.fit_intercept)
 
     def split(self, parameters):
         """Alpha and image (n_fits, n_rows, n_scores), and intercept (n_fits, n_scores)."""
@@ -120,23 +81,30 @@ class RepresenterProblem(Problem):
         return self.join(zeros, zeros, self.primal.start_intercept())
 
     def image(self, vectors):
-        """K times each of a stack (n_fits, n_rows, n_columns) of row combinations, in one product."""
-        return self._side_by_side(self.products.image, vectors)
-
-    def with_exact_images(self, parameters):
-        """Points with their images recomputed in float64, without the rounding errors of many float32 steps."""
-        alpha, _, intercept = self.split(parameters)
-        return self.join(alpha, self._side_by_side(self.products.exact_image, alpha), intercept)
+        """K times each of a stack (n_points, n_rows, n_columns) of row combinations, in one product."""
+        return self._side_by_side(self.products.image, vectors).swapaxes(0, 1)
 
     def _side_by_side(self, product, vectors):
-        wide = vectors.swapaxes(0, 1).reshape(vectors.shape[1], -1)
-        image = product(wide)
-        return image.reshape(len(image), len(vectors), -1).swapaxes(0, 1)
+        found = product(vectors.swapaxes(0, 1).reshape(vectors.shape[1], -1))
+        return found.reshape(len(found), len(vectors), -1)
 
-    def combine(self, vectors):
-        """Z' times each of a stack of row combinations, (n_features, n_fits, n_columns)."""
-        wide = vectors.swapaxes(0, 1).reshape(vectors.shape[1], -1)
-        return self.products.combine(wide).reshape(-1, len(vectors), vectors.shape[2])
+    def certificate(self, alpha, row_residual, posterior, weight, value, kappa):
+        """Largest entry of the gradient of each point, and the bound on its relative suboptimality.
+
+        As in `PenalizedLinearProblem.certificate`: at the best intercept, the gradient of the coefficients differs by
+        about `row_length` times that of the intercept, and the value is lower.
+        """
+        gradient = self._side_by_side(self.products.combine, row_residual + kappa[:, None, None] * alpha)
+        largest = np.abs(gradient).max(axis=(0, 2)) / self.gradient_unit
+        length, gain = np.sqrt(np.einsum("pfs,pfs->f", gradient, gradient)), 0.0
+        if self.fit_intercept:
+            by_intercept = row_residual.sum(axis=1)
+            largest = np.maximum(largest, np.abs(by_intercept).max(axis=1))
+            length += self.row_length * np.linalg.norm(by_intercept, axis=1)
+            along, across = self.contrasts.row_hessian(posterior)
+            curvature = np.einsum("fn,fns->fs", weight, along - across**2)
+            gain = np.sum(by_intercept**2 / np.maximum(2 * curvature, ROUNDING), axis=1)
+        return largest, (length**2 / (2 * kappa) + gain) / np.maximum(value, np.finfo(float).tiny)
 
     def logits_of(self, rows, parameters, temperature, fits):
         _, image, intercept = self.split(parameters)
@@ -167,64 +135,57 @@ class RepresenterProblem(Problem):
 
 
 class RowPreconditioner:
-    """Approximate inverses of the Newton systems `kappa I + weight D K` of a stack of fits, one kappa per fit.
+    """Approximate inverses of the Newton systems `kappa I + weight D K` of a stack of points, each with its kappa.
 
-    D_i = diag(a_i) - b_i b_i' is the Hessian of a row's loss by its scores; with a single score b_i is zero. K is
-    approximated by `diag(remainder) + U diag(eigenvalues) U'`; the intercept adds a column of ones to U. The blocks of
-    rows are inverted in closed form, the low-rank part by Woodbury's identity. Shapes: posterior (n_fits, n_rows,
-    n_classes), weight (n_fits, n_rows).
+    D_i is the Hessian of a row's loss by its scores: a number, or diag(p) - p p'. K is approximated by
+    `diag(remainder) + U diag(eigenvalues) U'`; the intercept adds a column of ones to U. The blocks of rows are
+    inverted in closed form, S_i = (kappa + weight_i remainder_i D_i)^-1, the low-rank part by Woodbury's identity.
+    Every term is positive, so that nothing cancels however small kappa is. Shapes: posterior (n_points, n_rows,
+    n_classes), weight (n_points, n_rows).
     """
 
     def __init__(self, problem: RepresenterProblem, posterior, weight, kappa):
-        self.kappa = np.broadcast_to(kappa, len(weight))[:, None, None]
-        self.remainder, self.vectors = problem.model.remainder, problem.model.vectors
-        load = weight * problem.model.remainder[:, 0]
-        along, across = problem.contrasts.row_hessian(posterior)
-        self.spread = self.kappa + load[..., None] * along
-        self.has_across = across.shape[-1] > 1
-        if self.has_across:
-            self.ratio = across / self.spread
-            self.factor = load / (1 - load * np.sum(across * self.ratio, axis=-1))
-        self.small_inverse = self._invert_small(problem.model.inverse_eigenvalues)
+        self.contrasts, self.vectors = problem.contrasts, problem.model.vectors
+        self.posterior, self.weight = posterior, weight[..., None]
+        kappa, load = kappa[:, None, None], self.weight * problem.model.remainder
+        along, _ = self.contrasts.row_hessian(posterior)
+        self.spread = kappa + load * along
+        self.ratio = along / self.spread
+        total = self.ratio.sum(axis=-1, keepdims=True)
+        self.factor = load / (kappa * total)
+        self.small_inverse = self._invert_small(problem.model.inverse_eigenvalues, total)
 
-    def part(self, few) -> RowPreconditioner:
-        """The preconditioner of some of the fits."""
+    def part(self, chosen) -> RowPreconditioner:
+        """The preconditioner of some of the points."""
         other = copy(self)
-        for name in ("kappa", "spread", "small_inverse", *(("ratio", "factor") if self.has_across else ())):
-            setattr(other, name, getattr(self, name)[few])
+        for name in ("posterior", "weight", "spread", "ratio", "factor", "small_inverse"):
+            setattr(other, name, getattr(self, name)[chosen])
         return other
 
-    def _invert_small(self, inverse_eigenvalues):
-        """Inverse of Woodbury's small systems, (n_fits, n_vectors * n_scores, n_vectors * n_scores)."""
-        n_fits, n_rows, n_scores = self.spread.shape
-        n_vectors = self.vectors.shape[1]
-        small = np.zeros((n_fits, n_vectors, n_scores, n_vectors, n_scores))
-        each = np.arange(n_scores)
-        if self.has_across:
-            weighted = self.ratio * np.sqrt(self.factor[..., None] / self.remainder)
-            wide = (self.vectors[None, :, :, None] * weighted[:, :, None, :]).reshape(n_fits, n_rows, -1)
-            small -= (self.kappa * (np.swapaxes(wide, 1, 2) @ wide)).reshape(small.shape)
-        inverse_spread = (1 / self.spread).transpose(2, 0, 1)
-        taken = (1 - self.kappa[:, 0] * inverse_spread) / self.remainder[:, 0]
+    def _invert_small(self, inverse_eigenvalues, total):
+        """Inverse of Woodbury's small systems, (n_points, n_vectors * n_scores, n_vectors * n_scores)."""
+        (n_points, n_rows, n_scores), n_vectors = self.spread.shape, self.vectors.shape[1]
+        small = np.zeros((n_points, n_vectors, n_scores, n_vectors, n_scores))
+        if n_scores > 1:
+            wide = self.vectors[:, :, None] * (self.ratio * np.sqrt(self.weight / total))[:, :, None]
+            wide = wide.reshape(n_points, n_rows, -1)
+            small -= (np.swapaxes(wide, 1, 2) @ wide).reshape(small.shape)
+        each, taken = np.arange(n_scores), (self.weight * self.ratio).transpose(2, 0, 1)
         small[:, :, each, :, each] += (self.vectors.T * taken[:, :, None]) @ self.vectors
         small[:, :, each, :, each] += np.diag(inverse_eigenvalues)
-        if self.has_across and not inverse_eigenvalues[-1]:  # a common shift of all intercepts needs some curvature
+        if n_scores > 1 and not inverse_eigenvalues[-1]:  # a common shift of all intercepts needs some curvature
             curvature = np.trace(small[:, -1, :, -1], axis1=1, axis2=2) / n_scores
             small[:, -1, :, -1] += curvature[:, None, None]
-        return np.linalg.inv(small.reshape(n_fits, n_vectors * n_scores, -1))
+        return np.linalg.inv(small.reshape(n_points, n_vectors * n_scores, -1))
 
     def _solve_rows(self, vectors):
-        """(kappa I + weight remainder D)^-1 by Sherman and Morrison's formula, row by row."""
+        """S times vectors, by Sherman and Morrison's formula."""
         solved = vectors / self.spread
-        if self.has_across:
-            solved += (self.factor * np.sum(self.ratio * vectors, axis=-1))[..., None] * self.ratio
+        if vectors.shape[-1] > 1:
+            solved += self.factor * np.sum(self.ratio * vectors, axis=-1, keepdims=True) * self.ratio
         return solved
 
     def apply(self, residual):
-        rows = self._solve_rows(residual)
-        inner = (self.vectors.T @ rows).reshape(len(rows), -1, 1)
-        shared = self.vectors @ (self.small_inverse @ inner).reshape(len(rows), self.vectors.shape[1], -1)
-        solved = rows - (shared - self.kappa * self._solve_rows(shared)) / self.remainder
-        if self.has_across:  # a common shift of all classes leaves the posterior unchanged: only the penalty acts
-            solved += np.mean(residual / self.kappa - solved, axis=-1, keepdims=True)
-        return solved
+        inner = (self.vectors.T @ self._solve_rows(residual)).reshape(len(residual), -1, 1)
+        shared = self.vectors @ (self.small_inverse @ inner).reshape(len(residual), self.vectors.shape[1], -1)
+        return self._solve_rows(residual - self.weight * self.contrasts.curved(self.posterior, shared))

@@ -1,8 +1,8 @@
 """Products with the Gram matrix of the samples, K = Z Z' with Z = (X - center) / scale.
 
 A product is `Z @ (Z' @ V)`. For sparse X, both X and its transpose are stored as CSR with the columns sorted by how
-many rows use them, which keeps the frequently used part of `Z' @ V` in cache; float32 halves the memory traffic. K
-itself is formed only for few dense samples with more features than samples, when it is smaller than X.
+many rows use them, which keeps the frequently used part of `Z' @ V` in cache. K itself is formed only for few dense
+samples with more features than samples, when it is smaller than X.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from annealed.rows.dense import scores_of, sums_of
 from annealed.rows.threads import map_in_order
 
 MOST_FORMED_ROWS = 2000  # dense samples, fewer than features, for which K is formed
-SMALLEST_EIGENVALUE = 1e-7  # of K, relative to the largest: smaller ones are rounding errors, of either sign
+SMALLEST_EIGENVALUE = np.sqrt(np.finfo(float).eps)  # of K, relative to the largest: smaller ones may be rounding
 
 
 class RowProducts:
     """K of a design's samples. `image(V)` is K @ V; `combine(V)` is Z' @ V, (n_features, n_columns)."""
 
-    def __init__(self, design: Design, scale, dtype):
+    def __init__(self, design: Design, scale):
         self.design, self.scale = design, scale
         self.shift = (design.center / scale).astype(np.float64)
-        self.dtype = np.dtype(dtype)
         self.n_rows = design.n_rows
         self._formed = None
         if sparse.issparse(design.X):
@@ -43,7 +42,7 @@ class RowProducts:
         n_uses = np.bincount(X.indices, minlength=X.shape[1])
         new_index = np.empty(X.shape[1], dtype=X.indices.dtype)
         new_index[np.argsort(-n_uses, kind="stable")] = np.arange(X.shape[1])
-        entries = (X.data / self.scale[X.indices]).astype(self.dtype)
+        entries = X.data / self.scale[X.indices]
         return sparse.csr_array((entries, new_index[X.indices], X.indptr), shape=X.shape)
 
     def image(self, vectors):
@@ -53,26 +52,9 @@ class RowProducts:
             combined = (self.combine(vectors) / self.scale[:, None]).T
             scores = map_in_order(lambda rows: scores_of(combined, self._dense_rows(rows)), self._parts)
             return np.concatenate(list(scores), axis=1).T - combined @ self.design.center
-        product = self._rows @ (self._columns @ vectors.astype(self.dtype, copy=False))
-        # Centring is a correction of rank two by vectors with one entry per sample, in float64.
+        product = self._rows @ (self._columns @ vectors)
+        # Centring is a correction of rank two by vectors with one entry per sample.
         return product - self._center_basis @ (self._center_form @ (self._center_basis.T @ vectors))
-
-    @property
-    def is_rounded(self) -> bool:
-        """Whether images are computed in float32."""
-        return sparse.issparse(self.design.X) and self.dtype == np.float32
-
-    def exact_image(self, vectors):
-        """Like `image`, in float64."""
-        if not self.is_rounded:
-            return self.image(vectors)
-        combined = self.combine(vectors) / self.scale[:, None]
-        return self.design.X @ combined - self.design.center @ combined
-
-    def rounding(self) -> float:
-        """Relative error of an image: eigenvalues of K below it are lost."""
-        vector = np.random.RandomState(0).standard_normal((self.n_rows, 1))
-        return float(np.linalg.norm(self.image(vector) - self.exact_image(vector)) / np.linalg.norm(vector))
 
     def combine(self, vectors):
         """In float64 and in the design's column order; certificates and reported coefficients are made of it."""

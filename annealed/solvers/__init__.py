@@ -3,7 +3,7 @@
 from annealed.solvers.base import Accuracy, Points, Solution, Solver
 from annealed.solvers.lbfgs import LBFGS
 from annealed.solvers.newton import Newton
-from annealed.solvers.plan import SOLVERS, Plan, make_solver
+from annealed.solvers.plan import SOLVERS, Plan, Stalled, make_solver
 from annealed.solvers.scaled_conjugate_gradient import ScaledConjugateGradient
 from annealed.solvers.subspace import Subspace
 
@@ -17,6 +17,7 @@ __all__ = [
     "ScaledConjugateGradient",
     "Solution",
     "Solver",
+    "Stalled",
     "Subspace",
     "make_solver",
 ]

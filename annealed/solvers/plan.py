@@ -17,7 +17,7 @@ from annealed.solvers.base import Accuracy, Points, Solution, Solver
 from annealed.solvers.lbfgs import LBFGS
 from annealed.solvers.newton import Newton
 from annealed.solvers.scaled_conjugate_gradient import ScaledConjugateGradient
-from annealed.solvers.subspace import Subspace
+from annealed.solvers.subspace import MOST_STEPS, Subspace
 
 SOLVERS: dict[str, type[Solver]] = {
     "lbfgs": LBFGS,
@@ -26,6 +26,10 @@ SOLVERS: dict[str, type[Solver]] = {
     "subspace": Subspace,
 }
 PASSES_OF_HESSIAN = 2.5  # time of the Hessians of all fits, in passes, up to which Newton's method is faster
+
+
+class Stalled(Exception):
+    """Combinations of samples take too many steps: solve the path by `Plan.in_columns`."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,16 @@ class Plan:
         return cls(problem, solver, tol, max_iter, solver.new_memory(problem), is_given)
 
     def solve(self, points: Points, certify=True) -> Solution:
-        return self.solver.solve(self.problem, points, Accuracy(self.tol, self.max_iter, certify), self.memory)
+        solution = self.solver.solve(self.problem, points, Accuracy(self.tol, self.max_iter, certify), self.memory)
+        is_replaceable = isinstance(self.problem, RepresenterProblem) and not self.is_given
+        if is_replaceable and self.max_iter > MOST_STEPS and not solution.converged.all():
+            raise Stalled
+        return solution
+
+    def in_columns(self) -> Plan:
+        """The plan that replaces one in combinations of samples."""
+        assert isinstance(self.problem, RepresenterProblem)
+        return Plan.of(self.problem.primal, LBFGS(), self.tol, self.max_iter)
 
     def explain(self) -> str:
         """What was chosen, in one sentence, and why, in another."""
@@ -65,8 +78,7 @@ class Plan:
             rounded = f", with products in {precision}" if precision else ""
             return f"the samples are on a device{rounded}"
         if isinstance(problem, RepresenterProblem):
-            rounded = ", with products in float32 and certificates in float64" * problem.products.is_rounded
-            return f"the features are too many for an eigenbasis{rounded}"
+            return "the features are too many for an eigenbasis"
         why = "the solver was given" if self.is_given else "the family has no exact Hessian"
         if not self.is_given and problem.hessians is not None:
             n_passes = problem.hessians.time / _pass_time(problem)

@@ -1,33 +1,34 @@
 """Subspace minimization: Newton's method over a few directions and the intercepts, without passes over X.
 
 The images K alpha of the directions are known, and with them all scores. Shapes as in `subspace.py`: directions and
-their images (n_fits, n_directions, n_rows, n_scores).
+their images (n_points, n_directions, n_rows, n_scores).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from annealed.solvers.base import ROUNDING
+from annealed.solvers.base import ARMIJO, ROUNDING, SHORTEST_STEP
 
 MOST_NEWTON = 20  # Newton steps
-ARMIJO = 1e-4
-SHORTER = (*0.5 ** np.arange(1, 20), 0.0, 0.0)  # lengths tried after the full step; the last is always accepted
-RIDGE = 1e-12
 
 
 class Span:
-    """The objective of the fits of a search on the span of such directions, relative to their current points."""
+    """The objective of the points of a search on the span of such directions, relative to where they are.
+
+    promised : decrease that the first Newton step predicted
+    """
+
+    promised: np.ndarray
 
     def __init__(self, search, alphas, images) -> None:
         self.search, self.images = search, images
         self.contrasts = search.problem.contrasts
-        n_fits, n_directions = alphas.shape[:2]
-        flat_alphas = self.flat_alphas = alphas.reshape(n_fits, n_directions, search.alpha[0].size)
-        self.flat = images.reshape(flat_alphas.shape)
-        image = search.image.reshape(n_fits, -1, 1)
-        self.linear = (flat_alphas @ image)[..., 0]
-        square = flat_alphas @ np.swapaxes(self.flat, 1, 2)
+        n_points, n_directions = alphas.shape[:2]
+        self.flat_alphas = alphas.reshape(n_points, n_directions, search.alpha[0].size)
+        self.flat = images.reshape(self.flat_alphas.shape)
+        self.linear = (self.flat_alphas @ search.image.reshape(n_points, -1, 1))[..., 0]
+        square = self.flat_alphas @ np.swapaxes(self.flat, 1, 2)
         self.square = (square + np.swapaxes(square, 1, 2)) / 2
         self.constant = np.einsum("fns,fns->f", search.alpha, search.image)
         self.ridge = ROUNDING * self._lost_share(search.problem.model.eigenvalues.max())
@@ -36,37 +37,36 @@ class Span:
         """Factor by which rounding in alpha' K alpha is amplified by the part of alpha outside the range of K."""
         length = np.einsum("fmn,fmn->fm", self.flat_alphas, self.flat_alphas)
         square = np.maximum(np.einsum("fmm->fm", self.square), np.finfo(float).tiny)
-        return np.sqrt(largest_eigenvalue * length / square)
+        return np.sqrt(np.maximum(largest_eigenvalue * length / square, 1))
 
     def minimize(self, thoroughly):
-        """Newton's method. Unless `thoroughly`, it ends once a step has decreased the value as predicted."""
-        search = self.search
-        scalars, intercept = np.zeros(self.linear.shape), search.intercept
-        value, posterior = search.value, search.posterior
-        if value is None:
-            value, posterior = self._evaluate(scalars, intercept)
-        for _ in range(MOST_NEWTON):
-            step, decrement = self._newton(scalars, intercept, posterior)
-            active = decrement > search.precision * value
-            if not active.any():
-                break
-            length = np.where(active, 1.0, 0.0)
-            for shorter in SHORTER:
-                moves = length[:, None] * step
-                moved = scalars + moves[:, : scalars.shape[1]], intercept + moves[:, scalars.shape[1] :]
-                new_value, new_posterior = self._evaluate(*moved)
-                # Inactive fits do not move: their value changes by rounding only.
-                decreases = _falls(value, new_value, length * decrement) | ~active
-                if decreases.all():
+        """Newton's method. Unless `thoroughly`, it ends once a step has decreased the value as predicted.
+
+        Returns the scalars, and intercepts, value, posterior and residual of the rows where they lead.
+        """
+        scalars, intercept = np.zeros(self.linear.shape), self.search.intercept
+        value, posterior, residual = self._evaluate(scalars, intercept)
+        is_open = np.ones(len(value), dtype=bool)
+        for number in range(MOST_NEWTON):
+            step, decrement = self._newton(scalars, intercept, posterior, residual)
+            if number == 0:
+                self.promised = 0.5 * decrement
+            length = np.where(is_open, 1.0, 0.0)
+            while True:
+                move = length[:, None] * step
+                moved = scalars + move[:, : scalars.shape[1]], intercept + move[:, scalars.shape[1] :]
+                found = self._evaluate(*moved)
+                falls = _falls(value, found[0], length * decrement) | (length == 0)
+                if falls.all():
                     break
-                length = np.where(decreases, length, shorter)
-            if not (new_value < value).any():
+                shorter = 0.5 * length
+                length = np.where(falls, length, np.where(shorter > SHORTEST_STEP, shorter, 0.0))
+            is_quadratic = np.abs(value - found[0] - 0.5 * decrement) <= 0.1 * decrement
+            is_open &= (length > 0) & (decrement > ROUNDING * value) & (thoroughly | ~is_quadratic)
+            (scalars, intercept), (value, posterior, residual) = moved, found
+            if not is_open.any():
                 break
-            is_quadratic = np.abs(value - new_value - 0.5 * decrement) <= 0.1 * decrement
-            (scalars, intercept), value, posterior = moved, new_value, new_posterior
-            if not thoroughly and (is_quadratic | (length == 0)).all():
-                break
-        return scalars, intercept, value, posterior
+        return scalars, intercept, value, posterior, residual
 
     def moves(self, scalars):
         """Displacement of the points and of their images."""
@@ -82,32 +82,26 @@ class Span:
             loss = loss + self._missing_loss(intercept)
         size = self.constant + 2 * np.einsum("fm,fm->f", scalars, self.linear)
         size += np.einsum("fm,fmk,fk->f", scalars, self.square, scalars)
-        return loss + search.kappa / 2 * size, posterior
+        residual = self.contrasts.residual(posterior, search.labels, search.weight)
+        return loss + search.kappa / 2 * size, posterior, residual
 
     def _missing_loss(self, intercept):
         logits = self.contrasts.to_classes(intercept, axis=1)
         log_partition = np.logaddexp.reduce(logits, axis=1, keepdims=True)
         return np.sum(self.search.missing * (log_partition - logits), axis=1)
 
-    def _newton(self, scalars, intercept, posterior):
-        """Newton steps in (scalars, intercept) and their predicted decrease; balanced, since scales differ widely."""
+    def _newton(self, scalars, intercept, posterior, residual):
+        """Newton steps in (scalars, intercept) and their predicted decrease."""
         search = self.search
-        residual = search.row_residual(posterior)
-        flat_residual = residual.reshape(len(residual), -1, 1)
         inner = self.linear + np.einsum("fmk,fk->fm", self.square, scalars)
-        gradient = (self.flat @ flat_residual)[..., 0] + search.kappa[:, None] * inner
+        gradient = (self.flat @ residual.reshape(len(residual), -1, 1))[..., 0] + search.kappa[:, None] * inner
         hessian, cross, shifts = self.contrasts.hessian_along(self.images, posterior, search.weight)
         hessian += search.kappa[:, None, None] * self.square
         if search.problem.fit_intercept:
             intercept_gradient, intercept_hessian = self._intercept_terms(intercept, residual.sum(axis=1), shifts)
             gradient = np.concatenate([gradient, intercept_gradient], axis=1)
-            hessian = np.concatenate(
-                [
-                    np.concatenate([hessian, cross], axis=2),
-                    np.concatenate([np.swapaxes(cross, 1, 2), intercept_hessian], axis=2),
-                ],
-                axis=1,
-            )
+            rows = [hessian, cross], [np.swapaxes(cross, 1, 2), intercept_hessian]
+            hessian = np.concatenate([np.concatenate(row, axis=2) for row in rows], axis=1)
         step = -_balanced_solve(hessian, gradient, self.ridge)
         decrement = -np.einsum("fp,fp->f", gradient, step)
         if not search.problem.fit_intercept:
@@ -115,29 +109,33 @@ class Span:
         return step, decrement
 
     def _intercept_terms(self, intercept, gradient, hessian):
-        """Derivatives with respect to the intercepts, including the pseudo-samples of missing classes."""
-        missing = self.search.missing
-        if not missing.any():
-            return gradient, hessian
-        logits = self.contrasts.to_classes(intercept, axis=1)
-        p = np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
-        total = missing.sum(axis=1, keepdims=True)
-        curvature = self.contrasts.whole_row_hessian(p)
-        return gradient + self.contrasts.pull(total * p - missing), hessian + total[..., None] * curvature
+        """Derivatives with respect to the intercepts, including the pseudo-samples of missing classes.
+
+        A common shift of all intercepts changes nothing: it is given some curvature.
+        """
+        missing, n_scores = self.search.missing, self.contrasts.n_scores
+        if missing.any():
+            logits = self.contrasts.to_classes(intercept, axis=1)
+            p = np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
+            total = missing.sum(axis=1, keepdims=True)
+            gradient = gradient + self.contrasts.pull(total * p - missing)
+            hessian = hessian + total[..., None] * self.contrasts.whole_row_hessian(p)
+        if n_scores > 1:
+            hessian = hessian + np.trace(hessian, axis1=1, axis2=2)[:, None, None] / n_scores
+        return gradient, hessian
 
 
 def _falls(value, new_value, predicted):
-    """Sufficient decrease. A convex function cannot decrease by more than predicted: that would be rounding error."""
-    decrease = value - new_value
-    return (decrease >= ARMIJO * predicted) & (decrease <= 2 * predicted + ROUNDING * value)
+    """Sufficient decrease, up to rounding. A convex function cannot decrease by more than predicted."""
+    decrease, slack = value - new_value, ROUNDING * value
+    return (decrease >= ARMIJO * predicted - slack) & (decrease <= 2 * predicted + slack)
 
 
 def _balanced_solve(hessian, gradient, ridge):
     """Solutions of a stack of systems scaled to unit diagonal; the ridge stabilizes nearly parallel directions."""
-    diagonal = np.einsum("fpp->fp", hessian)
-    balance = 1 / np.sqrt(np.maximum(diagonal, np.finfo(float).tiny))
+    balance = 1 / np.sqrt(np.maximum(np.einsum("fpp->fp", hessian), np.finfo(float).tiny))
     balanced = hessian * balance[:, :, None] * balance[:, None, :]
-    balanced_diagonal = np.einsum("fpp->fp", balanced)
-    balanced_diagonal += RIDGE
-    balanced_diagonal[:, : ridge.shape[1]] += ridge
+    diagonal = np.einsum("fpp->fp", balanced)
+    diagonal += ROUNDING
+    diagonal[:, : ridge.shape[1]] += ridge
     return balance * np.linalg.solve(balanced, (balance * gradient)[..., None])[..., 0]

@@ -19,7 +19,9 @@ def test_a_decrease_must_be_sufficient_and_no_larger_than_predicted():
 def test_the_value_is_that_of_the_point_if_directions_are_nearly_in_the_null_space(monkeypatch, temperature):
     """Ninety samples of three features: K maps most combinations to zero, and the last steps are parallel."""
     make_everything_wide(monkeypatch)
-    monkeypatch.setattr(subspace, "WHOLE_VALUES", 0)  # two stacks: rounding makes their small systems indefinite
+    monkeypatch.setattr(
+        subspace, "_stack_size", lambda problem: 3
+    )  # two stacks: rounding makes their small systems indefinite
     table = two_classes()
     solver = Subspace()
     problem = solver.adapt(
