@@ -12,11 +12,11 @@ from annealed.optional import require
 from annealed.path.base import Step
 from annealed.path.prediction import between
 from annealed.problems import Problem
+from annealed.rows.cost import BLOCK_BYTES
 from annealed.solvers import Plan
 
 PRINTED_ROWS = 12
 COLUMN_WIDTH = 12
-REPORTED_VALUES = 2_000_000  # parameters converted to the user's units at a time
 BY_COMPARED_SCORE = """\
 -> chosen by compared_score: validation_score less a penalty for a posterior_scale far from one and for a posterior
    more certain than the number of held-out samples supports. The best validation_score is at temperature {:.6g}."""
@@ -270,7 +270,7 @@ def _reported(steps: list[Step], problem: Problem) -> dict[str, np.ndarray]:
     """
     if not problem.place.is_host:
         return _reported_on_device(steps, problem)
-    size = max(1, REPORTED_VALUES // (problem.n_classes * problem.features.number)) if problem.temperature_free else 1
+    size = max(1, BLOCK_BYTES // (8 * problem.n_classes * problem.features.number)) if problem.temperature_free else 1
     arrays: dict[str, np.ndarray] = {}
     for first in range(0, len(steps), size):
         batch = steps[first : first + size]

@@ -23,7 +23,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
-from annealed.arrays import at_least, reshaped, take, to_host
+from annealed.arrays import ROUNDING, at_least, reshaped, take, to_host
 from annealed.problems.base import Features, Objective
 from annealed.problems.contrasts import missing_class_weight
 from annealed.problems.linear import (
@@ -34,10 +34,10 @@ from annealed.problems.linear import (
     spans_fewer_than_columns,
     spread_of_columns,
 )
-from annealed.problems.smooth import HOT_LOGIT, ROUNDING
+from annealed.problems.smooth import HOT_LOGIT
 from annealed.rows import ArrayDesign, Design, SinglePrecisionRows
-from annealed.rows.coordinates import WIDEST_EIGENPROBLEM, Coordinates, TurnedCoordinates
-from annealed.rows.whitening import SMALLEST_VARIANCE, Covariances, whitening_coordinates
+from annealed.rows.coordinates import SMALLEST_VARIANCE, WIDEST_EIGENPROBLEM, Coordinates, TurnedCoordinates
+from annealed.rows.whitening import Covariances, whitening_coordinates
 
 COVARIANCES = ("auto", "pooled", "total", "diagonal", "identity")
 SHRINKAGES = ("oas", "ledoit_wolf")

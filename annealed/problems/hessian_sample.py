@@ -20,7 +20,7 @@ from itertools import combinations
 import numpy as np
 
 from annealed.rows.coordinates import SMALLEST_EIGENVALUE, SMALLEST_ROOT
-from annealed.rows.cost import BLOCK, BLOCK_BYTES, SHARED_WORK, STORED_BYTES, factor_time, squares_time
+from annealed.rows.cost import BLOCK, BLOCK_BYTES, STORED_BYTES, THREAD, factor_time, squares_time
 from annealed.rows.threads import map_in_order
 
 N_LEVELS = 3  # each has twice as many parameters as the one before; the last has as many as memory allows
@@ -101,8 +101,8 @@ class HessianSample:
 
     def _for_each(self, fill, numbers, n_drawn):
         """Call `fill` with each number, in threads if that saves time."""
-        work = len(numbers) * n_drawn * len(self.leading) ** 2
-        list(map_in_order(fill, numbers, work // SHARED_WORK))
+        work = len(numbers) * squares_time(n_drawn, len(self.leading), is_float32=True)
+        list(map_in_order(fill, numbers, int(work / THREAD)))
 
     def hessian(self, posterior, reference):
         """Weighted mean over rows of the scores' covariance kron z z', by differences from the reference score.

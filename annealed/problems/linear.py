@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from annealed.arrays import is_foreign, is_mapped, namespace_of, to_host
+from annealed.arrays import ROUNDING, is_foreign, is_mapped, namespace_of, to_host
 from annealed.problems.base import Features, Predictor
 from annealed.problems.device_passes import DevicePasses
-from annealed.problems.smooth import ROUNDING, Scores, SmoothProblem
+from annealed.problems.smooth import Scores, SmoothProblem
 from annealed.rows import ArrayDesign, DenseDesign, Design, make_design, row_span
 from annealed.rows.coordinates import CONSTANT, SMALLEST_ROOT, WIDEST_EIGENPROBLEM
 

@@ -7,14 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from annealed.arrays import at_least
+from annealed.arrays import ROUNDING, at_least
 from annealed.problems import gibbs
 from annealed.problems.base import Features, Problem, TrainingSummary
 from annealed.rows import Block, Design, SinglePrecisionRows
+from annealed.rows.cost import BLOCK_BYTES
 
-ROUNDING = 256 * np.finfo(np.float64).eps
-SUMMARIZED_TOGETHER = 8  # points evaluated in one matrix product by `summarize`
-SUMMARIZED_LOGITS = 60_000  # logits of one such product if all rows are one block: more do not fit into the cache
 HOT_LOGIT = 0.1  # root mean square logit at the hot end of an automatic schedule
 LEAST_RISE = 1.01  # smallest ratio of the logits' spread between two trial temperatures that counts as a response
 
@@ -191,9 +189,8 @@ class SmoothProblem(Problem):
         """One pass over the rows for all points."""
         is_known = entropy is not None and bool(np.isfinite(entropy).all())
         design = self.scores.rows(quick=True)
-        is_one_block = design.n_rows <= design.block_rows(1)
-        most = SUMMARIZED_LOGITS // (design.n_rows * self.n_classes) if is_one_block else SUMMARIZED_TOGETHER
-        size, groups = max(1, min(SUMMARIZED_TOGETHER, most)) if self.temperature_free else 1, []
+        most = BLOCK_BYTES // (8 * min(design.n_rows, design.block_rows(1)) * self.n_classes)
+        size, groups = max(1, most) if self.temperature_free else 1, []
         for first in range(0, len(points), size):
             parameters, temperatures, scales = zip(*points[first : first + size], strict=True)
             fits = np.zeros(len(parameters), dtype=int)

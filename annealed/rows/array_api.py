@@ -14,14 +14,10 @@ from functools import cached_property
 import numpy as np
 
 from annealed.arrays import Place, is_foreign, to_host
-from annealed.rows.base import Block, Design
+from annealed.rows.base import FARTHEST_CENTER, SPREAD_ROWS, Block, Design
 from annealed.rows.cost import BLOCK_BYTES
 
 DEVICE_BLOCK_BYTES = 1 << 29  # of a block's largest temporary: long products, little memory
-DEVICE_COPY_BYTES = 1 << 28  # the same if a block copies its rows: several such temporaries then coexist
-# Largest |centre| of a feature in mean absolute deviations, by bytes of a number: uncentred products lose few digits.
-FARTHEST_CENTER = {8: 1000.0, 4: 4.0}
-SPREAD_ROWS = 1000  # sampled to estimate the mean absolute deviation
 
 
 class ArrayBlock(Block):
@@ -119,8 +115,7 @@ class ArrayDesign(Design):
     def block_rows(self, n_fits: int, copies_rows: bool = False) -> int:
         """Rows per block, such that logits, and a copy of the rows if there is one, stay within the byte limit."""
         copies_rows = copies_rows or self.is_streamed or not (self._is_centered or self._center_is_near)
-        on_device = DEVICE_COPY_BYTES if copies_rows else DEVICE_BLOCK_BYTES
-        bytes_of_block = on_device if self.place.is_accelerator else BLOCK_BYTES
+        bytes_of_block = DEVICE_BLOCK_BYTES if self.place.is_accelerator else BLOCK_BYTES
         width = max(self.n_features if copies_rows else 1, n_fits * self.n_classes)
         return max(256, bytes_of_block // (self.place.row_bytes * width))
 

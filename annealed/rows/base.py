@@ -24,12 +24,13 @@ import numpy as np
 from scipy import linalg
 
 from annealed.arrays import HOST, Place
-from annealed.rows.cost import BLOCK_BYTES, SHARED_WORK
+from annealed.rows.cost import BLOCK_BYTES, THREAD, score_time
 from annealed.rows.threads import blas_threads, map_in_order
 
-READ_BYTES = 1 << 24  # bytes of a block whose rows are read in place, without a copy
 MANY_BLOCKS = 8  # number of blocks that balances the load of the threads
-SCORE_WORK, FEWEST_SCORES = 64, 4  # cost of a score in multiplications, and cost of reading a row in scores
+# Largest |centre| of a feature in mean absolute deviations, by bytes of a number: uncentred products lose few digits.
+FARTHEST_CENTER = {8: 100.0, 4: 4.0}
+SPREAD_ROWS = 1000  # samples from which the mean absolute deviation is estimated
 
 
 def even_slices(first: int, last: int, most: int) -> list[slice]:
@@ -130,16 +131,16 @@ class Design(ABC):
     lends_rows = False  # whether blocks are views of the stored rows, not copies
 
     def block_rows(self, n_fits: int, copies_rows=True) -> int:
+        """Number of samples of a block, whose temporaries stay within BLOCK_BYTES."""
         n_scores = n_fits * self.n_classes
-        width = 8 * max(self.n_features, n_scores)
         if copies_rows or not self.lends_rows:
-            return max(256, BLOCK_BYTES // width)
-        return max(256, min(READ_BYTES // width, max(self.rows_of_thread(n_fits), self.n_rows // MANY_BLOCKS)))
+            return max(256, BLOCK_BYTES // (8 * max(self.n_features, n_scores)))
+        balanced = max(self.rows_of_thread(n_fits), self.n_rows // MANY_BLOCKS)
+        return max(256, min(BLOCK_BYTES // (8 * n_scores), balanced))
 
     def rows_of_thread(self, n_fits: int) -> int:
         """Number of samples that justify a thread."""
-        of_row = max(n_fits * self.n_classes, FEWEST_SCORES) * (self.n_features + SCORE_WORK)
-        return max(1, SHARED_WORK // of_row)
+        return max(1, int(THREAD / (n_fits * self.n_classes * score_time(self.n_features))))
 
     def map_blocks(self, function: Callable[[Block], Any], fits=slice(None), copies_rows=True, n_numbers=0) -> Iterator:
         """Yield `function(block)` block by block, with the weights of the selected fits.

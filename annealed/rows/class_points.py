@@ -16,7 +16,7 @@ from annealed.rows.base import Design
 from annealed.rows.coordinates import Coordinates, RowsOfFit, rows_of_fits
 
 RIDGE = 1e-12  # relative to the mean diagonal of the Gram matrix: makes it positive definite with duplicate samples
-LARGEST_SPREAD = 1e-8  # of a class about its point, relative to the distance between points
+LARGEST_SPREAD = np.sqrt(np.finfo(float).eps)  # of a class about its point, relative to the distance between points
 
 
 def class_point_coordinates(design: Design, is_centered: bool) -> Coordinates | None:

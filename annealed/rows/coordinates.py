@@ -13,19 +13,17 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg, sparse
 
-from annealed.arrays import Place, as_slice, namespace_of, take, to_host
+from annealed.arrays import ROUNDING, Place, as_slice, namespace_of, take, to_host
 from annealed.rows.base import Design
 
 WIDEST_EIGENPROBLEM = 1000  # features (or samples) beyond which a dense eigendecomposition costs more than it saves
 WIDEST_ROTATION = 5000  # the same for dense X with more samples than features, where many passes repay it
-SMALLEST_EIGENVALUE = 1e-13  # relative: a direction below it is rounding noise of the Gram matrix
-LEAST_ALIKE = 1e-10  # variance relative to the largest, below which rounding of the eigenbasis would destroy a feature
 SMALLEST_ROOT = float(np.sqrt(np.finfo(float).tiny / np.finfo(float).eps))  # squares of less lose digits, or underflow
-EMPTY = 1e-26  # relative variance of an empty direction, e.g. of one-hot features, which sum to one
-EMPTY_EIGENVALUE = 1e-14  # the same if the variance is known only as an eigenvalue, rounded relative to the largest
-LIGHTEST = 1e-7  # relative sample weight below which a sample adds no direction to a fit
-LEAST_WEIGHT = 1e-14  # relative weight to which smaller positive sample weights are raised when the span is computed
-CONSTANT = 1e-13  # standard deviation relative to the mean that is rounding error: the feature is constant
+SMALLEST_VARIANCE = 1e-10  # relative: rounding of an eigenbasis destroys features of less variance
+SMALLEST_EIGENVALUE = ROUNDING  # relative: a direction below it is rounding noise of the Gram matrix
+EMPTY = ROUNDING**2  # relative variance of an empty direction, e.g. of one-hot features, which sum to one
+LIGHTEST = np.sqrt(ROUNDING)  # relative sample weight below which a sample adds no direction to a fit
+CONSTANT = ROUNDING  # standard deviation relative to the mean that is rounding error: the feature is constant
 
 
 @dataclass(frozen=True)
@@ -196,7 +194,7 @@ def principal_coordinates(design: Design, scale, power: float = 0.0) -> Coordina
     eigenvalues, vectors = design.eigh(covariance)
     rotated = Coordinates(vectors / scale[:, None], vectors * scale[:, None], np.maximum(eigenvalues, 0))
     if power or not design.multiplies_in_double:
-        return rotated.raised(power, EMPTY_EIGENVALUE)
+        return rotated.raised(power, SMALLEST_EIGENVALUE)
     return _with_recomputed_variances(design, rotated, is_constant).raised(power)
 
 
@@ -206,7 +204,7 @@ def _with_recomputed_variances(design: Design, rotated: Coordinates, is_constant
     Rounding errors of the largest variance exceed a small one if all features, or an outlying sample, are far from the
     centre. Constant features contribute zero.
     """
-    is_lost = rotated.spectrum <= LEAST_ALIKE * rotated.spectrum.max()
+    is_lost = rotated.spectrum <= SMALLEST_VARIANCE * rotated.spectrum.max()
     if not is_lost.any():
         return rotated
     lost = np.where(is_constant[:, None], 0.0, rotated.basis[:, is_lost])
@@ -225,7 +223,7 @@ def _with_recomputed_variances(design: Design, rotated: Coordinates, is_constant
 
 def _are_alike(variances) -> bool:
     """Whether an eigenbasis of features with these variances keeps digits of the smallest."""
-    return bool(variances[variances > 0].min(initial=np.inf) >= LEAST_ALIKE * variances.max())
+    return bool(variances[variances > 0].min(initial=np.inf) >= SMALLEST_VARIANCE * variances.max())
 
 
 def coordinates_of_fits(design: Design, power: float, is_centered: bool) -> Coordinates:
@@ -329,4 +327,4 @@ def row_span(design: Design, scale) -> RowSpan:
 
 def _roots_of_weights(weight):
     """Square roots of relative weights, bounded below so that one can divide by them; zeros stay zero."""
-    return np.where(weight > 0, np.sqrt(np.maximum(weight / weight.max(), LEAST_WEIGHT)), 0.0)
+    return np.where(weight > 0, np.sqrt(np.maximum(weight / weight.max(), ROUNDING)), 0.0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 CALL = 5.4e5  # overhead of a pass over the rows: calls of Python and NumPy
 BLOCK = 2.4e5  # overhead of each further group of rows
 ENTRY = 2.5  # an entry of a row that is copied, or combined with another one
+THREAD = 1.6e6  # work that repays a thread: with less, it waits longer than it computes
 SCORE = 4.0  # the posterior of a row under one score
 MULTIPLY = {True: 0.03, False: 0.1}  # a multiplication of rows with a few vectors, in float32 and in float64
 SQUARE = {True: 0.015, False: 0.03}  # a multiplication in products of rows with themselves
@@ -18,13 +19,17 @@ FACTOR = 0.05  # a multiplication in a Cholesky factor
 # Smaller blocks would stay in cache, but threads exchange the interpreter lock at every block, which costs more.
 BLOCK_BYTES = 1 << 22
 STORED_BYTES = 1 << 26  # of an array that is kept beside X to save time
-SHARED_WORK = 1 << 24  # multiplications that justify a thread: with fewer, it waits longer than it computes
+
+
+def score_time(n_features, is_float32=False) -> float:
+    """One score of a row."""
+    return SCORE + MULTIPLY[is_float32] * n_features
 
 
 def pass_time(n_rows, n_features, n_scores, is_float32=False, n_blocks=1) -> float:
     """Loss and gradient by `n_scores` scores of all fits together."""
     overhead = CALL + BLOCK * (n_blocks - 1)
-    return overhead + n_rows * n_scores * (SCORE + MULTIPLY[is_float32] * n_features)
+    return overhead + n_rows * n_scores * score_time(n_features, is_float32)
 
 
 def squares_time(n_rows, width, is_float32=False) -> float:

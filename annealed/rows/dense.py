@@ -13,22 +13,22 @@ from itertools import pairwise
 
 import numpy as np
 
-from annealed.rows.base import SCORE_WORK, Block, Design, even_slices
+from annealed.rows.base import FARTHEST_CENTER, SPREAD_ROWS, Block, Design, even_slices
 from annealed.rows.coordinates import Coordinates
+from annealed.rows.cost import BLOCK, BLOCK_BYTES, score_time
 from annealed.rows.threads import map_in_order
 
 HAS_SMALL_PRODUCTS = platform.machine().lower() in ("x86_64", "amd64")
 MOST_WORK = 1_000_000  # largest number of multiplications in a piece
 MOST_SCORES = 1200  # largest number of scores in a piece
-FEWEST_ROWS, MOST_ROWS = 32, 256  # rows of a piece, for pieces to be faster
-FEWEST_COLUMNS = 32  # columns, for pieces to be faster
+FEWEST = 32  # rows and columns of a piece, for pieces to be faster
 MOST_BYTES = 128  # bytes of one column of the vectors, for pieces to be faster
 
 
 def scores_of(vectors, rows):
     """`vectors @ rows.T`, (n_vectors, n_rows)."""
     n_vectors = len(vectors)
-    pieces = _pieces(rows, n_vectors, MOST_SCORES // n_vectors)
+    pieces = _pieces(rows, n_vectors)
     if pieces is None:
         return vectors @ rows.T
     n_pieces, length, _ = pieces.shape
@@ -43,7 +43,7 @@ def sums_of(weights, rows):
     """`weights @ rows`, (n_vectors, n_columns)."""
     n_vectors = len(weights)
     pays = rows.dtype == np.float32 and n_vectors * rows.size > MOST_WORK  # in float64 pieces are not faster
-    pieces = _pieces(rows, n_vectors, MOST_ROWS) if pays else None
+    pieces = _pieces(rows, n_vectors) if pays else None
     if pieces is None:
         return np.dot(weights, rows)  # `@` would hold the interpreter lock if the result is small
     n_pieces, length, _ = pieces.shape
@@ -53,23 +53,18 @@ def sums_of(weights, rows):
     return sums
 
 
-def _pieces(rows, n_vectors, most_rows):
+def _pieces(rows, n_vectors):
     """Rows in pieces (n_pieces, length, n_columns), without the remainder; None if pieces would not be faster."""
     n_columns = rows.shape[1]
-    length = min(most_rows, MOST_ROWS, MOST_WORK // (n_vectors * n_columns))
-    is_narrow = 1 < n_vectors <= MOST_BYTES // rows.itemsize and n_columns >= FEWEST_COLUMNS
-    if not (HAS_SMALL_PRODUCTS and is_narrow) or length < FEWEST_ROWS or len(rows) < 2 * length:
+    length = min(MOST_SCORES, MOST_WORK // n_columns) // n_vectors
+    is_narrow = 1 < n_vectors <= MOST_BYTES // rows.itemsize and n_columns >= FEWEST
+    if not (HAS_SMALL_PRODUCTS and is_narrow) or length < FEWEST or len(rows) < 2 * length:
         return None
     n_pieces = len(rows) // length
     return rows[: n_pieces * length].reshape(n_pieces, length, n_columns)
 
 
-FARTHEST_CENTER = 100.0  # in mean absolute deviations, up to which uncentred products lose two digits only
-FEW_VALUES = 500_000  # entries of X up to which a centred copy is kept: a few megabytes
-PART_BYTES = 1 << 20  # bytes of a group of columns of a wide X: it stays in cache
-GROUP_WORK = 4_000_000  # multiplications per fit from which samples that the same fits leave out form separate blocks
-MOST_GROUPED = 60  # fits whose subsets can be encoded in the bits of an integer
-SPREAD_ROWS = 1000  # samples from which the mean absolute deviation is estimated
+MOST_GROUPED = np.iinfo(np.int64).bits - 1  # fits whose subsets can be encoded in the bits of an integer
 
 
 class DenseBlock(Block):
@@ -140,11 +135,11 @@ class DenseDesign(Design):
         if not is_plain or self.n_rows <= self.n_features:  # such a design is passed over only a few times
             return False
         distance = np.abs(self.X[:: max(1, self.n_rows // SPREAD_ROWS)] - self.center).mean(axis=0)
-        return bool(np.all(np.abs(self.center) <= FARTHEST_CENTER * distance))
+        return bool(np.all(np.abs(self.center) <= FARTHEST_CENTER[8] * distance))
 
     @cached_property
     def _few_centered_rows(self):
-        is_few = isinstance(self.X, np.ndarray) and self.X.size <= FEW_VALUES
+        is_few = isinstance(self.X, np.ndarray) and 8 * self.X.size <= BLOCK_BYTES
         return _centered(self.X, self.center) if is_few else None
 
     def centered(self, center):
@@ -213,7 +208,7 @@ class DenseDesign(Design):
         def apply(columns):
             return columns, function(columns, _centered(self.X[:, columns], self.center[columns]))
 
-        most = max(64, PART_BYTES // (8 * max(self.n_rows, height)))
+        most = max(64, BLOCK_BYTES // (8 * max(self.n_rows, height)))
         return map_in_order(apply, even_slices(0, self.n_features, most))
 
     def _side_by_side(self, function, height=1):
@@ -246,8 +241,8 @@ class SinglePrecisionRows(DenseDesign):
     """
 
     def __init__(self, design: Design, coordinates: Coordinates):
-        of_row = design.n_classes * (coordinates.rank + SCORE_WORK)
-        self.order, self._starts, self._has_weight = _grouped(design.weight, GROUP_WORK // of_row)
+        of_row = design.n_classes * score_time(coordinates.rank, is_float32=True)
+        self.order, self._starts, self._has_weight = _grouped(design.weight, BLOCK // of_row)
         self._place = np.empty_like(self.order)
         self._place[self.order] = np.arange(len(self.order))
         rows = np.empty((design.n_rows, coordinates.rank), dtype=np.float32)

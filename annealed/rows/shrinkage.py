@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg
 
-SAME = 1e-10  # squared distance relative to the samples' mean square, up to which samples are duplicates
+from annealed.rows.coordinates import SMALLEST_VARIANCE
+
 TWINS = 1e-6  # smallest eigenvalue relative to the median: below it, near-duplicates predict each other
 
 
@@ -51,6 +52,6 @@ def _distinct(rows):
     """Indices of the first of each set of equal rows, and for every row the position of its first among these."""
     square = rows @ rows.T
     lengths = np.diag(square)
-    is_same = lengths[:, None] + lengths - 2 * square <= SAME * lengths.mean()
+    is_same = lengths[:, None] + lengths - 2 * square <= SMALLEST_VARIANCE * lengths.mean()
     np.fill_diagonal(is_same, True)
     return np.unique(np.argmax(is_same, axis=1), return_inverse=True)

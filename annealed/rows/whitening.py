@@ -16,10 +16,8 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from annealed.rows.base import Design
-from annealed.rows.coordinates import Coordinates, TurnedCoordinates
+from annealed.rows.coordinates import SMALLEST_VARIANCE, Coordinates, TurnedCoordinates
 from annealed.rows.threads import map_in_order
-
-SMALLEST_VARIANCE = 1e-10  # relative floor on the eigenvalues of a covariance without shrinkage
 
 
 class Covariances(NamedTuple):

@@ -18,11 +18,11 @@ from collections.abc import Callable
 import numpy as np
 
 from annealed.problems import gibbs
+from annealed.rows.cost import BLOCK_BYTES
 from annealed.rows.threads import map_in_order
 
 SCALE_PRIOR = 2.0  # weight of s^2 / n_rows: how strongly the posterior scale is pulled to one
 UNSEEN_ERRORS = 0.1  # number of unobserved errors among the held-out rows: bounds the certainty on separable data
-SCALE_ROWS = 10_000  # rows per task of a thread
 SCALE_STEP = 1e-2  # a Newton step in s shorter than this is the last: the remaining error is its square
 
 
@@ -107,7 +107,8 @@ def least_log_scale(moments: Callable, n_rows: float, margin=None, start=0.0) ->
 def scaled_moments(scale, deviation):
     """Loss, and mean and variance of deviations under the posterior, of each row at a scale: (3, ..., n_rows)."""
     n_rows = deviation.shape[-2]
-    parts = [deviation[..., first : first + SCALE_ROWS, :] for first in range(0, n_rows, SCALE_ROWS)]
+    size = max(1, BLOCK_BYTES * n_rows // (8 * deviation.size + 1))
+    parts = [deviation[..., first : first + size, :] for first in range(0, n_rows, size)]
     moments = list(map_in_order(lambda part: _moments_of_rows(np.asarray(scale)[..., None, None], part), parts))
     return moments[0] if len(moments) == 1 else np.concatenate(moments, axis=-1)
 

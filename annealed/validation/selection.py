@@ -31,10 +31,10 @@ from annealed.path import Validation
 from annealed.problems import NOTHING_HELD_OUT, HeldOut, held_out_logits
 from annealed.problems.leave_one_out import NotTrusted, leave_one_out
 from annealed.rows.base import even_slices
+from annealed.rows.cost import BLOCK_BYTES
 from annealed.validation.calibration import deviations, mean_margin, penalty, rescaled, scaled_moments
 
 DEFAULT_FOLDS = 5
-LOGITS_TOGETHER = 1_000_000  # logits of several temperatures that are validated together
 HIGH_LEVERAGE = 0.5  # leverage of a sample above which one Newton step does not approximate leaving it out
 MOST_HIGH_LEVERAGE = 0.05  # share of such samples up to which leave-one-out is reliable
 LEAST_GAIN = 1e-4  # difference of mean scores up to which another penalty scaling is no better: folds are not exact
@@ -91,7 +91,7 @@ class HeldOutValidator:
         if self.X is not None or len(points) == 1:
             return self._validate_each(problem, points, temperatures)
         validated, n_values = [], len(self.labels) * problem.n_classes
-        for part in even_slices(0, len(points), max(1, LOGITS_TOGETHER // n_values)):
+        for part in even_slices(0, len(points), max(1, BLOCK_BYTES // (8 * n_values))):
             logits = held_out_logits(problem, self.held_out, points[part], temperatures[part])
             validated += self._validate_logits(problem, logits, points[part], temperatures[part])
         return validated

@@ -70,7 +70,7 @@ def test_folds_are_solved_where_nearly_all_samples_are_certain():
 @pytest.mark.parametrize("calibrate", [True, False])
 def test_validating_temperatures_together_gives_the_scores_of_validating_each_separately(calibrate, monkeypatch):
     together = AnnealedLogisticRegression(calibrate=calibrate).fit(X, y).path_
-    monkeypatch.setattr(selection, "LOGITS_TOGETHER", 0)
+    monkeypatch.setattr(selection, "BLOCK_BYTES", 0)
     separate = AnnealedLogisticRegression(calibrate=calibrate).fit(X, y).path_
     assert not together.is_node.all()
     np.testing.assert_allclose(together.validation_score, separate.validation_score, rtol=1e-4)

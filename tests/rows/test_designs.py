@@ -93,7 +93,7 @@ def test_moments_under_weights_of_either_sign(backend):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_wide_array_is_summed_in_groups_of_columns(monkeypatch, dtype):
-    monkeypatch.setattr("annealed.rows.dense.PART_BYTES", 8 * 4 * 64)
+    monkeypatch.setattr("annealed.rows.dense.BLOCK_BYTES", 8 * 4 * 64)
     table = wide()
     X = np.tile(table.X, 4).astype(dtype)
     center = np.linspace(-1, 2, X.shape[1])
@@ -146,7 +146,7 @@ def test_centring_does_not_copy_the_rows(backend):
 @pytest.mark.parametrize("keeps_copy", [True, False])
 @pytest.mark.parametrize("distance", [0.5, 1e8])
 def test_products_keep_their_digits_wherever_the_centre_is(distance, keeps_copy, monkeypatch):
-    monkeypatch.setattr("annealed.rows.dense.FEW_VALUES", 10**6 if keeps_copy else 0)
+    monkeypatch.setattr("annealed.rows.dense.BLOCK_BYTES", 10**7 if keeps_copy else 0)
     generator = np.random.default_rng(0)
     X = generator.integers(-512, 512, (40, 6)) / 512 + distance  # exact in float64, as is the centre
     design = DenseDesign(X, np.zeros(40, int), np.ones((40, 1)), 40.0, 1).centered(np.full(6, distance))
@@ -326,7 +326,7 @@ def test_single_precision_rows_do_not_change_the_design():
 @pytest.fixture(params=[1, 10**9], ids=["large", "small"])
 def groups(request, monkeypatch):
     """Whether the held-out part of a fold is large enough to form separate blocks."""
-    monkeypatch.setattr("annealed.rows.dense.GROUP_WORK", request.param)
+    monkeypatch.setattr("annealed.rows.dense.BLOCK", request.param)
     return request.param == 1
 
 

@@ -48,11 +48,11 @@ def test_only_products_with_few_vectors_are_cut_into_pieces(monkeypatch):
     monkeypatch.setattr(dense, "HAS_SMALL_PRODUCTS", True)
     _, _, rows = arrays(2, 1000, 64)
 
-    pieces = dense._pieces(rows, 5, dense.MOST_ROWS)
+    pieces = dense._pieces(rows, 5)
 
-    np.testing.assert_array_equal(pieces.reshape(-1, 64), rows[:768])
+    np.testing.assert_array_equal(pieces.reshape(-1, 64), rows[:960])
     assert np.shares_memory(pieces, rows)
-    assert dense._pieces(rows, 1, dense.MOST_ROWS) is None
-    assert dense._pieces(rows, 17, dense.MOST_ROWS) is None
-    assert dense._pieces(rows[:, :20], 5, dense.MOST_ROWS) is None
-    assert dense._pieces(rows[:300], 5, dense.MOST_ROWS) is None
+    assert dense._pieces(rows, 1) is None
+    assert dense._pieces(rows, 17) is None
+    assert dense._pieces(rows[:, :20], 5) is None
+    assert dense._pieces(rows[:300], 5) is None

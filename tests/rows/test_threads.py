@@ -64,12 +64,12 @@ def test_few_samples_in_groups_of_folds_use_one_thread(monkeypatch):
     table = gaussian(2000, 20)
     folds = (np.arange(2000)[:, None] % 5 != np.arange(5)) / 1600.0
     design = DenseDesign(table.X, table.y, folds, np.ones(5), 3)
-    monkeypatch.setattr("annealed.rows.dense.GROUP_WORK", 1)
+    monkeypatch.setattr("annealed.rows.dense.BLOCK", 1)
     rows = SinglePrecisionRows(design, principal_coordinates(design, np.ones(20), 0.0))
     monkeypatch.setattr(threads, "available_threads", lambda: 4)
     with threads.threads_over_blocks():
         few_multiplications = set(rows.map_blocks(thread_after_a_pause))
-        monkeypatch.setattr("annealed.rows.base.SHARED_WORK", 1 << 10)
+        monkeypatch.setattr("annealed.rows.base.THREAD", 100.0)
         many_multiplications = set(rows.map_blocks(thread_after_a_pause))
     assert few_multiplications == {get_ident()}
     assert len(many_multiplications) > 1
