@@ -29,7 +29,6 @@ from annealed.rows.whitening import ledoit_wolf_share, oas_share
 
 RELAXATIONS = {"multilinear": Multilinear, "quadratic": Quadratic}
 SHRINKAGES = ("oas", "ledoit_wolf")
-DEAD = 0.5  # total weight, in rows; a prototype with less is removed
 
 
 @dataclass(frozen=True)
@@ -130,8 +129,11 @@ def _settle(sweeper, state, temperature, prior, max_sweeps):
 
 
 def _pruned(state, counts, steps) -> Cooled:
-    """Remove prototypes without rows, and duplicates of an earlier prototype of the same label; keep at least one."""
-    is_dead = counts < DEAD
+    """Remove prototypes whose weight is rounding, and duplicates of an earlier prototype of the same label.
+
+    At least one is kept.
+    """
+    is_dead = counts <= SINGLE_ROUNDING * counts.sum()
     is_dead[np.argmax(counts)] = False
     alive = state.take(~is_dead)
     is_duplicate = _lies_on_another(alive)

@@ -28,7 +28,6 @@ from annealed.potts.sweep import Multilinear
 NEAR = 0.01  # standard deviation of the slides' initial prototypes about the mean, in units of that of the rows
 MOST_NEW = 0.6  # new prototypes per round, as a share of the present number
 MOST_PROTOTYPES = 200  # growth stops before it would exceed this
-FEWEST_ROWS_EACH = 3  # rows per prototype, below which growth stops
 REHEATED = 1.0  # highest temperature of a round of growth: a higher one loses the solution of the round before
 
 
@@ -67,11 +66,10 @@ def climb(rows: LabelledRows, settings: SearchSettings, shrinkage, watch=NO_WATC
     yield _best_start(rows, np.ones(rows.n_classes, dtype=int), replace(settings, n_init=1), cooling, generator, watch)
     cooled = _best_start(rows, np.full(rows.n_classes, 2), settings, cooling, generator, watch)
     from_reheated = reheated(cooling)
-    most = min(MOST_PROTOTYPES, rows.n_rows // FEWEST_ROWS_EACH)
     while True:
         yield cooled
         state = grown(rows, cooled.state)
-        if state is None or len(state) > most:
+        if state is None or len(state) > MOST_PROTOTYPES:
             return
         cooled = cool(rows, state, from_reheated, watch)
 

@@ -27,9 +27,9 @@ from annealed.potts.state import (
 )
 from annealed.problems import gibbs
 from annealed.problems.linear import check_spread
+from annealed.rows.coordinates import CONSTANT
 from annealed.rows.threads import map_in_order
 
-ROUNDING = 1e-14  # standard deviation relative to |mean|; a column with less is constant up to rounding
 ROWS_TOGETHER = 1 << 15  # rows that are converted to float64, or predicted, at once
 BLOCK_NUMBERS = 1 << 16  # memberships per block of rows: half a megabyte in float64, which stays in cache
 SMALLEST_VARIANCE = {8: 1e-10, 4: 1e-6}  # floor, in units of the mean variance, by item size: below it is rounding
@@ -63,7 +63,7 @@ class Columns:
         center, square = place.host(center, square)
         spread = np.sqrt(square)
         check_spread(spread, center)
-        kept = np.flatnonzero(spread > ROUNDING * np.maximum(np.abs(center), np.finfo(float).tiny))
+        kept = np.flatnonzero(spread > CONSTANT * np.maximum(np.abs(center), np.finfo(float).tiny))
         if not len(kept):  # all rows are equal: keep one column, of zeros, so that no shape is empty
             kept, spread = np.array([0]), np.ones_like(spread)
         return cls(center, kept, spread[kept])

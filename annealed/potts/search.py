@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import entr
 from sklearn.model_selection import StratifiedShuffleSplit
 
 from annealed.potts.cooling import NO_WATCH, Cooled, cool
@@ -25,12 +24,8 @@ from annealed.potts.state import PottsState
 from annealed.validation.calibration import deviations, rescaled
 from annealed.validation.selection import stratified_splits
 
-SEARCH_STARTS = 2  # most starts in the search, which needs no solution as good as that of the final fit
-PATIENCE = 3  # rounds without improvement before growth stops
-HARDLY_LEARNT = 0.8  # share of the log-loss of the class frequencies, above which patience is doubled: see `_is_over`
-HOPELESS = 1.15  # loss relative to the best round at the same penalty, above which a path stops, from the third on
+PATIENCE = 4  # rounds without improvement before growth stops
 SEARCH_ROWS = 3000  # most rows in the search
-MANY_NUMBERS = 60_000  # entries of X, above which one held-out part replaces folds
 FIT_ROWS = 50_000  # most rows for growth and refinement in the final fit
 STRENGTHS = (300.0, 50.0, 8.0, 1.2, 0.2, 0.03)  # refinement penalties, in rows: the penalty is strength / n_rows
 SHARPER = tuple(2.0 ** np.arange(0.5, 3.5, 0.5))  # factors on the metric; these are tried first, then their inverses
@@ -43,7 +38,7 @@ class Choice(NamedTuple):
     sharpness : factor on the annealed metric
     strength : refinement penalty, in rows; None for no refinement
     log_scale : logarithm of the calibration factor on the log posterior
-    losses : held-out loss without refinement and at each penalty
+    loss : held-out loss
     validation_loss : held-out loss of every round with this shrinkage
     """
 
@@ -52,12 +47,8 @@ class Choice(NamedTuple):
     sharpness: float
     strength: float | None
     log_scale: float
-    losses: tuple[float, ...] = ()
+    loss: float = np.inf
     validation_loss: tuple[float, ...] = ()
-
-    @property
-    def loss(self):
-        return min(self.losses)
 
 
 # --- the search --------------------------------------------------------------------------------------------
@@ -80,27 +71,22 @@ class Fold:
 
 def search(rows: LabelledRows, settings: SearchSettings, watch=NO_WATCH) -> Choice:
     """Select on folds; the first candidates if no row can be held out, the best so far if the watch stops it."""
-    rows = subsample(
-        rows, SEARCH_ROWS, settings.seed
-    ).in_single_precision()  # twice as fast, precise enough for a choice
-    settings = replace(settings, n_init=min(settings.n_init, SEARCH_STARTS))
+    rows = subsample(rows, SEARCH_ROWS, settings.seed).in_single_precision()  # precise enough for a choice
+    settings = replace(settings, n_init=1)
     parts = [_parts(rows, *split) for split in make_folds(rows, settings.seed)]
     if not parts:
         return Choice(settings.shrinkages[0], 1, settings.sharpness or 1.0, None, 0.0)
-    chance = float(entr(rows.class_weight / rows.class_weight.sum()).sum())
-    seen: list[Choice] = []
-    rounds: dict = {shrinkage: [] for shrinkage in settings.shrinkages}
+    rounds: dict[Any, list[Choice]] = {shrinkage: [] for shrinkage in settings.shrinkages}
     folds = {s: [Fold(*part, climb(part[0], settings, s)) for part in parts] for s in settings.shrinkages}
 
     def extend(shrinkage, n_rounds):
         """Add rounds until they no longer improve."""
         found = rounds[shrinkage]
-        while len(found) < n_rounds and not watch.is_stopped and not _is_over([own.loss for own in found], chance):
+        while len(found) < n_rounds and not watch.is_stopped and not _is_over([own.loss for own in found]):
             watch.begin()
             grows = [fold.grows_to(len(found)) for fold in folds[shrinkage]]
             if any(grows):  # a fold in which growth has ended keeps its last round
-                found.append(_refined(folds[shrinkage], shrinkage, len(found) + 1, settings, seen))
-                seen.append(found[-1])
+                found.append(_refined(folds[shrinkage], shrinkage, len(found) + 1, settings))
             watch.end()
             if not any(grows):
                 break
@@ -108,7 +94,7 @@ def search(rows: LabelledRows, settings: SearchSettings, watch=NO_WATCH) -> Choi
     if len(rounds) > 1:
         for shrinkage in rounds:
             extend(shrinkage, 2)  # before growth
-    best = min(seen, key=lambda choice: choice.loss).shrinkage if seen else settings.shrinkages[0]
+    best = min(rounds, key=lambda shrinkage: min([choice.loss for choice in rounds[shrinkage]], default=np.inf))
     extend(best, np.inf)
     validation_loss = tuple(choice.loss for choice in rounds[best])
     return min(rounds[best], key=lambda choice: choice.loss)._replace(validation_loss=validation_loss)
@@ -120,46 +106,31 @@ def _parts(rows, train, test) -> tuple[LabelledRows, LabelledRows]:
     return training, rows.take(test).turned(training.axes)
 
 
-def _is_over(losses, chance) -> bool:
-    """Whether growth stops; patience is doubled where the loss is near `chance`, that of the class frequencies.
+def _is_over(losses) -> bool:
+    """Whether growth stops."""
+    return len(losses) > 0 and len(losses) - 1 - int(np.argmin(losses)) >= PATIENCE
 
-    On data such as spirals the first prototypes explain nothing.
+
+def _refined(folds: list[Fold], shrinkage, n_rounds, settings: SearchSettings) -> Choice:
+    """The best penalty of a round, with its held-out loss.
+
+    The path of penalties stops, after the second at the earliest, where the loss rises or none is better than no
+    refinement.
     """
-    if not losses:
-        return False
-    patience = PATIENCE if min(losses) < HARDLY_LEARNT * chance else 2 * PATIENCE
-    return len(losses) - 1 - int(np.argmin(losses)) >= patience
-
-
-def _refined(folds: list[Fold], shrinkage, n_rounds, settings: SearchSettings, rivals: list[Choice]) -> Choice:
-    """The best penalty of a round, with its held-out loss; tried until weaker ones cannot help."""
     starts = [(fold.train, fold.states[min(n_rounds, len(fold.states)) - 1]) for fold in folds]
     sharpness, posteriors = _sharpened(folds, starts, settings.sharpness)
     paths = [_refinements(*start, settings.strengths, settings) for start in starts]
-    best_losses = min(rivals, key=lambda rival: rival.loss).losses if rivals else (np.inf,)
-    losses, scales = [], []
+    losses: list[float] = []
+    scales: list[float] = []
     for strength in (None, *settings.strengths):
         posteriors = posteriors if strength is None else [next(path) for path in paths]
         loss, log_scale = _held_out(folds, posteriors, settings.sharpness is None)
         losses.append(loss)
         scales.append(log_scale)
-        if is_path_over(losses, best_losses):
+        if len(losses) > 2 and (losses[-1] > losses[-2] or min(losses) == losses[0]):
             break
     best = int(np.argmin(losses))
-    return Choice(shrinkage, n_rounds, sharpness, (None, *settings.strengths)[best], scales[best], tuple(losses))
-
-
-def is_path_over(losses, best_losses) -> bool:
-    """Whether a path of penalties should stop.
-
-    It stops if the last loss is above the one before, if no penalty improves on no refinement, or if the round is far
-    behind the best one; but not before the second penalty, or the third.
-    """
-    n_penalties = len(losses) - 1
-    if n_penalties < 2:
-        return False
-    is_behind = losses[-1] > HOPELESS * best_losses[min(n_penalties, len(best_losses) - 1)]
-    return losses[-1] > losses[-2] or min(losses) == losses[0] or (n_penalties > 2 and is_behind)
+    return Choice(shrinkage, n_rounds, sharpness, (None, *settings.strengths)[best], scales[best], losses[best])
 
 
 def _sharpened(folds, starts, given=None) -> tuple[float, list[CalibratedPosterior]]:
@@ -211,9 +182,9 @@ def _refinements(rows, state: PottsState, strengths, settings: SearchSettings) -
 
 
 def make_folds(rows: LabelledRows, seed) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Five folds for up to 300 rows, three for more, a single held-out quarter for large X."""
+    """Five folds for up to 300 rows, three for up to 2000, a single held-out quarter for more."""
     has_two_of_each_class = np.bincount(rows.labels, minlength=rows.n_classes).min() > 1
-    if rows.n_rows > 2000 and rows.X.size > MANY_NUMBERS and has_two_of_each_class:
+    if rows.n_rows > 2000 and has_two_of_each_class:
         return list(StratifiedShuffleSplit(1, test_size=0.25, random_state=seed).split(rows.X, rows.labels))
     return stratified_splits(5 if rows.n_rows <= 300 else 3, rows.labels, seed)
 

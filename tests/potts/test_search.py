@@ -1,4 +1,4 @@
-"""The search over rounds and penalties: early stopping of a path, sharpness of annealed prototypes, folds."""
+"""The search over rounds and penalties: sharpness of annealed prototypes, folds."""
 
 import warnings
 
@@ -8,26 +8,7 @@ import pytest
 from annealed.datasets import make_mixed_strips
 from annealed.potts import LabelledRows, plus_plus_starts
 from annealed.potts.refinement import calibrated
-from annealed.potts.search import SHARPER, _loss, _sharpened, is_path_over, make_folds
-
-FAR = (np.inf,)
-
-
-@pytest.mark.parametrize(
-    "walk, best_walk, is_over",
-    [
-        ((0.5, 0.6), FAR, False),  # a single penalty is not enough to stop
-        ((0.5, 0.6, 0.55), FAR, True),  # neither penalty is better than no refinement
-        ((0.5, 0.4, 0.45), FAR, True),  # worse than the penalty before
-        ((0.5, 0.6, 0.45), FAR, False),
-        ((0.5, 0.49, 0.48), (0.3, 0.2, 0.1), False),  # far behind the best, but with fewer than three penalties
-        ((0.5, 0.49, 0.48, 0.47), (0.5, 0.45, 0.42, 0.38), True),
-        ((0.5, 0.49, 0.48, 0.47), (0.5, 0.45, 0.42, 0.42), False),
-        ((0.5, 0.49, 0.48, 0.47), (0.5, 0.3), True),  # the best path ended earlier: its last loss counts
-    ],
-)
-def test_a_path_of_penalties_stops(walk, best_walk, is_over):
-    assert is_path_over(walk, best_walk) is is_over
+from annealed.potts.search import SHARPER, _loss, _sharpened, make_folds
 
 
 class Fold:
