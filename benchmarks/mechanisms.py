@@ -99,7 +99,7 @@ def _call(text, trades, name, replacement, *parameters, **options) -> Mechanism:
 
 def _evidence(*args, **options):
     """A score test that knows nothing."""
-    return sys.modules["annealed.problems.evidence"].NO_EVIDENCE
+    return sys.modules["annealed.path.adaptive"].NO_EVIDENCE
 
 
 def _from_last_node(problem, nodes, temperature):
@@ -128,7 +128,6 @@ MECHANISMS = [
         lambda *_: False,
         fits=BOTH,
     ),
-    _set("float32 products with K", "a second pair of matrices; half the bytes", "MOST_ROUNDING", -1.0),
     _set("float32 Hessians for steps", "rounding; twice the speed", "ROUGH_STRENGTH", inf),
     _flag("products with rows in place", "a correction; no centred copy", "DenseDesign._center_is_near", False),
     # --- solvers ---------------------------------------------------------------------------------------
@@ -258,7 +257,6 @@ MECHANISMS = [
     _flag("folds move as the final fit does", "a rule; fewer fold steps", "SmoothProblem.fits_are_alike", False),
     _flag("last step without evaluation", "a rule; a pass less", "PenalizedLinearProblem.takes_last_step", False),
     _set("folds solved loosely", "less exact folds; fewer steps", "STEP_SHARE", 1e-3, fits=BOTH),
-    _set("folds solved loosely, row space", "less exact folds; fewer products", "FOLD_SUBOPTIMALITY", 1e-6),
     _flag(
         "cooling on when nothing was learned",
         "more temperatures; late signals",

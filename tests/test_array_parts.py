@@ -10,10 +10,11 @@ import annealed.potts.search
 import annealed.solvers.lbfgs
 from annealed import AnnealedLDA, PottsDA
 from annealed.arrays import Place, combined, is_foreign, stacked, take_rows, to_host
+from annealed.path.adaptive import evidence_held_back, excess
 from annealed.potts.on_device import ArrayLabelledRows
 from annealed.potts.rows import LabelledRows
 from annealed.potts.state import PottsState
-from annealed.problems import Distance, InnerProduct, evidence, gibbs
+from annealed.problems import Distance, InnerProduct, gibbs
 from annealed.problems.array_gibbs import fused_kernel, loss_and_residual, scaled_losses, scaled_moments
 from annealed.problems.device_rows import HalfRows
 from annealed.rows import ArrayDesign, make_design
@@ -68,8 +69,8 @@ def test_solver_finds_the_same_minimum_as_numpy(family, few_columns, move, monke
         np.testing.assert_allclose(solution.value, reference.value, rtol=1e-6)
         if isinstance(family, InnerProduct):
             variance = to_host(moved.class_variance)  # as of the last evaluation
-            expected = evidence.excess(plain, reference.parameters[:1], temperature, variance)
-            held_back = evidence.evidence_held_back(moved, solution.parameters[0, ...], temperature)
+            expected = excess(plain, reference.parameters[:1], temperature, variance)
+            held_back = evidence_held_back(moved, solution.parameters[0, ...], temperature)
             np.testing.assert_allclose(held_back, expected, rtol=1e-3, atol=1e-3)
         start = solution.parameters[:1, ...]
         certified = solve_final(LBFGS(), moved, start, [temperature], tol=1e-7, max_iter=2000)

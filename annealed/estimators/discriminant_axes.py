@@ -16,8 +16,8 @@ from sklearn.utils import gen_batches
 
 from annealed.arrays import HOST, Place, is_foreign, to_host
 from annealed.potts.rows import ROWS_TOGETHER
+from annealed.rows.coordinates import SMALLEST_VARIANCE
 
-SMALLEST_SPREAD = 1e-10  # variance of the scores relative to the largest, below which a direction is rounding noise
 SMALLEST_WITHIN = 1e-6  # smallest share of a direction's variance that is attributed to the variance within classes
 
 
@@ -103,7 +103,7 @@ def directions_of(moments: Moments, most: int | None = None) -> Directions:
     counts = moments.counts / moments.counts.sum()
     n_classes = len(mean)
     spread, axes = linalg.eigh(moments.covariance)
-    keep = spread > SMALLEST_SPREAD * max(spread[-1], np.finfo(float).tiny)
+    keep = spread > SMALLEST_VARIANCE * max(spread[-1], np.finfo(float).tiny)
     keep[: n_classes - (most or n_classes)] = False
     if not spread[-1] > 0:  # constant scores: a single zero direction keeps the shapes
         zeros = np.zeros((1, n_classes))

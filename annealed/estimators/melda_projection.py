@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from annealed.arrays import Place, in_dtype, is_foreign
+from annealed.arrays import ROUNDING, Place, in_dtype, is_foreign
 from annealed.estimators.discriminant_axes import Directions, class_weights_of, directions_of, score_moments
 from annealed.estimators.predictions import logits_of_classes
 from annealed.problems.linear import scores_of_rows
 
 COORDINATES = ("whitened", "paper", "orthonormal")
-SMALLEST_SHIFT = 1e-8  # relative spread of the means along an axis, below which a shift along it changes no prior
+SMALLEST_SHIFT = float(np.sqrt(ROUNDING))  # relative spread of the means, below which a shift changes no prior
 
 
 class GaussianModel(NamedTuple):

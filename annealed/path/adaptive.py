@@ -5,14 +5,16 @@ from __future__ import annotations
 from itertools import pairwise
 from math import isnan, log, sqrt
 from numbers import Integral
+from typing import NamedTuple
 
 import numpy as np
 
+from annealed.arrays import to_host
 from annealed.path.base import Step
 from annealed.path.prediction import lagrange
-from annealed.path.schedules import Schedule, check_temperature
+from annealed.path.schedules import CGrid, FixedSchedule, Schedule, check_temperature
 from annealed.problems import Problem
-from annealed.problems.evidence import evidence_held_back
+from annealed.problems.penalized_linear import PenalizedLinearProblem
 
 PATIENCE = 1.8  # in log temperature: how far past the best score its fall is tested
 LONG_PATIENCE = 4.0  # in log temperature: how far past the best score the path ends, even if the fall is small
@@ -21,7 +23,9 @@ FLAT = 1e-3  # relative change over PATIENCE up to which a quantity counts as co
 COLDEST = 1e-10  # share of the hot end: the lowest temperature
 HARD = 1e-5  # share of the hot end's Q / T below which all training samples are nearly certain, and the path ends
 MUCH_HELD_BACK = 0.1  # share of Q / T by which the suppressed directions could lower it
-CLEAR_EVIDENCE, NO_EVIDENCE = 5.0, 2.0  # standard errors beyond chance: clear from the first, none up to the second
+CLEAR_EXCESS, NO_EXCESS = 5.0, 2.0  # standard errors beyond chance: clear from the first, none up to the second
+TESTED_SHARE = 0.2  # tested parameters per row, up to which the score test is valid
+NARROWEST = 100.0  # smallest spread of a tested coordinate, in rounding errors of the widest coordinate's spread
 
 
 class AdaptiveSchedule(Schedule):
@@ -94,6 +98,25 @@ class AdaptiveSchedule(Schedule):
             return value[-1] < OVERFITTED * value[0] or _is_flat(value, cooled, LONG_PATIENCE)
         mean = _means(scores)
         return _has_passed(scores, mean, cooled) or _is_flat(mean, cooled, PATIENCE)
+
+
+def make_schedule(schedule, unit_C: float | None = None, **settings) -> Schedule:
+    """A schedule in temperatures, from "auto", an array of temperatures, or a schedule.
+
+    unit_C : the C of temperature one, if it is defined for the model
+    settings : parameters of the adaptive schedule that "auto" means
+    """
+    if isinstance(schedule, CGrid):
+        return FixedSchedule(schedule.in_temperatures(unit_C))
+    if isinstance(schedule, Schedule):
+        return schedule
+    if isinstance(schedule, str):
+        if schedule != "auto":
+            raise ValueError(f'schedule must be "auto", temperatures or a Schedule. Got {schedule!r}.')
+        return AdaptiveSchedule(**settings)
+    if np.ndim(schedule) != 1:
+        raise ValueError(f'schedule must be "auto", a list of temperatures or a Schedule. Got {schedule!r}.')
+    return FixedSchedule(schedule)
 
 
 def has_learned(scores) -> bool:
@@ -171,9 +194,9 @@ def has_ended(problem: Problem, schedule, nodes: list[Step]) -> bool:
     last = nodes[-1]
     held_back = evidence_held_back(problem, last.parameters[0, ...], last.temperature)
     if not has_passed:
-        return held_back.errors < NO_EVIDENCE or (np.isnan(held_back.errors) and _has_long_been_worse(nodes))
+        return held_back.errors < NO_EXCESS or (np.isnan(held_back.errors) and _has_long_been_worse(nodes))
     is_much = held_back.nats > MUCH_HELD_BACK * last.value or is_waiting
-    return not (is_much and held_back.errors > CLEAR_EVIDENCE)
+    return not (is_much and held_back.errors > CLEAR_EXCESS)
 
 
 def _has_long_been_worse(nodes: list[Step]) -> bool:
@@ -187,3 +210,53 @@ def _has_long_been_worse(nodes: list[Step]) -> bool:
 def _record_of(nodes: list[Step]):
     """Temperatures, fold scores and Q / T of the nodes, as arguments of a schedule."""
     return tuple(zip(*((node.temperature, node.validation.scores, node.value) for node in nodes), strict=True))
+
+
+class Evidence(NamedTuple):
+    """Score test of what the penalty still suppresses: excess of the statistic over its expectation under chance.
+
+    The statistic is the sum of squared gradients of the loss over their variance if nothing were left to learn. At the
+    minimum the gradient of the loss is minus that of the penalty. Directions of small variance enter the fit last,
+    however informative they are; those whose penalty exceeds the curvature of the loss are tested.
+
+    errors : the excess in standard errors
+    nats : the excess in nats per row
+    """
+
+    errors: float
+    nats: float
+
+
+NO_EVIDENCE = Evidence(np.nan, np.nan)
+
+
+def evidence_held_back(problem: Problem, parameters, temperature) -> Evidence:
+    """Score test of the final fit; NaN for other families, and with as many parameters as rows: it has no power then.
+
+    On a device, coordinates so narrow that rounding errors of the widest one may hide them are left out.
+    """
+    if not isinstance(problem, PenalizedLinearProblem):
+        return NO_EVIDENCE
+    final, narrowest = parameters[None, ...], 0.0 if problem.place.is_host else NARROWEST * problem.place.rounding
+    if problem.hessians is not None:  # steps with a Hessian set no variance
+        problem.loss(final, temperature, slice(0, 1), quick=True)
+    return excess(problem, final, temperature, problem.class_variance, narrowest)
+
+
+def excess(problem: PenalizedLinearProblem, final, temperature, class_variance, narrowest=0.0) -> Evidence:
+    """The evidence at the minimum of the final fit, (1, n_parameters).
+
+    class_variance : mean of p (1 - p) there
+    narrowest : spread relative to the largest one, below which a coordinate is rounding error
+    """
+    fits, strength, scores = slice(0, 1), problem.l2_strength * temperature, problem.scores
+    terms = problem.place.host(problem.curvature(temperature, fits, class_variance), final)
+    curvature, coef = (scores.table.split(term)[0] for term in terms)
+    spectrum = scores.host_coordinates.of_fits(fits).spectrum.reshape(-1)
+    is_tested = (curvature < strength) & (spectrum > narrowest**2 * spectrum.max())
+    n_rows, n_tested = 1 / np.sum(to_host(problem.design.weight)[:, 0] ** 2), int(is_tested.sum())
+    if n_tested > TESTED_SHARE * n_rows:
+        return NO_EVIDENCE
+    squares = (strength * coef[is_tested]) ** 2 / np.maximum(curvature[is_tested], np.finfo(float).tiny)
+    total = float(n_rows * squares.sum() - n_tested)
+    return Evidence(total / np.sqrt(2 * max(n_tested, 1)), total / (2 * n_rows))

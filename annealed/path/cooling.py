@@ -18,13 +18,12 @@ import numpy as np
 from annealed.arrays import copied, stacked, to_host
 from annealed.path.adaptive import has_ended
 from annealed.path.base import Step, Validator, Watch
-from annealed.path.prediction import N_POINTS, along_tangents, interpolated, predicted
+from annealed.path.prediction import N_POINTS, REACH, along_tangents, interpolated, predicted
 from annealed.path.schedules import falling
 from annealed.solvers import Plan, Points, Solution
 
 COLDER_NODES = 2  # nodes colder than an intermediate temperature, before it is refined
 NODES_AT_HAND = N_POINTS + COLDER_NODES  # latest nodes that keep their folds: enough to surround a waiting temperature
-REACH = 0.95  # largest distance between nodes in log temperature, if the ladder is finer
 MOST_HALVINGS = 4  # of the gaps next to poor starts
 
 

@@ -13,7 +13,7 @@ from annealed.path.base import Step
 from annealed.problems import Problem
 
 N_POINTS = 6  # interpolation points; more gain nothing at the spacing of a path
-WIDEST_STEP = 1.0  # in log temperature: across a larger gap a polynomial may oscillate, a straight line cannot
+REACH = 0.95  # in log temperature: across a larger gap a polynomial may oscillate, a straight line cannot
 CLOSEST = 0.01  # in log temperature: of points closer together only one is used, as their difference is mostly error
 
 
@@ -56,7 +56,7 @@ def between(temperatures, temperature) -> tuple[np.ndarray, slice]:
     """
     positions, target = [-log(known) for known in temperatures], -log(temperature)
     window = _window(positions, target, N_POINTS)
-    if any(colder - hotter > WIDEST_STEP for hotter, colder in pairwise(positions[window])):
+    if any(colder - hotter > REACH for hotter, colder in pairwise(positions[window])):
         window = _window(positions, target, 2)
     near, weights = positions[window], np.zeros(len(positions[window]))
     taken = _apart(near, target)
@@ -91,7 +91,7 @@ def predicted(problem: Problem, nodes: list[Step], temperature):
     """
     if not nodes:
         return problem.start(temperature)
-    if nodes[-1].tangent is not None and np.log(nodes[-1].temperature / temperature) <= WIDEST_STEP:
+    if nodes[-1].tangent is not None and np.log(nodes[-1].temperature / temperature) <= REACH:
         return along_tangents(nodes, temperature)
     if problem.visits_all and problem.temperature_free and len(nodes) > 3:
         latest = nodes[-N_SMOOTHED:]

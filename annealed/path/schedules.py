@@ -11,6 +11,8 @@ from reprlib import repr as shown
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from annealed.arrays import ROUNDING
+
 
 class Schedule(BaseEstimator, ABC):
     """Base class of schedules. A subclass defines `temperatures`, and `should_stop` if it can end early.
@@ -155,9 +157,6 @@ class InverseTemperatureSchedule(Schedule):
                 beta *= growth
 
 
-SAME = 1e-9  # relative difference up to which two temperatures are equal apart from rounding
-
-
 class FixedSchedule(Schedule):
     """The given temperatures, from hot to cold, each once.
 
@@ -191,7 +190,7 @@ class FixedSchedule(Schedule):
             check_temperature(float(value), "every temperature of the schedule")
         last = np.inf
         for value in np.unique(values)[::-1].tolist():
-            if value < (1 - SAME) * last:
+            if value < (1 - ROUNDING) * last:
                 yield value
                 last = value
 

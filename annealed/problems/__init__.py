@@ -1,9 +1,17 @@
 """Families of discriminant functions: each a free energy at a temperature."""
 
-from annealed.problems.base import Features, Objective, Predictor, Problem, TrainingSummary
+from annealed.problems.base import (
+    NOTHING_HELD_OUT,
+    Features,
+    HeldOut,
+    Objective,
+    Predictor,
+    Problem,
+    TrainingSummary,
+    held_out_logits,
+)
 from annealed.problems.distance import Distance
 from annealed.problems.family import ScoreFamily
-from annealed.problems.held_out import NOTHING_HELD_OUT, HeldOut, held_out_logits
 from annealed.problems.penalized_linear import InnerProduct
 from annealed.problems.quadratic import Quadratic
 from annealed.problems.representer import RepresenterProblem, RowPreconditioner

@@ -20,9 +20,8 @@ import numpy as np
 
 from annealed.arrays import take
 from annealed.problems import array_gibbs
-from annealed.problems.base import TrainingSummary
+from annealed.problems.base import HeldOut, TrainingSummary
 from annealed.problems.device_rows import HalfRows, PlainRows
-from annealed.problems.held_out import HeldOut
 from annealed.problems.smooth import Rounding
 from annealed.rows import ArrayDesign
 from annealed.rows.array_api import DEVICE_BLOCK_BYTES

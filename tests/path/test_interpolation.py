@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from annealed.path.prediction import N_POINTS, WIDEST_STEP, between, hermite, lagrange
+from annealed.path.prediction import N_POINTS, REACH, between, hermite, lagrange
 
 FINE = 4.0 * 0.7 ** np.arange(12)
 PLACES = [1.3, 0.7, -0.2, -1.0, -2.5, -2.6]
@@ -86,7 +86,7 @@ def test_between_distant_temperatures_is_a_straight_line(ladder, temperature, ar
     np.testing.assert_allclose(weights @ np.log(around), np.log(temperature), rtol=1e-12)
 
 
-@pytest.mark.parametrize(("step", "n_points"), [(0.99 * WIDEST_STEP, 6), (1.01 * WIDEST_STEP, 2)])
+@pytest.mark.parametrize(("step", "n_points"), [(0.99 * REACH, 6), (1.01 * REACH, 2)])
 def test_the_width_of_a_gap_is_measured_in_log_temperature(step, n_points):
     ladder = np.exp(-step * np.arange(8))
     weights, _ = between(ladder, np.sqrt(ladder[3] * ladder[4]))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from small_problems import Table, solve, stack_of
 
+from annealed.path.adaptive import evidence_held_back, excess
 from annealed.problems import InnerProduct
-from annealed.problems.evidence import evidence_held_back, excess
 from annealed.solvers import LBFGS, Newton
 
 N_ROWS = 400
