@@ -22,13 +22,13 @@ from scipy import linalg
 from scipy.linalg import blas, lapack
 
 from annealed.problems import gibbs
-from annealed.problems.hessian_sample import CLASS_FACTORS, N_LEVELS, NEGLIGIBLE, HessianSample
+from annealed.problems.hessian_sample import N_LEVELS, NEGLIGIBLE, HessianSample
 from annealed.rows.cost import STORED_BYTES, pass_time
 from annealed.rows.threads import blas_threads
 
 RIDGES = {np.dtype(kind): (64 * np.finfo(kind).eps) ** np.array([1, 0.75, 0.5, 0]) for kind in (np.float32, np.float64)}
+CLASSES_SHARE = 0.2  # time of the class blocks over that of a full Hessian, up to which the blocks come first
 STALE = 0.3  # relative change of the smallest factored diagonal entry from which H is factored again
-CLASSES_SHARE = 0.25  # time of the class blocks over that of a full Hessian, up to which the blocks come first
 
 
 class Preconditioners:
@@ -71,21 +71,20 @@ class Preconditioners:
 
     @property
     def _learns_classes(self) -> bool:
-        whole = self._time(HessianSample.count_leading(self.table, N_LEVELS))
-        return self._time_of_classes <= CLASSES_SHARE * whole
+        return self._time_of_classes <= CLASSES_SHARE * self._time(HessianSample.count_leading(self.table, N_LEVELS))
 
     def _n_leading(self, level):
         return HessianSample.count_leading(self.table, N_LEVELS if self._learns_classes else level)
 
     def _time(self, n_leading):
         contrasts, width = self.table.contrasts, n_leading + self.table.fit_intercept
-        size = contrasts.n_differences * width
-        return HessianSample.time(self.scores.design.n_rows, width, contrasts.n_pairs, size)
+        sizes = [contrasts.n_differences * width]
+        return HessianSample.time(self.scores.design.n_rows, width, contrasts.n_pairs, sizes)
 
     @property
     def _time_of_classes(self):
         width, n_classes = HessianSample.count_in_classes(self.table) + self.table.fit_intercept, self.table.n_scores
-        return HessianSample.time(self.scores.design.n_rows, width, n_classes, width, CLASS_FACTORS * n_classes)
+        return HessianSample.time(self.scores.design.n_rows, width, n_classes, [width] * n_classes)
 
     @property
     def _pass_time(self):

@@ -25,7 +25,6 @@ from annealed.rows.threads import map_in_order
 
 N_LEVELS = 3  # each has twice as many parameters as the one before; the last has as many as memory allows
 ROWS_PER_COORDINATE = 48  # rows sampled for the block of a pair or a class: accuracy against time
-CLASS_FACTORS = 2  # number of times that the blocks of single classes are factored, on average
 MOST_VALUES = STORED_BYTES // 4  # in float32, of the rows, of their posterior, of a Hessian, and of all class blocks
 NEGLIGIBLE = np.finfo(np.float64).eps  # probabilities, and shares relative to the largest, whose products would be slow
 
@@ -78,10 +77,10 @@ class HessianSample:
         return n_rows if n_rows <= 2 * wanted else wanted
 
     @staticmethod
-    def time(n_rows, width, n_blocks, size, n_factors=1):
-        """Estimated time, in nanoseconds, of the blocks of a Hessian, and of factors of a size."""
+    def time(n_rows, width, n_blocks, factors):
+        """Estimated time, in nanoseconds, of the blocks of a Hessian, and of its factors of given sizes."""
         squares = squares_time(HessianSample.n_sampled(n_rows, width), width, is_float32=True)
-        return n_blocks * (BLOCK + squares) + n_factors * factor_time(size)
+        return n_blocks * (BLOCK + squares) + sum(map(factor_time, factors))
 
     def class_blocks(self, posterior):
         """Weighted mean over rows of the variance of each class's score times z z', (n_classes, width, width).

@@ -25,10 +25,8 @@ from annealed.problems.penalized_linear import PenalizedLinearProblem
 from annealed.problems.representer import RepresenterProblem
 from annealed.rows.threads import blas_threads
 
-FEWEST_PROBES, MOST_PROBES = 64, 256  # bounds on the number of probes: accuracy against time
-PROBES = 1000  # probes if n_parameters = n_rows; they fall with the squared ratio, as blocks then matter less
-MOST_EXACT_WORK = 2e9  # multiplications for the blocks of all rows, above which they are estimated by probes
-MOST_EXACT_SCORES = 1500  # rows times scores up to which blocks are computed from the Gram matrix of the rows
+N_PROBES = 128  # random vectors by which blocks are estimated: accuracy against time
+MOST_EXACT_WORK = 4e9  # multiplications for the blocks of all rows, up to which they are exact
 
 
 class NotTrusted(Exception):
@@ -90,7 +88,7 @@ def _inverse_blocks(problem, final, temperature):
         return rooted
 
     solve = partial(problem.precondition, temperature=temperature, fits=fits, learned=learned)
-    probed = ProbedBlocks(inverse_root, solve, problem.design.n_rows, theta)
+    probed = ProbedBlocks(inverse_root, solve, theta)
     state = scores.forward(probed.vectors, temperature, fits)
     return lambda block: probed(LinearScores.logits(scores, block, state)), len(probed.vectors) * table.n_scores
 
@@ -98,7 +96,7 @@ def _inverse_blocks(problem, final, temperature):
 def _left_out_of_combinations(problem: RepresenterProblem, final, temperature):
     """From the Gram matrix of the rows."""
     design, contrasts = problem.design, problem.contrasts
-    if design.n_rows * contrasts.n_scores > MOST_EXACT_SCORES:
+    if (design.n_rows * contrasts.n_scores) ** 3 > MOST_EXACT_WORK:
         raise NotTrusted(f"Leave-one-out of {design.n_rows} samples with so many features would take too long.")
     alpha, image, intercept = (part[0] for part in problem.split(final))
     scores, weight, kappa = image + intercept, design.weight[:, 0], problem.l2_strength * temperature
@@ -150,11 +148,10 @@ class ExactBlocks:
 class ProbedBlocks:
     """Blocks M estimated from random vectors of covariance H^-1, with the same random numbers at every temperature."""
 
-    def __init__(self, inverse_root, solve, n_rows, theta):
+    def __init__(self, inverse_root, solve, theta):
         """`inverse_root(x)`, x (n, n_parameters), has rows of covariance H^-1 for standard normal x."""
-        n_probes = int(max(FEWEST_PROBES, min(MOST_PROBES, PROBES * (len(theta) / n_rows) ** 2)))
-        noise = np.random.RandomState(0).standard_normal((n_probes, len(theta)))
-        probes = inverse_root(noise).reshape(noise.shape) / np.sqrt(n_probes)
+        noise = np.random.RandomState(0).standard_normal((N_PROBES, len(theta)))
+        probes = inverse_root(noise).reshape(noise.shape) / np.sqrt(N_PROBES)
         self.vectors = np.concatenate([probes, solve(theta[None])])
 
     def __call__(self, scores):

@@ -130,6 +130,16 @@ class PenalizedLinearProblem(LinearProblem):
     def preconditioners(self) -> Preconditioners | None:
         return Preconditioners(self) if self.place.is_host else None
 
+    @property
+    def last_step_share(self) -> float:  # type: ignore[override]
+        """Samples per coordinate, each weighted by its p (1 - p), at most one.
+
+        Where they are few, the direction of a sample that a fold leaves out is flat for the fold but curved for the
+        final fit, whose Hessian the fold uses, so the predicted decrease of a step is too small.
+        """
+        n_curved = self.design.n_rows * float(self.place.xp.sum(self.class_variance[0, :]))
+        return min(1.0, n_curved / self.scores.coordinates.rank)
+
     def start(self, temperature):
         table = self.scores.table
         zeros = self.place.zeros((self.n_fits, table.n_scores, table.rank))

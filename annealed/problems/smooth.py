@@ -127,6 +127,7 @@ class SmoothProblem(Problem):
     has_certificate = False
     fits_are_alike = True  # all fits have the same coordinates: folds can use the final fit's steps and curvature
     takes_last_step = False  # whether the last step to a minimum may go unevaluated, because a penalty bounds it
+    last_step_share = 1.0  # factor on the decrease that such a step may predict
 
     def __init__(self, design: Design, features: Features):
         super().__init__(design, features)

@@ -16,7 +16,6 @@ from annealed.problems.smooth import EXACT
 SUBOPTIMALITY_SHARE = 0.01  # of `tol`: bound on the certified relative suboptimality of the final fit
 STEP_SHARE = 0.1  # of `tol`: predicted relative decrease by a step that is left out, or taken without an evaluation
 SINGLE_PRECISION_TOL = 1e-5  # smallest `tol` at which rows are multiplied in float32, before the path is certified
-FAR = 10.0  # certificate of an interpolated start, in units of its bound, above which starts next to it may fail too
 ROUNDING = EXACT.loss  # relative decrease below which there is no progress
 ARMIJO = 1e-4  # share of the predicted decrease that a step must achieve
 SHORTEST_STEP = float(np.sqrt(np.finfo(float).eps))  # relative length of a step: of less, rounding errors decide
@@ -172,7 +171,7 @@ def largest_entry(gradient):
 
 def is_far(bound, tol):
     """Whether the certificate of a start is far above the tolerance."""
-    return bound > FAR * SUBOPTIMALITY_SHARE * tol
+    return bound > STEP_SHARE * tol
 
 
 def is_solved(problem: SmoothProblem, value, largest, bound, fits, tol, decrement, has_last_step=False):
@@ -185,7 +184,8 @@ def is_solved(problem: SmoothProblem, value, largest, bound, fits, tol, decremen
     A gradient of pure rounding error counts as solved at any tolerance.
     """
     is_final = np.asarray(fits) == 0
-    solved = decrement <= STEP_SHARE * tol * np.abs(value)
+    share = STEP_SHARE * (problem.last_step_share if has_last_step else 1.0)
+    solved = decrement <= share * tol * np.abs(value)
     if not has_last_step:
         solved &= largest <= tol
     if is_final.any():

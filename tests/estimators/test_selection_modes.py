@@ -64,7 +64,7 @@ def test_folds_are_solved_where_nearly_all_samples_are_certain():
     rough, exact = (
         AnnealedLogisticRegression(tol=tol, **settings).fit(X, y).path_.validation_score for tol in (1e-4, 1e-8)
     )
-    np.testing.assert_allclose(rough.mean(axis=1), exact.mean(axis=1), rtol=0.01)
+    np.testing.assert_allclose(rough.mean(axis=1), exact.mean(axis=1), rtol=0.015)
 
 
 @pytest.mark.parametrize("calibrate", [True, False])
