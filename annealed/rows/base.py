@@ -37,7 +37,7 @@ def even_slices(first: int, last: int, most: int) -> list[slice]:
     """Consecutive slices of about equal length, none longer than `most`: one slice, or an even number of slices."""
     length = last - first
     n_pieces = -(-length // most)
-    n_pieces += n_pieces % 2 if n_pieces > 1 else 0
+    n_pieces = min(n_pieces + n_pieces % 2, length) if n_pieces > 1 else n_pieces  # none of them is empty
     cuts = [first + length * piece // n_pieces for piece in range(n_pieces)]
     return [slice(*cut) for cut in pairwise([*cuts, last])]
 
