@@ -23,7 +23,7 @@ from scipy.linalg import blas, lapack
 
 from annealed.problems import gibbs
 from annealed.problems.hessian_sample import N_LEVELS, NEGLIGIBLE, HessianSample
-from annealed.rows.cost import STORED_BYTES, pass_time
+from annealed.rows.cost import BLOCK, STORED_BYTES, factor_time, pass_time, squares_time
 from annealed.rows.threads import blas_threads
 
 RIDGES = {np.dtype(kind): (64 * np.finfo(kind).eps) ** np.array([1, 0.75, 0.5, 0]) for kind in (np.float32, np.float64)}
@@ -77,14 +77,18 @@ class Preconditioners:
         return HessianSample.count_leading(self.table, N_LEVELS if self._learns_classes else level)
 
     def _time(self, n_leading):
-        contrasts, width = self.table.contrasts, n_leading + self.table.fit_intercept
-        sizes = [contrasts.n_differences * width]
-        return HessianSample.time(self.scores.design.n_rows, width, contrasts.n_pairs, sizes)
+        """Of a Hessian and its factor."""
+        n_pairs, width = self.table.contrasts.n_pairs, n_leading + self.table.fit_intercept
+        return n_pairs * self._block_time(width) + factor_time(self.table.contrasts.n_differences * width)
 
     @property
     def _time_of_classes(self):
-        width, n_classes = HessianSample.count_in_classes(self.table) + self.table.fit_intercept, self.table.n_scores
-        return HessianSample.time(self.scores.design.n_rows, width, n_classes, [width] * n_classes)
+        width = HessianSample.count_in_classes(self.table) + self.table.fit_intercept
+        return self.table.n_scores * (self._block_time(width) + factor_time(width))
+
+    def _block_time(self, width):
+        n_sampled = HessianSample.n_sampled(self.scores.design.n_rows, width)
+        return BLOCK + squares_time(n_sampled, width, is_float32=True)
 
     @property
     def _pass_time(self):

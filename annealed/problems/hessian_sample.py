@@ -20,7 +20,7 @@ from itertools import combinations
 import numpy as np
 
 from annealed.rows.coordinates import SMALLEST_EIGENVALUE, SMALLEST_ROOT
-from annealed.rows.cost import BLOCK, BLOCK_BYTES, STORED_BYTES, THREAD, factor_time, squares_time
+from annealed.rows.cost import BLOCK_BYTES, STORED_BYTES, THREAD, squares_time
 from annealed.rows.threads import map_in_order
 
 N_LEVELS = 3  # each has twice as many parameters as the one before; the last has as many as memory allows
@@ -76,59 +76,39 @@ class HessianSample:
         wanted = ROWS_PER_COORDINATE * width
         return n_rows if n_rows <= 2 * wanted else wanted
 
-    @staticmethod
-    def time(n_rows, width, n_blocks, factors):
-        """Estimated time, in nanoseconds, of the blocks of a Hessian, and of its factors of given sizes."""
-        squares = squares_time(HessianSample.n_sampled(n_rows, width), width, is_float32=True)
-        return n_blocks * (BLOCK + squares) + sum(map(factor_time, factors))
-
     def class_blocks(self, posterior):
         """Weighted mean over rows of the variance of each class's score times z z', (n_classes, width, width).
 
         Each coordinate of z is divided by its spread.
         """
-        n_classes, width = posterior.shape[1], len(self.leading)
-        blocks = np.empty((n_classes, width, width), np.float32)
-        sampler = _Sampler(self.weight, posterior, width)
-
-        def fill(label):
-            share = sampler.by_class[label] * (1 - sampler.by_class[label])
-            blocks[label] = self._square(*sampler.draw(share))
-
-        self._for_each(fill, range(n_classes), sampler.n_drawn)
-        return blocks
-
-    def _for_each(self, fill, numbers, n_drawn):
-        """Call `fill` with each number, in threads if that saves time."""
-        work = len(numbers) * squares_time(n_drawn, len(self.leading), is_float32=True)
-        list(map_in_order(fill, numbers, int(work / THREAD)))
+        by_class = _without_negligible(posterior)
+        return np.stack(list(self._squares(lambda p: self.weight * p * (1 - p), by_class)))
 
     def hessian(self, posterior, reference):
         """Weighted mean over rows of the scores' covariance kron z z', by differences from the reference score.
 
         Each coordinate of z is divided by its spread. The block of a pair with the reference belongs on the diagonal,
-        at the other class. Blocks of other pairs are stored below the diagonal first, and added when all are computed.
+        at the other class.
         """
-        width, size = len(self.leading), self.contrasts.n_differences
+        width, size, by_class = len(self.leading), self.contrasts.n_differences, _without_negligible(posterior)
         hessian = np.zeros((size, width, size, width), np.float32)
         number = np.full(posterior.shape[1], -1)  # index of each class's difference from the reference
         number[self.contrasts.others(reference)] = np.arange(size)
-        pairs = list(combinations(range(posterior.shape[1]), 2))
-        sampler = _Sampler(self.contrasts.pair_weight * self.weight, posterior, width)
-
-        def fill(pair):
-            left, right = pairs[pair]
-            square = self._square(*sampler.draw(sampler.by_class[left] * sampler.by_class[right]))
-            low, high = sorted((number[left], number[right]))
-            hessian[high, :, low if low >= 0 else high] = square
-
-        self._for_each(fill, range(len(pairs)), sampler.n_drawn)
-        for low, high in combinations(range(size), 2):
-            square = hessian[high, :, low].copy()
-            hessian[low, :, low] += square
+        pairs, weight = list(combinations(range(posterior.shape[1]), 2)), self.contrasts.pair_weight * self.weight
+        squares = self._squares(lambda pair: weight * by_class[pair[0]] * by_class[pair[1]], pairs)
+        for pair, square in zip(pairs, squares, strict=True):
+            low, high = sorted(number[list(pair)])
             hessian[high, :, high] += square
-            hessian[low, :, high] = hessian[high, :, low] = -square
+            if low >= 0:
+                hessian[low, :, low] += square
+                hessian[low, :, high] = hessian[high, :, low] = -square
         return hessian.reshape(size * width, -1)
+
+    def _squares(self, share, items):
+        """Sums of share(item) times z z' over the sampled rows of each item, in threads if that saves time."""
+        width = len(self.leading)
+        time = len(items) * squares_time(self.n_sampled(len(self.weight), width), width, is_float32=True)
+        return map_in_order(lambda item: self._square(*sampled(share(item), width)), items, int(time / THREAD))
 
     def penalty(self, strength):
         """Penalty on the square of each leading coordinate divided by its spread; zero for the intercept."""
@@ -162,24 +142,18 @@ class HessianSample:
         return total
 
 
-class _Sampler:
-    """Samples rows for every block of a Hessian, by their shares in it.
+def _without_negligible(posterior):
+    """Probabilities by class; negligible ones are set to zero in place."""
+    posterior[posterior <= NEGLIGIBLE] = 0
+    return posterior.T
 
-    Negligible entries of `posterior` are set to zero in place.
-    """
 
-    def __init__(self, weight, posterior, width):
-        self.by_class = posterior.T
-        self.by_class[self.by_class <= NEGLIGIBLE] = 0
-        self.weight = weight.astype(posterior.dtype)
-        self.n_drawn = HessianSample.n_sampled(len(posterior), width)
-
-    def draw(self, share):
-        """Indices of the rows sampled for a block, None for all of them, and the share that each represents."""
-        share = self.weight * share
-        if self.n_drawn >= len(share):
-            return None, np.where(share > NEGLIGIBLE * share.max(), share, 0)
-        return systematic_sample(share, self.n_drawn)
+def sampled(share, width):
+    """Indices of the rows sampled for a block, None for all of them, and the share that each represents."""
+    n_drawn = HessianSample.n_sampled(len(share), width)
+    if n_drawn >= len(share):
+        return None, np.where(share > NEGLIGIBLE * share.max(), share, 0)
+    return systematic_sample(share, n_drawn)
 
 
 def systematic_sample(share, n_drawn, start=0.5):

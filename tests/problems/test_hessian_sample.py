@@ -77,7 +77,7 @@ def test_rows_without_curvature_are_not_sampled():
 def test_rows_of_negligible_curvature_are_left_out_even_without_sampling():
     """Products of posteriors that are almost zero are subnormal and slow."""
     share = np.where(np.arange(1000) % 4 == 0, 0.3, 1e-25)
-    drawn, stands_for = hessian_sample._Sampler(np.ones(1000), np.ones((1000, 1)), width=100).draw(share)
+    drawn, stands_for = hessian_sample.sampled(share, width=100)
     assert drawn is None
     np.testing.assert_array_equal(stands_for, np.where(share > 0.1, 0.3, 0.0))
 
