@@ -322,6 +322,7 @@ MECHANISMS = [
     ),
     _set("end of the rounds", "a late gain missed; fewer rounds", "PATIENCE", 20, "potts.search", fits=POTTS),
     _set("few rows in the search", "noise; a faster choice", "SEARCH_ROWS", inf, fits=POTTS),
+    _set("one held-out part of a large X", "noise; a third of the fits", "MANY_NUMBERS", inf, "search", fits=POTTS),
     _set("growth on a subset", "noise; all rows only once", "FIT_ROWS", inf, "potts.search", fits=POTTS),
     _set("few new prototypes in a round", "rounds; fewer prototypes", "MOST_NEW", inf, fits=POTTS),
     _set("limit of the number of prototypes", "a limit; an end", "MOST_PROTOTYPES", inf, fits=POTTS),

@@ -32,7 +32,7 @@ from annealed.estimators.predictions import named_classes
 from annealed.problems.contrasts import MOST_ROWS
 
 DTYPES = (np.float64, np.float32)
-LEAST_SHARE = 1e-15  # of the total weight; samples of a class with less get weight 0, as rounding would lose them
+LEAST_SHARE = 4 * np.finfo(float).eps  # of the total weight; samples of a class with less get weight 0
 
 
 # --- samples and labels --------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Prototypes by Potts annealing: state, sweeps, cooling, growth, discriminative refinement, and their choice."""
 
-from annealed.potts.cooling import NO_WATCH, RELAXATIONS, SHRINKAGES, Cooling, scores_of
+from annealed.potts.cooling import RELAXATIONS, SHRINKAGES, Cooling, scores_of
 from annealed.potts.growth import SearchSettings, plus_plus_starts
 from annealed.potts.record import PrototypePath
 from annealed.potts.rows import Columns, LabelledRows, distinct_rows
@@ -13,7 +13,6 @@ __all__ = [
     "LabelledRows",
     "MetricPrior",
     "Multilinear",
-    "NO_WATCH",
     "SearchSettings",
     "PrototypePath",
     "Quadratic",

@@ -33,7 +33,7 @@ from annealed.rows.threads import map_in_order
 ROWS_TOGETHER = 1 << 15  # rows that are converted to float64, or predicted, at once
 BLOCK_NUMBERS = 1 << 16  # memberships per block of rows: half a megabyte in float64, which stays in cache
 SMALLEST_VARIANCE = {8: 1e-10, 4: 1e-6}  # floor, in units of the mean variance, by item size: below it is rounding
-MANY_COLUMNS = 128  # columns, from which on diagonal plus low-rank algebra repays the eigendecomposition
+MANY_COLUMNS = 64  # columns, from which on diagonal plus low-rank algebra repays the eigendecomposition
 
 
 # --- columns -------------------------------------------------------------------------------------------------

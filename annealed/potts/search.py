@@ -26,6 +26,7 @@ from annealed.validation.selection import stratified_splits
 
 PATIENCE = 4  # rounds without improvement before growth stops
 SEARCH_ROWS = 3000  # most rows in the search
+MANY_NUMBERS = 60_000  # entries of X, above which one held-out part replaces folds
 FIT_ROWS = 50_000  # most rows for growth and refinement in the final fit
 STRENGTHS = (300.0, 50.0, 8.0, 1.2, 0.2, 0.03)  # refinement penalties, in rows: the penalty is strength / n_rows
 SHARPER = tuple(2.0 ** np.arange(0.5, 3.5, 0.5))  # factors on the metric; these are tried first, then their inverses
@@ -182,9 +183,9 @@ def _refinements(rows, state: PottsState, strengths, settings: SearchSettings) -
 
 
 def make_folds(rows: LabelledRows, seed) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Five folds for up to 300 rows, three for up to 2000, a single held-out quarter for more."""
+    """Five folds for up to 300 rows, three for more, a single held-out quarter for large X."""
     has_two_of_each_class = np.bincount(rows.labels, minlength=rows.n_classes).min() > 1
-    if rows.n_rows > 2000 and has_two_of_each_class:
+    if rows.n_rows > 2000 and rows.X.size > MANY_NUMBERS and has_two_of_each_class:
         return list(StratifiedShuffleSplit(1, test_size=0.25, random_state=seed).split(rows.X, rows.labels))
     return stratified_splits(5 if rows.n_rows <= 300 else 3, rows.labels, seed)
 
