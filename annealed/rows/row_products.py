@@ -7,33 +7,27 @@ samples with more features than samples, when it is smaller than X.
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from annealed.rows.base import MANY_BLOCKS, Design, even_slices
-from annealed.rows.dense import scores_of, sums_of
-from annealed.rows.threads import map_in_order
+from annealed.rows.base import Design
 
 MOST_FORMED_ROWS = 2000  # dense samples, fewer than features, for which K is formed
-SMALLEST_EIGENVALUE = np.sqrt(np.finfo(float).eps)  # of K, relative to the largest: smaller ones may be rounding
 
 
 class RowProducts:
     """K of a design's samples. `image(V)` is K @ V; `combine(V)` is Z' @ V, (n_features, n_columns)."""
 
     def __init__(self, design: Design, scale):
-        self.design, self.scale = design, scale
-        self.shift = (design.center / scale).astype(np.float64)
-        self.n_rows = design.n_rows
-        self._formed = None
+        self.design, self.scale, self.n_rows = design, scale, design.n_rows
+        self._formed = self._rows = None
         if sparse.issparse(design.X):
+            shift = design.center / scale
             self._columns = self._by_use(design.X).T.tocsr()
             self._rows = self._columns.T.tocsr()  # transposing twice sorts the indices
-            self._center_basis = np.column_stack([design.X @ (self.shift / scale), np.ones(self.n_rows)])
-            self._center_form = np.array([[0.0, 1.0], [1.0, -self.shift @ self.shift]])
+            self._center_basis = np.column_stack([design.X @ (shift / scale), np.ones(self.n_rows)])
+            self._center_form = np.array([[0.0, 1.0], [1.0, -shift @ shift]])
         elif self.n_rows <= min(MOST_FORMED_ROWS, design.n_features):
             self._formed = design.row_gram(1 / scale)
 
@@ -42,41 +36,19 @@ class RowProducts:
         n_uses = np.bincount(X.indices, minlength=X.shape[1])
         new_index = np.empty(X.shape[1], dtype=X.indices.dtype)
         new_index[np.argsort(-n_uses, kind="stable")] = np.arange(X.shape[1])
-        entries = X.data / self.scale[X.indices]
-        return sparse.csr_array((entries, new_index[X.indices], X.indptr), shape=X.shape)
+        return sparse.csr_array((X.data / self.scale[X.indices], new_index[X.indices], X.indptr), shape=X.shape)
 
     def image(self, vectors):
         if self._formed is not None:
             return self._formed @ vectors
-        if not sparse.issparse(self.design.X):
-            combined = (self.combine(vectors) / self.scale[:, None]).T
-            scores = map_in_order(lambda rows: scores_of(combined, self._dense_rows(rows)), self._parts)
-            return np.concatenate(list(scores), axis=1).T - combined @ self.design.center
+        if self._rows is None:
+            return self.design.product((self.combine(vectors).T / self.scale)[None])[:, 0]
         product = self._rows @ (self._columns @ vectors)
         # Centring is a correction of rank two by vectors with one entry per sample.
         return product - self._center_basis @ (self._center_form @ (self._center_basis.T @ vectors))
 
     def combine(self, vectors):
-        """In float64 and in the design's column order; certificates and reported coefficients are made of it."""
-        combined = self._sums(vectors)
-        combined /= self.scale[:, None]
-        combined -= np.outer(self.shift, vectors.sum(axis=0))
-        return combined
-
-    def _sums(self, vectors):
-        """X' @ V, (n_features, n_columns)."""
-        if sparse.issparse(self.design.X):
-            return self.design.X.T @ vectors
-        weights = np.ascontiguousarray(vectors.T)
-        parts = map_in_order(lambda rows: sums_of(weights[:, rows], self._dense_rows(rows)), self._parts)
-        return sum(parts, start=np.zeros((len(weights), self.design.n_features))).T
-
-    @cached_property
-    def _parts(self):
-        return even_slices(0, self.n_rows, max(256, -(-self.n_rows // MANY_BLOCKS)))
-
-    def _dense_rows(self, rows):
-        return np.asarray(self.design.X[rows], dtype=np.float64)
+        return self.design.combine_rows(vectors.T).T / self.scale[:, None]
 
     def diagonal(self):
         """Squared norm of each row of Z."""
@@ -89,5 +61,5 @@ class RowProducts:
         )
         start = np.random.RandomState(0).standard_normal(self.n_rows)
         eigenvalues, eigenvectors = eigsh(operator, k=n_vectors, tol=1e-2, v0=start)
-        is_real = eigenvalues > SMALLEST_EIGENVALUE * eigenvalues[-1]
+        is_real = eigenvalues > np.sqrt(np.finfo(float).eps) * eigenvalues[-1]  # smaller ones may be rounding errors
         return eigenvalues[is_real], eigenvectors[:, is_real]

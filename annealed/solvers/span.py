@@ -45,7 +45,7 @@ class Span:
         Returns the scalars, and intercepts, value, posterior and residual of the rows where they lead.
         """
         scalars, intercept = np.zeros(self.linear.shape), self.search.intercept
-        value, posterior, residual = self._evaluate(scalars, intercept)
+        value, posterior, residual = self.search.evaluated or self._evaluate(scalars, intercept)
         is_open = np.ones(len(value), dtype=bool)
         for number in range(MOST_NEWTON):
             step, decrement = self._newton(scalars, intercept, posterior, residual)

@@ -65,7 +65,8 @@ def _solved(problem, points: Points, accuracy: Accuracy) -> Solution:
         solved = search.is_solved(accuracy.tol, checks_all=is_last)
         if not search.n_iter:
             solution.was_far[:] = is_far(search.bound, accuracy.tol)
-        search.write(solution, solved)
+        if is_last or solved.any():
+            search.write(solution, solved, np.flatnonzero(solved | is_last))
         if is_last or solved.all():
             return solution
         search.keep(~solved)
@@ -92,6 +93,8 @@ class Search:
         self.is_stuck = np.zeros(len(points.fits), dtype=bool)
         self.preconditioner: RowPreconditioner | None = None
         self.value: Any = None
+        self.posterior: Any = None
+        self.row_residual: Any = None
         self.minimize_over([self.alpha], [self.image], thoroughly=True)  # the start may be too long or too short
 
     def keep(self, chosen):
@@ -103,13 +106,13 @@ class Search:
         if self.preconditioner is not None:
             self.preconditioner = self.preconditioner.part(chosen)
 
-    def write(self, solution: Solution, solved):
-        places = self.places
-        solution.parameters[places] = self.problem.join(self.alpha, self.image, self.intercept)
-        solution.value[places], solution.gradient_norm[places] = self.value, self.largest
-        solution.certificate[places] = np.where(np.isfinite(self.bound), self.bound, np.nan)
-        solution.n_iter[places], solution.converged[places] = self.n_iter, solved
-        solution.is_certified[places] = solved & self.is_final
+    def write(self, solution: Solution, solved, chosen):
+        places, bound = self.places[chosen], self.bound[chosen]
+        solution.parameters[places] = self.problem.join(self.alpha[chosen], self.image[chosen], self.intercept[chosen])
+        solution.value[places], solution.gradient_norm[places] = self.value[chosen], self.largest[chosen]
+        solution.certificate[places] = np.where(np.isfinite(bound), bound, np.nan)
+        solution.n_iter[places], solution.converged[places] = self.n_iter, solved[chosen]
+        solution.is_certified[places] = (solved & self.is_final)[chosen]
 
     def is_solved(self, tol, checks_all):
         """Whether the last step of a fold promised less than `tol`, or the certificate of a final fit holds."""
@@ -151,6 +154,11 @@ class Search:
             self.preconditioner = None
         self.is_stuck = ~self.is_stuck & (self.value >= before) & (promised > ROUNDING * self.value)
         self.n_iter += 1
+
+    @property
+    def evaluated(self):
+        """Value, posterior and weighted residual of the rows; None before the first evaluation."""
+        return None if self.value is None else (self.value, self.posterior, self.row_residual)
 
     def minimize_over(self, alphas, images, thoroughly=False):
         """Move to the minimum over the span of these directions and the intercepts.
