@@ -23,15 +23,15 @@ from annealed.problems.penalized_linear import PenalizedLinearProblem
 from annealed.problems.smooth import ROUNDING, calibrated_loss_and_entropy
 from annealed.rows.row_products import RowProducts
 
-MOST_LEADING, MOST_UNKNOWNS = 20, 100  # leading eigenvectors of K, and their number times that of scores
-EVENNESS = 2.0  # bounds of `left_over` as multiples of its mean: with exact lengths, directions may lead uphill
+MOST_LEADING = 20  # leading eigenvectors of K in the preconditioner of a single score
 
 
 class GramModel:
-    """K in the preconditioner: some leading eigenvectors, and a diagonal.
+    """K in the preconditioner: some leading eigenvectors, and a multiple of the identity.
 
     vectors, inverse_eigenvalues : the intercept is one more eigenvector, with infinite eigenvalue
-    remainder : diagonal of K minus its part in the leading eigenvectors, within bounds
+    remainder : mean of the diagonal of K without its part in the leading eigenvectors; with the diagonal itself,
+        directions may lead uphill if rows are of very different lengths
     """
 
     def __init__(self, products: RowProducts, squares, n_leading, fit_intercept):
@@ -40,9 +40,7 @@ class GramModel:
         if fit_intercept:
             self.vectors = np.column_stack([eigenvectors, np.ones(len(squares))])
             self.inverse_eigenvalues = np.append(self.inverse_eigenvalues, 0.0)
-        left_over = squares - eigenvectors**2 @ self.eigenvalues
-        mean = max(float(np.mean(left_over)), 0.0)
-        self.remainder = np.clip(left_over, mean / EVENNESS, mean * EVENNESS)[:, None]
+        self.remainder = max(0.0, (squares.sum() - self.eigenvalues.sum()) / len(squares))
 
 
 class RepresenterProblem(Problem):
@@ -61,8 +59,8 @@ class RepresenterProblem(Problem):
         self.products = RowProducts(self.design, self.features.scale)
         squares = self.products.diagonal()
         self.row_length = float(np.sqrt(np.mean(squares)))
-        most = min(MOST_LEADING, MOST_UNKNOWNS // self.contrasts.n_scores - self.fit_intercept)
-        n_leading = max(1, min(most, self.design.n_rows // 10))
+        # So many that sums over rows for the small systems of the preconditioner cost about as much for every score.
+        n_leading = max(1, min(int(MOST_LEADING / np.sqrt(self.contrasts.n_scores)), self.design.n_rows // 10))
         self.model = GramModel(self.products, squares, n_leading, self.fit_intercept)
 
     def split(self, parameters):
@@ -138,8 +136,8 @@ class RowPreconditioner:
     """Approximate inverses of the Newton systems `kappa I + weight D K` of a stack of points, each with its kappa.
 
     D_i is the Hessian of a row's loss by its scores: a number, or diag(p) - p p'. K is approximated by
-    `diag(remainder) + U diag(eigenvalues) U'`; the intercept adds a column of ones to U. The blocks of rows are
-    inverted in closed form, S_i = (kappa + weight_i remainder_i D_i)^-1, the low-rank part by Woodbury's identity.
+    `remainder I + U diag(eigenvalues) U'`; the intercept adds a column of ones to U. The blocks of rows are
+    inverted in closed form, S_i = (kappa + weight_i remainder D_i)^-1, the low-rank part by Woodbury's identity.
     Every term is positive, so that nothing cancels however small kappa is. Shapes: posterior (n_points, n_rows,
     n_classes), weight (n_points, n_rows).
     """

@@ -34,7 +34,7 @@ from annealed.solvers.base import (
 from annealed.solvers.span import Span
 
 MOST_STEPS = 100  # iterations of a point
-LONGEST_STEP = 2.0  # full steps of the preconditioner; beyond, or below the inverse, it is out of date
+LONGEST_STEP = 2.0  # in steps of the preconditioner: beyond, it is out of date
 
 
 class Subspace(Solver):
@@ -137,21 +137,19 @@ class Search:
         """One direction per point, its image, and a subspace minimization.
 
         If the preconditioner models K poorly, its direction may not decrease the value; the next one is then the
-        residual itself, steepest descent. If a step is much longer or shorter than expected, the posterior has changed
-        and the preconditioner is computed anew. A long step would also magnify the part of the direction outside the
-        range of K, on which no value depends, but which amplifies rounding.
+        residual itself, steepest descent. If a step is too long, the preconditioner is computed anew: such a step also
+        magnifies the part of the direction outside the range of K, on which no value depends, but which amplifies
+        rounding.
         """
         if self.preconditioner is None:
             self.preconditioner = RowPreconditioner(self.problem, self.posterior, self.weight, self.kappa)
         residual, before = self.residual(), self.value
         direction = np.where(self.is_stuck[:, None, None], residual, self.preconditioner.apply(residual))
         image = self.problem.image(direction)
-        scalars, promised = self.minimize_over([direction, self.step], [image, self.step_image])
-        self.decrement = np.where(self.is_stuck, np.inf, promised)
-        length = -scalars[:, 0]
-        is_usual = (length <= LONGEST_STEP) & (length * LONGEST_STEP >= 1) | self.is_stuck
-        if not is_usual.all():
+        lengths, promised = self.minimize_over([direction, self.step], [image, self.step_image])
+        if (-lengths[:, 0] > LONGEST_STEP).any():
             self.preconditioner = None
+        self.decrement = np.where(self.is_stuck, np.inf, promised)
         self.is_stuck = ~self.is_stuck & (self.value >= before) & (promised > ROUNDING * self.value)
         self.n_iter += 1
 
@@ -163,7 +161,7 @@ class Search:
     def minimize_over(self, alphas, images, thoroughly=False):
         """Move to the minimum over the span of these directions and the intercepts.
 
-        Returns the scalars of the directions, and the decrease that the first Newton step predicted.
+        Returns the multiples of the directions, and the decrease that the first Newton step predicted.
         """
         span = Span(self, np.stack(alphas, axis=1), np.stack(images, axis=1))
         scalars, self.intercept, self.value, self.posterior, self.row_residual = span.minimize(thoroughly)
