@@ -277,14 +277,10 @@ class MissingClasses:
         """Loss (n_fits,) and gradient (n_fits, n_parameters), including those of the imaginary rows."""
         if not self.any(fits):
             return loss, gradient
-        xp, weight = self.place.xp, take(self.placed_weight, fits)
-        intercept = self.table.class_intercept(parameters)
-        top = xp.max(intercept, axis=1, keepdims=True)
-        log_partition = xp.log(xp.sum(xp.exp(intercept - top), axis=1, keepdims=True)) + top
-        evidence = xp.sum(weight, axis=1, keepdims=True) * xp.exp(intercept - log_partition) - weight
+        intercept, weight = self.table.class_intercept(parameters), take(self.placed_weight, fits)
+        more_loss, by_scores = imaginary_loss(self.table.contrasts, weight, intercept)
         coef, intercept_gradient = self.table.split(gradient)
-        gradient = self.table.join(coef, intercept_gradient + self.table.contrasts.pull(evidence))
-        return loss + xp.sum(weight * (log_partition - intercept), axis=1), gradient
+        return loss + more_loss, self.table.join(coef, intercept_gradient + by_scores)
 
     def add_hessian(self, hessian, parameters, fits):
         """Add the Hessian by differences of intercepts, (n_fits, n_differences, width, n_differences, width)."""
@@ -299,6 +295,15 @@ class MissingClasses:
             posterior = gibbs.posterior(self.table.class_intercept(parameters))
             curved = self.table.contrasts.curved(posterior, self.table.split(along)[1])
             self.table.of(product)[..., -1] += self.weight[fits].sum(axis=1)[:, None] * curved
+
+
+def imaginary_loss(contrasts, weight, intercept):
+    """Loss (n_fits,) of imaginary rows and its derivative by scores; weight and intercept (n_fits, n_classes)."""
+    xp = namespace_of(intercept)
+    top = xp.max(intercept, axis=1, keepdims=True)
+    log_partition = xp.log(xp.sum(xp.exp(intercept - top), axis=1, keepdims=True)) + top
+    evidence = xp.sum(weight, axis=1, keepdims=True) * xp.exp(intercept - log_partition) - weight
+    return xp.sum(weight * (log_partition - intercept), axis=1), contrasts.pull(evidence)
 
 
 def missing_class_weight(class_shares, total_weight, unweighted):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from annealed.problems import gibbs
+from annealed.problems.contrasts import imaginary_loss
 from annealed.solvers.base import ARMIJO, ROUNDING, SHORTEST_STEP
 
 MOST_NEWTON = 20  # Newton steps
@@ -31,13 +33,6 @@ class Span:
         square = self.flat_alphas @ np.swapaxes(self.flat, 1, 2)
         self.square = (square + np.swapaxes(square, 1, 2)) / 2
         self.constant = np.einsum("fns,fns->f", search.alpha, search.image)
-        self.ridge = ROUNDING * self._lost_share(search.problem.model.eigenvalues.max())
-
-    def _lost_share(self, largest_eigenvalue):
-        """Factor by which rounding in alpha' K alpha is amplified by the part of alpha outside the range of K."""
-        length = np.einsum("fmn,fmn->fm", self.flat_alphas, self.flat_alphas)
-        square = np.maximum(np.einsum("fmm->fm", self.square), np.finfo(float).tiny)
-        return np.sqrt(np.maximum(largest_eigenvalue * length / square, 1))
 
     def minimize(self, thoroughly):
         """Newton's method. Unless `thoroughly`, it ends once a step has decreased the value as predicted.
@@ -79,16 +74,13 @@ class Span:
         losses, posterior = self.contrasts.loss_and_posterior(moved + search.image + intercept[:, None], search.labels)
         loss = np.einsum("fn,fn->f", search.weight, losses)
         if search.missing.any():
-            loss = loss + self._missing_loss(intercept)
+            loss = (
+                loss + imaginary_loss(self.contrasts, search.missing, self.contrasts.to_classes(intercept, axis=1))[0]
+            )
         size = self.constant + 2 * np.einsum("fm,fm->f", scalars, self.linear)
         size += np.einsum("fm,fmk,fk->f", scalars, self.square, scalars)
         residual = self.contrasts.residual(posterior, search.labels, search.weight)
         return loss + search.kappa / 2 * size, posterior, residual
-
-    def _missing_loss(self, intercept):
-        logits = self.contrasts.to_classes(intercept, axis=1)
-        log_partition = np.logaddexp.reduce(logits, axis=1, keepdims=True)
-        return np.sum(self.search.missing * (log_partition - logits), axis=1)
 
     def _newton(self, scalars, intercept, posterior, residual):
         """Newton steps in (scalars, intercept) and their predicted decrease."""
@@ -102,26 +94,24 @@ class Span:
             gradient = np.concatenate([gradient, intercept_gradient], axis=1)
             rows = [hessian, cross], [np.swapaxes(cross, 1, 2), intercept_hessian]
             hessian = np.concatenate([np.concatenate(row, axis=2) for row in rows], axis=1)
-        step = -_balanced_solve(hessian, gradient, self.ridge)
+        step = -_balanced_solve(hessian, gradient)
         decrement = -np.einsum("fp,fp->f", gradient, step)
         if not search.problem.fit_intercept:
             step = np.concatenate([step, np.zeros_like(intercept)], axis=1)
         return step, decrement
 
     def _intercept_terms(self, intercept, gradient, hessian):
-        """Derivatives with respect to the intercepts, including the pseudo-samples of missing classes.
+        """Derivatives with respect to the intercepts, including the imaginary rows of missing classes.
 
         A common shift of all intercepts changes nothing: it is given some curvature.
         """
-        missing, n_scores = self.search.missing, self.contrasts.n_scores
-        if missing.any():
-            logits = self.contrasts.to_classes(intercept, axis=1)
-            p = np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
-            total = missing.sum(axis=1, keepdims=True)
-            gradient = gradient + self.contrasts.pull(total * p - missing)
-            hessian = hessian + total[..., None] * self.contrasts.whole_row_hessian(p)
-        if n_scores > 1:
-            hessian = hessian + np.trace(hessian, axis1=1, axis2=2)[:, None, None] / n_scores
+        if self.search.missing.any():
+            missing, intercept = self.search.missing, self.contrasts.to_classes(intercept, axis=1)
+            curvature = self.contrasts.whole_row_hessian(gibbs.posterior(intercept))
+            gradient = gradient + imaginary_loss(self.contrasts, missing, intercept)[1]
+            hessian = hessian + missing.sum(axis=1)[:, None, None] * curvature
+        if gradient.shape[1] > 1:
+            hessian = hessian + np.trace(hessian, axis1=1, axis2=2)[:, None, None] / gradient.shape[1]
         return gradient, hessian
 
 
@@ -131,11 +121,10 @@ def _falls(value, new_value, predicted):
     return (decrease >= ARMIJO * predicted - slack) & (decrease <= 2 * predicted + slack)
 
 
-def _balanced_solve(hessian, gradient, ridge):
+def _balanced_solve(hessian, gradient):
     """Solutions of a stack of systems scaled to unit diagonal; the ridge stabilizes nearly parallel directions."""
     balance = 1 / np.sqrt(np.maximum(np.einsum("fpp->fp", hessian), np.finfo(float).tiny))
     balanced = hessian * balance[:, :, None] * balance[:, None, :]
     diagonal = np.einsum("fpp->fp", balanced)
     diagonal += ROUNDING
-    diagonal[:, : ridge.shape[1]] += ridge
     return balance * np.linalg.solve(balanced, (balance * gradient)[..., None])[..., 0]

@@ -323,18 +323,6 @@ def test_choice_of_temperature_is_that_of_exact_folds():
     assert abs(chosen[0].best_index - chosen[1].best_index) <= 1
 
 
-def test_many_classes_take_fewer_eigenvectors(monkeypatch):
-    """Otherwise the preconditioner's systems, of size eigenvectors x classes, would not be small."""
-    table = gaussian(n_samples=120)
-    _, before = adapted(table)
-    monkeypatch.setattr("annealed.problems.representer.MOST_UNKNOWNS", 9)
-    _, problem = adapted(table)
-    assert len(before.model.eigenvalues) > len(problem.model.eigenvalues) == 2
-    solution = minimize(problem, 0.1)
-    np.testing.assert_allclose(solution.value[0], minimize(before, 0.1).value[0], rtol=1e-6)
-    assert solution.converged.all()
-
-
 @pytest.mark.parametrize("unit", [1e-4, 1.0, 1e6])
 def test_units_of_the_features_affect_neither_result_nor_convergence(unit):
     """A gradient scales with the features; rounding limits how small it can become."""
@@ -391,6 +379,7 @@ def test_a_path_that_takes_too_many_steps_is_solved_in_columns(n_classes, monkey
     np.testing.assert_allclose(path.free_energy, expected.free_energy, rtol=1e-6)
 
 
-def test_eigenvectors_are_limited():
-    _, problem = adapted(smooth_features(2))
-    assert problem.model.vectors.shape == (240, 21)
+@pytest.mark.parametrize(("n_classes", "expected"), [(2, 20), (4, 10)])
+def test_more_classes_take_fewer_eigenvectors(n_classes, expected):
+    _, problem = adapted(smooth_features(n_classes))
+    assert problem.model.vectors.shape == (240, expected + 1)
