@@ -128,7 +128,6 @@ MECHANISMS = [
         lambda *_: False,
         fits=BOTH,
     ),
-    _set("float32 Hessians for steps", "rounding; twice the speed", "ROUGH_STRENGTH", inf),
     _flag("products with rows in place", "a correction; no centred copy", "DenseDesign._center_is_near", False),
     # --- solvers ---------------------------------------------------------------------------------------
     _set("Newton's method", "Hessians; few steps", "PASSES_OF_HESSIAN", 0.0, "plan"),

@@ -8,8 +8,7 @@ differences of scores (`annealed/problems/contrasts.py`) has, for each pair of s
 `BlockRows` and `SmallRows` compute `terms` of a stack of fits: loss (n_fits,), gradient and Hessian. `terms_along` has
 the Hessian times a vector in place of the Hessian, at a fraction of the cost. `BlockRows` sums over blocks of any
 design. `SmallRows` stores the points z and the upper triangle of z z' for all rows, so that a Hessian is a single
-matrix product, in float32 where that is accurate enough for a step. `ExactHessians` adds the penalty and the imaginary
-rows of missing classes.
+matrix product. `ExactHessians` adds the penalty and the imaginary rows of missing classes.
 
 Shapes: table and along (n_fits, n_scores, width). A Hessian is (n_fits, n_differences * width, n_differences * width),
 with the coordinates of a difference contiguous.
@@ -17,17 +16,14 @@ with the coordinates of a difference contiguous.
 
 from __future__ import annotations
 
-from functools import cache, cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
 from annealed.arrays import as_slice
-from annealed.problems.hessian_sample import NEGLIGIBLE
 from annealed.rows import CsrDesign, DenseDesign
 from annealed.rows.coordinates import SMALLEST_EIGENVALUE
 from annealed.rows.cost import CALL, MULTIPLY, STORED_BYTES, hessian_time
-
-ROUGH_STRENGTH = 8 * np.finfo(np.float32).eps  # penalty over the largest variance: of less, float32 Hessians are noise
 
 
 def hessian_rows(design, coordinates, table):
@@ -35,9 +31,9 @@ def hessian_rows(design, coordinates, table):
 
 
 def are_stored(design, coordinates, table) -> bool:
-    """Whether the products z z' of all rows fit into memory, in float64 and float32."""
+    """Whether the products z z' of all rows fit into memory."""
     n_products = design.n_rows * table.width**2 / 2 * (design.n_fits if coordinates.per_fit else 1)
-    return 12 * n_products <= STORED_BYTES and isinstance(design, (DenseDesign, CsrDesign))
+    return 8 * n_products <= STORED_BYTES and isinstance(design, (DenseDesign, CsrDesign))
 
 
 class SmallRows:
@@ -52,21 +48,28 @@ class SmallRows:
             self.points = np.concatenate([self.points, np.ones((*self.points.shape[:-1], 1))], axis=-1)
         self.typical = _typical_lengths(coordinates, table.fit_intercept)
         number, n_products = _half_numbers(self.points.shape[-1])
-        self._half_products = cache(partial(_half_products, self.points, number))
+        self._number = number
         pairs = contrasts.numbers[:, None, :, None] * n_products
         self._entries = (pairs + number[:, None, :]).reshape(contrasts.n_differences * len(number), -1)
 
-    def terms(self, table, fits, dtype=np.float64):
-        """The Hessian is summed in `dtype`."""
+    def terms(self, table, fits):
         weight = self.weight[:, fits]
         losses, pulled, posterior = self.contrasts.evaluate(self.scores(table, fits), self.labels, weight)
         gradient = self._pulled_back(pulled, fits)
-        if dtype == np.float32:
-            posterior *= posterior >= NEGLIGIBLE
         shares = (self.contrasts.pair_covariance(posterior) * weight[..., None]).transpose(1, 2, 0)
-        products = _times(shares.astype(dtype, copy=False), _of_fits(self._half_products(dtype), fits))
-        hessian = products.astype(np.float64, copy=False).reshape(len(table), -1).take(self._entries, axis=1)
+        products = _times(shares, _of_fits(self._half_products, fits))
+        hessian = products.reshape(len(table), -1).take(self._entries, axis=1)
         return np.einsum("ns,ns->s", weight, losses), gradient, hessian
+
+    @cached_property
+    def _half_products(self):
+        """Upper triangle of z z' of each row, (..., n_rows, n_products)."""
+        width = self.points.shape[-1]
+        products = np.empty((*self.points.shape[:-1], self._number.max() + 1))
+        for column, first in enumerate(np.diagonal(self._number).tolist()):
+            out = products[..., first : first + width - column]
+            np.multiply(self.points[..., column : column + 1], self.points[..., column:], out=out)
+        return products
 
     @cached_property
     def longest(self) -> float:
@@ -115,8 +118,7 @@ class BlockRows:
         self.table, self.contrasts = table, table.contrasts
         self.typical = _typical_lengths(coordinates, table.fit_intercept)
 
-    def terms(self, table, fits, dtype=np.float64):
-        """The Hessian is summed in float64 whatever `dtype`, as blocks are."""
+    def terms(self, table, fits):
         coordinates = self.coordinates.of_fits(fits)
         coef, intercept = self._to_features(coordinates, table)
 
@@ -179,16 +181,6 @@ def _half_numbers(width):
     return number, len(left)
 
 
-def _half_products(points, number, dtype):
-    """Upper triangle of z z' of each row, (..., n_rows, n_products)."""
-    width = points.shape[-1]
-    points, products = points.astype(dtype, copy=False), np.empty((*points.shape[:-1], number.max() + 1), dtype)
-    for column, first in enumerate(np.diagonal(number).tolist()):
-        out = products[..., first : first + width - column]
-        np.multiply(points[..., column : column + 1], points[..., column:], out=out)
-    return products
-
-
 def _typical_lengths(coordinates, fit_intercept):
     """Root mean square of each coordinate of the final fit, and one for an intercept."""
     variance = coordinates.of_final.spectrum
@@ -243,16 +235,10 @@ class ExactHessians:
         picked = np.asfortranarray(by_point[held_out.rows, :, held_out.fits])
         return self.contrasts.logits(picked).swapaxes(0, 1)
 
-    def terms(self, parameters, temperature, fits, for_step=False):
-        """Q_new / T (n_fits,), its gradient, and its Hessian by differences, (n_fits, size, size).
-
-        for_step : whether the Hessian is only used for the direction of a step. It is then computed in float32, as long
-            as the penalty is so strong that the rounding error is small compared with the least curvature.
-        """
-        weakest = self.problem.l2_strength * np.min(temperature) / self.scores.coordinates.spectrum.max()
-        dtype = np.float32 if for_step and weakest >= ROUGH_STRENGTH else np.float64
+    def terms(self, parameters, temperature, fits):
+        """Q_new / T (n_fits,), its gradient, and its Hessian by differences, (n_fits, size, size)."""
         with np.errstate(over="ignore", invalid="ignore"):  # solvers reject trial points whose value is not finite
-            loss, gradient, hessian = self.rows.terms(self.table.of(parameters), fits, dtype)
+            loss, gradient, hessian = self.rows.terms(self.table.of(parameters), fits)
         width = self.table.width
         squares = hessian.reshape(len(hessian), self.contrasts.n_differences, width, -1, width)
         self.problem.missing.add_hessian(squares, parameters, fits)

@@ -113,7 +113,7 @@ class _Search:
     def _evaluate_hessians(self, active):
         """Evaluate the trial points of the active fits and temperatures, with Hessians."""
         trial = self.x[active] + self.length[active, None] * self.direction[active]
-        terms = self.hessians.terms(trial, self.temperatures[active], self.fits[active], for_step=True)
+        terms = self.hessians.terms(trial, self.temperatures[active], self.fits[active])
         good, (gradient, hessian), outcome = self._accepted(active, trial, *terms)
         self._factor(good, hessian)
         self.is_fresh[good] = True

@@ -225,7 +225,7 @@ def test_free_energies_stay_bounded_if_solves_stop_early(max_iter):
     """Interpolating polynomials through points far from their minima would diverge."""
     with pytest.warns(ConvergenceWarning):
         path = AnnealedClassifier(InnerProduct(), solver="lbfgs", max_iter=max_iter).fit(X, y).path_
-    assert (path.free_energy / path.temperatures).max() < 2 * np.log(3)
+    assert (path.free_energy / path.temperatures).max() < 5 * np.log(3)  # at the hot end it is log(3)
     assert len(path) < 80
 
 

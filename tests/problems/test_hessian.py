@@ -52,18 +52,3 @@ def test_evaluations_with_and_without_a_hessian_agree(make, is_small, fit_interc
     differences = table if problem.scores.table.n_scores == 1 else table[:, :-1] - table[:, -1:]
     by_matrix = np.einsum("fpq,fq->fp", matrix, differences.reshape(len(fits), -1))
     np.testing.assert_allclose(problem.hessians.by_differences(product), by_matrix, rtol=1e-8, atol=1e-10 * size)
-
-
-@pytest.mark.parametrize("make", [gaussian, badly_scaled, two_classes, wide])
-def test_a_hessian_for_a_step_has_seven_digits_while_the_penalty_is_strong(make):
-    problem = prepared(make())
-    point, fits = problem.start(1.0), slice(None)
-    weak = 0.1 * hessian.ROUGH_STRENGTH * problem.scores.coordinates.spectrum.max() / problem.l2_strength
-    for temperature, is_rough in ((0.3, True), (weak, False)):
-        exact = problem.hessians.terms(point, temperature, fits)
-        rough = problem.hessians.terms(point, temperature, fits, for_step=True)
-        for one, other in zip(exact[:2], rough[:2], strict=True):
-            np.testing.assert_array_equal(one, other)
-        difference = np.abs(exact[2] - rough[2]).max()
-        assert difference <= 1e-6 * np.abs(exact[2]).max()
-        assert (difference > 0) == is_rough
