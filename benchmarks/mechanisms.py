@@ -333,13 +333,4 @@ MECHANISMS = [
     _set("fast cooling", "may miss a split; fewer temperatures", "BETA_GROWTH", 1.1, fits=POTTS),
     _set("constant columns dropped", "a rule; no columns of rounding", "CONSTANT", 0.0, "potts.rows", fits=POTTS),
     _set("floor of variances", "a rule; no inverse of rounding", "SMALLEST_VARIANCE", {8: 0, 4: 0}, "rows", fits=POTTS),
-    _set("rows converted in blocks", "calls; memory", "ROWS_TOGETHER", 1 << 40, fits=POTTS, is_silent=True),
-    _set(
-        "blocks that stay in cache",
-        "calls; fast exponentials",
-        "BLOCK_NUMBERS",
-        1 << 30,
-        fits=POTTS,
-        is_silent=True,
-    ),
 ]

@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
-from sklearn.utils import gen_batches
 
 from annealed.arrays import HOST, Place, is_foreign, to_host
-from annealed.potts.rows import ROWS_TOGETHER
+from annealed.rows.array_api import row_batches
 from annealed.rows.coordinates import SMALLEST_VARIANCE
 
 SMALLEST_WITHIN = 1e-6  # smallest share of a direction's variance that is attributed to the variance within classes
@@ -79,7 +78,7 @@ def score_moments(X, labels, weight, coef) -> Moments:
         return (X[rows] if place.is_host else place.wide(X[rows, :])) @ wide_coef.T
 
     def total(sums):
-        return place.host(sum(map(sums, gen_batches(len(labels), ROWS_TOGETHER))))[0]
+        return place.host(sum(map(sums, row_batches(len(labels), max(coef.shape), place))))[0]
 
     mean = total(lambda rows: weights[rows] @ scores_of(rows)) / counts.sum()
     level = place.wide(mean)

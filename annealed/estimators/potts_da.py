@@ -9,7 +9,6 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from annealed.arrays import Place, is_dispatched, is_foreign, namespace_of, take_rows, to_host
@@ -22,9 +21,9 @@ from annealed.estimators.types import FloatArray, RandomState, Temperature, Temp
 from annealed.path import InverseTemperatureSchedule, is_auto
 from annealed.potts import Columns, PrototypePath, scores_of
 from annealed.potts.refinement import CalibratedPosterior
-from annealed.potts.rows import ROWS_TOGETHER
 from annealed.potts.search import FIT_ROWS, Fitted, few_along_axes, fit_prototypes, search
 from annealed.problems import gibbs
+from annealed.rows.array_api import row_batches
 from annealed.rows.threads import one_thread, threads_over_blocks
 
 
@@ -327,7 +326,7 @@ class PottsDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupport
         prototypes, metric, _ = self._posterior
         parts = [
             function(scores_of(self._columns.rows(X[block, :]), prototypes, metric))
-            for block in gen_batches(X.shape[0], ROWS_TOGETHER)
+            for block in row_batches(X.shape[0], X.shape[1] + len(prototypes), Place.of(X))
         ]
         return namespace_of(parts[0]).concat(parts) if is_foreign(X) else np.concatenate(parts)
 

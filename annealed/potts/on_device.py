@@ -12,15 +12,13 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from sklearn.utils import gen_batches
 
 from annealed.arrays import Place, aligned_width, to_host
 from annealed.potts.rows import LabelledRows
 from annealed.potts.state import PottsState, Sums, directions_and_levels, label_leads
 from annealed.problems.array_gibbs import fused_kernel
 from annealed.problems.device_rows import half_factor
-from annealed.rows.array_api import DEVICE_BLOCK_BYTES
-from annealed.rows.cost import BLOCK_BYTES
+from annealed.rows.array_api import row_batches
 
 
 class ArrayLabelledRows(LabelledRows):
@@ -66,8 +64,7 @@ class ArrayLabelledRows(LabelledRows):
         return self if axes is None else self.like(self.X @ self.place.row(axes))
 
     def _blocks(self, width):
-        bytes_of_block = DEVICE_BLOCK_BYTES if self.place.is_accelerator else BLOCK_BYTES
-        for rows in gen_batches(self.n_rows, max(64, bytes_of_block // (self.itemsize * width))):
+        for rows in row_batches(self.n_rows, width, self.place):
             yield self.rows[rows, :], self.weight[rows]
 
     @cached_property

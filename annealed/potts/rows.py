@@ -27,11 +27,12 @@ from annealed.potts.state import (
 )
 from annealed.problems import gibbs
 from annealed.problems.linear import check_spread
+from annealed.rows.array_api import row_batches
+from annealed.rows.base import MANY_BLOCKS
 from annealed.rows.coordinates import CONSTANT
+from annealed.rows.cost import BLOCK_BYTES
 from annealed.rows.threads import map_in_order
 
-ROWS_TOGETHER = 1 << 15  # rows that are converted to float64, or predicted, at once
-BLOCK_NUMBERS = 1 << 16  # memberships per block of rows: half a megabyte in float64, which stays in cache
 SMALLEST_VARIANCE = {8: 1e-10, 4: 1e-6}  # floor, in units of the mean variance, by item size: below it is rounding
 MANY_COLUMNS = 64  # columns, from which on diagonal plus low-rank algebra repays the eigendecomposition
 
@@ -56,7 +57,7 @@ class Columns:
         """The coordinates of X and weight (n_rows,), both in NumPy or on a device."""
         place = Place.of(X)
         share = weight / place.xp.sum(weight)
-        parts = list(gen_batches(X.shape[0], ROWS_TOGETHER))
+        parts = list(row_batches(X.shape[0], X.shape[1], place))
         with np.errstate(over="ignore", invalid="ignore"):
             center = sum(share[rows] @ place.wide(X[rows, :]) for rows in parts)
             square = sum(share[rows] @ (place.wide(X[rows, :]) - center) ** 2 for rows in parts)
@@ -217,8 +218,8 @@ class LabelledRows:
         return Sums(counts, sums, squares, log_partition)
 
     def blocks(self, n_prototypes) -> list[Block]:
-        """Blocks of rows, small enough for their memberships to stay in cache."""
-        step = max(64, BLOCK_NUMBERS // n_prototypes)
+        """Blocks of rows: their memberships stay in cache, and threads share them evenly."""
+        step = max(64, BLOCK_BYTES // (MANY_BLOCKS * self.itemsize * n_prototypes))
         if step >= self.n_rows:
             return [self.whole]
         return [self._block(first, first + step) for first in range(0, self.n_rows, step)]

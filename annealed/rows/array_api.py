@@ -12,12 +12,19 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+from sklearn.utils import gen_batches
 
 from annealed.arrays import Place, is_foreign, to_host
 from annealed.rows.base import FARTHEST_CENTER, SPREAD_ROWS, Block, Design
 from annealed.rows.cost import BLOCK_BYTES
 
 DEVICE_BLOCK_BYTES = 1 << 29  # of a block's largest temporary: long products, little memory
+
+
+def row_batches(n_rows, width, place: Place):
+    """Slices of rows whose temporaries, with `width` numbers a row, stay within the byte limit of a place."""
+    bytes_of_block = DEVICE_BLOCK_BYTES if place.is_accelerator else BLOCK_BYTES
+    return gen_batches(n_rows, max(64, bytes_of_block // (8 * width)))
 
 
 class ArrayBlock(Block):

@@ -114,8 +114,8 @@ class HeldOutValidator:
             losses, _, _ = scaled_moments(scales, deviation)
         penalties = penalty(log_scales, losses @ self.weight / self.n_rows, margin, self.n_rows)
         return [
-            Validation(-self._fold_means(point_losses), scale, penalty=extra)
-            for point_losses, scale, extra in zip(losses, scales.tolist(), penalties.tolist(), strict=True)
+            Validation(-np.bincount(self.folds, self.weight * of_rows) / self._fold_weight, scale, penalty=extra)
+            for of_rows, scale, extra in zip(losses, scales.tolist(), penalties.tolist(), strict=True)
         ]
 
     @staticmethod
@@ -129,9 +129,6 @@ class HeldOutValidator:
             return held_out_logits(problem, self.held_out, [parameters], [temperature])[0]
         arrays = {name: array[0] for name, array in problem.report(parameters[:1], temperature, slice(0, 1)).items()}
         return problem.predictor.logits(self.X, arrays, temperature)
-
-    def _fold_means(self, losses):
-        return np.bincount(self.folds, self.weight * losses) / self._fold_weight
 
     @cached_property
     def _fold_weight(self):

@@ -111,7 +111,7 @@ def test_a_pass_returns_the_sums_over_memberships(rows, state):
 
 def test_a_pass_does_not_depend_on_the_blocks(rows, state, monkeypatch):
     whole = rows.sums(state, 1.0, COUPLING)
-    monkeypatch.setattr("annealed.potts.rows.BLOCK_NUMBERS", 1)
+    monkeypatch.setattr("annealed.potts.rows.BLOCK_BYTES", 1)
     many = LabelledRows(np.tile(rows.X, (4, 1)), np.tile(rows.labels, 4), np.tile(rows.weight / 4, 4), 3)
     assert len(many.blocks(len(state))) > 2
     for expected, actual in zip(whole, many.sums(state, 1.0, COUPLING), strict=True):
