@@ -39,15 +39,15 @@ LONGEST_MODULE = 400  # lines
 # Those of estimators are the parameters, fitted attributes and methods that users see, and what computes them.
 MOST_MEMBERS = 40
 WIDER = {
-    "AnnealedClassifier": 43,
-    "AnnealedLDA": 50,
-    "AnnealedLogisticRegression": 47,
-    "MELDA": 54,
+    "AnnealedClassifier": 42,
+    "AnnealedLDA": 49,
+    "AnnealedLogisticRegression": 46,
+    "MELDA": 53,
     "PottsDA": 44,
 }
 
 # The core may only shrink: lower these after a deletion.
-MOST_LINES, MOST_TUNED_NUMBERS = 16_456, 142
+MOST_LINES, MOST_TUNED_NUMBERS = 16_444, 142
 
 INSTALLED_BY_THE_USER = {"torch", "dask", "matplotlib", "pandas"}
 HOME_OF = {"matplotlib": "plots", "torch": "arrays"}

@@ -247,7 +247,7 @@ class AnnealedClassifier(CallbackSupportMixin, LogitsMixin, BaseEstimator):
         with threads_over_blocks():
             self._keep(path_fit, path)
         if not is_intended:
-            self._warn_unconverged()
+            _warn_unconverged(self)
         watch.finish()
         return self
 
@@ -266,20 +266,6 @@ class AnnealedClassifier(CallbackSupportMixin, LogitsMixin, BaseEstimator):
         if "coef" in point.arrays:
             coef, intercept = (point.scale * point.arrays[name] for name in ("coef", "intercept"))
             self.coef_, self.intercept_ = logits_of_classes(coef, intercept)
-
-    def _warn_unconverged(self):
-        path = self.path_
-        failed = np.flatnonzero(~path.converged)
-        if len(failed):
-            first = failed[0]
-            warnings.warn(
-                f"Not converged at {len(failed)} of {len(path)} temperatures, first at "
-                f"{path.temperatures[first]:.4g} (the final fit's gradient is {path.gradient_norm[first]:.2g} there, "
-                f"tol {self.tol:.2g}). "
-                f"Raise max_iter (now {self.max_iter}), raise tol, or end the schedule at a hotter temperature.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
 
     def get_metadata_routing(self):
         """Get the metadata requests of this estimator, its splitter and its scorer."""
@@ -355,3 +341,18 @@ def _temperature_of(model: AnnealedClassifier, C):
             "Refit with a schedule that reaches it."
         )
     return model.path_.unit_C / float(C)
+
+
+def _warn_unconverged(model: AnnealedClassifier):
+    path = model.path_
+    failed = np.flatnonzero(~path.converged)
+    if len(failed):
+        first = failed[0]
+        warnings.warn(
+            f"Not converged at {len(failed)} of {len(path)} temperatures, first at "
+            f"{path.temperatures[first]:.4g} (the final fit's gradient is {path.gradient_norm[first]:.2g} there, "
+            f"tol {model.tol:.2g}). "
+            f"Raise max_iter (now {model.max_iter}), raise tol, or end the schedule at a hotter temperature.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )

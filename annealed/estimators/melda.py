@@ -260,14 +260,14 @@ class MELDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMi
         classes, labels = coded(y)
         n_components, reference = checked_coordinates(self, classes, X.shape[1])
         cv = list(self.cv) if isinstance(self.cv, Iterator) else self.cv  # the second fit needs the splits, too
-        classifier = hand_over(self, self._log_linear(cv)).fit(X, y, sample_weight, X_val=X_val, **params)
+        classifier = hand_over(self, _log_linear(self, cv)).fit(X, y, sample_weight, X_val=X_val, **params)
         take_back(classifier)
         weight, _ = weighed_by_class(check_weight(sample_weight, len(labels)), labels, classes, self.class_weight)
         projection = Projection.of(classifier, X, labels, weight, self.coordinates, n_components, reference)
         reduced_classifier, self.coef_, self.intercept_ = classifier, classifier.coef_, classifier.intercept_
         if projection.whitened is not None:
             params["X_val"] = None if X_val is None else project(X_val, *projection.whitened)
-            reduced_classifier = self._log_linear(cv)
+            reduced_classifier = _log_linear(self, cv)
             reduced_classifier.fit(project(X, *projection.whitened), y, sample_weight, **params)
             projection = projection.with_posterior_of(reduced_classifier)
             self.coef_, self.intercept_ = projection.weights_of(reduced_classifier)
@@ -282,13 +282,6 @@ class MELDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMi
             setattr(self, name, getattr(classifier, name))
         self.classifier_, self.reduced_classifier_ = classifier, reduced_classifier
         return self
-
-    def _log_linear(self, cv):
-        shared = set(AnnealedClassifier._get_param_names()).intersection(self._get_param_names())
-        settings = {name: getattr(self, name) for name in shared} | {"cv": cv}
-        return AnnealedClassifier(
-            InnerProduct(l2_strength=self.l2_strength, penalty_scaling=self.penalty_scaling), **settings
-        )
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "reduced_classifier_")
@@ -395,3 +388,11 @@ class MELDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMi
         tags.input_tags.sparse = True
         tags.array_api_support = True
         return tags
+
+
+def _log_linear(model: MELDA, cv):
+    shared = set(AnnealedClassifier._get_param_names()).intersection(model._get_param_names())
+    settings = {name: getattr(model, name) for name in shared} | {"cv": cv}
+    return AnnealedClassifier(
+        InnerProduct(l2_strength=model.l2_strength, penalty_scaling=model.penalty_scaling), **settings
+    )

@@ -48,20 +48,10 @@ class ArrayLabelledRows(LabelledRows):
     def X(self):
         return self.rows[:, : self.n_features]
 
-    @property
-    def n_rows(self) -> int:
-        return self.rows.shape[0]
-
     def take(self, rows) -> LabelledRows:
         xp, indices = self.place.xp, self.place.whole(rows)
         X = np.ascontiguousarray(to_host(xp.take(self.rows, indices, axis=0))[:, : self.n_features])
         return LabelledRows(X, self.labels[rows], to_host(xp.take(self.weight, indices)), self.n_classes)
-
-    def like(self, X) -> LabelledRows:
-        return ArrayLabelledRows(X, self.labels, self.weight, self.n_classes)
-
-    def turned(self, axes) -> LabelledRows:
-        return self if axes is None else self.like(self.X @ self.place.row(axes))
 
     def _blocks(self, width):
         for rows in row_batches(self.n_rows, width, self.place):
@@ -74,10 +64,6 @@ class ArrayLabelledRows(LabelledRows):
             wide = self.place.wide(rows[:, : self.n_features])
             squares = squares + (wide * weight[:, None]).T @ wide
         return self.place.host(squares)[0] / self.total
-
-    @cached_property
-    def class_weight(self):
-        return np.bincount(self.labels, to_host(self.weight), self.n_classes)
 
     def sums(self, state: PottsState, beta: float, coupling: float) -> Sums:
         """The E-step for memberships. Results are transferred to the host once, at the end."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils import gen_batches
 
-from annealed.arrays import Place
+from annealed.arrays import Place, to_host
 from annealed.potts.state import (
     DiagonalPlus,
     PottsState,
@@ -154,7 +154,7 @@ class LabelledRows:
 
     def like(self, X) -> LabelledRows:
         """Other coordinates of the same rows."""
-        return LabelledRows(X, self.labels, self.weight, self.n_classes)
+        return type(self)(X, self.labels, self.weight, self.n_classes)
 
     def in_single_precision(self) -> LabelledRows:
         return self.like(self.X.astype(np.float32))
@@ -165,11 +165,11 @@ class LabelledRows:
 
     def turned(self, axes) -> LabelledRows:
         """The rows in the coordinates of other axes, (n_features, n_axes), or as they are if these are None."""
-        return self if axes is None else self.like(self.X @ axes.astype(self.X.dtype))
+        return self if axes is None else self.like(self.X @ Place.of(self.X).row(axes))
 
     @property
     def n_rows(self) -> int:
-        return len(self.X)
+        return self.X.shape[0]
 
     @cached_property
     def second_moment(self) -> Symmetric:
@@ -182,7 +182,7 @@ class LabelledRows:
 
     @cached_property
     def class_weight(self) -> np.ndarray:
-        return np.bincount(self.labels, self.weight, self.n_classes)
+        return np.bincount(self.labels, to_host(self.weight), self.n_classes)
 
     @cached_property
     def smallest_variance(self) -> float:
