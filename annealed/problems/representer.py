@@ -27,11 +27,10 @@ MOST_LEADING = 20  # leading eigenvectors of K in the preconditioner of a single
 
 
 class GramModel:
-    """K in the preconditioner: some leading eigenvectors, and a multiple of the identity.
+    """K in the preconditioner: some leading eigenvectors, and a diagonal.
 
     vectors, inverse_eigenvalues : the intercept is one more eigenvector, with infinite eigenvalue
-    remainder : mean of the diagonal of K without its part in the leading eigenvectors; with the diagonal itself,
-        directions may lead uphill if rows are of very different lengths
+    remainder : diagonal of K minus its part in the leading eigenvectors
     """
 
     def __init__(self, products: RowProducts, squares, n_leading, fit_intercept):
@@ -40,7 +39,7 @@ class GramModel:
         if fit_intercept:
             self.vectors = np.column_stack([eigenvectors, np.ones(len(squares))])
             self.inverse_eigenvalues = np.append(self.inverse_eigenvalues, 0.0)
-        self.remainder = max(0.0, (squares.sum() - self.eigenvalues.sum()) / len(squares))
+        self.remainder = np.maximum(squares - eigenvectors**2 @ self.eigenvalues, 0.0)[:, None]
 
 
 class RepresenterProblem(Problem):
@@ -136,8 +135,8 @@ class RowPreconditioner:
     """Approximate inverses of the Newton systems `kappa I + weight D K` of a stack of points, each with its kappa.
 
     D_i is the Hessian of a row's loss by its scores: a number, or diag(p) - p p'. K is approximated by
-    `remainder I + U diag(eigenvalues) U'`; the intercept adds a column of ones to U. The blocks of rows are
-    inverted in closed form, S_i = (kappa + weight_i remainder D_i)^-1, the low-rank part by Woodbury's identity.
+    `diag(remainder) + U diag(eigenvalues) U'`; the intercept adds a column of ones to U. The blocks of rows are
+    inverted in closed form, S_i = (kappa + weight_i remainder_i D_i)^-1, the low-rank part by Woodbury's identity.
     Every term is positive, so that nothing cancels however small kappa is. Shapes: posterior (n_points, n_rows,
     n_classes), weight (n_points, n_rows).
     """

@@ -348,6 +348,16 @@ def test_repeated_samples_with_random_labels():
     assert path.converged.all()
 
 
+def test_samples_of_very_different_lengths_are_solved_in_few_steps():
+    table = wide_text()
+    length = np.exp(np.random.default_rng(0).standard_normal(len(table.y)))
+    _, problem = adapted(replace(table, X=sparse.csr_array(table.X.multiply(length[:, None]))), penalty_scaling="none")
+    for temperature in (1.0, 0.1, 0.01):
+        solution = minimize(problem, temperature)
+        assert solution.converged.all()
+        assert solution.n_iter.max() <= 40
+
+
 # --- Gram matrices whose spectrum decays slowly --------------------------------------------------------
 
 
