@@ -118,7 +118,7 @@ class DevicePasses:
         """Unknown entropies are computed; the effect of the scale on the loss is estimated from sampled rows."""
         step = max(1, self.design.n_rows // INSPECTED_ROWS)
         sample = self.place.whole(np.arange(0, self.design.n_rows, step))
-        size = max(1, DEVICE_BLOCK_BYTES // (self.place.row_bytes * sample.shape[0] * self.design.n_classes))
+        size = max(1, DEVICE_BLOCK_BYTES // (8 * self.place.row_bytes * sample.shape[0] * self.design.n_classes))
         blocks = list(self.design.map_rows(lambda block: block, sample, TEMPORARIES * min(size, len(terms))))
         groups = [slice(first, first + size) for first in range(0, len(terms), size)]
         gains = np.concatenate([self._gains(blocks, terms[part], scales[part]) for part in groups])

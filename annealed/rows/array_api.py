@@ -18,7 +18,7 @@ from annealed.arrays import Place, is_foreign, to_host
 from annealed.rows.base import FARTHEST_CENTER, SPREAD_ROWS, Block, Design
 from annealed.rows.cost import BLOCK_BYTES
 
-DEVICE_BLOCK_BYTES = 1 << 29  # of a block's largest temporary: long products, little memory
+DEVICE_BLOCK_BYTES = 1 << 29  # of a block's largest temporary; half if rows are copied, as several coexist then
 
 
 def row_batches(n_rows, width, place: Place):
@@ -122,7 +122,7 @@ class ArrayDesign(Design):
     def block_rows(self, n_fits: int, copies_rows: bool = False) -> int:
         """Rows per block, such that logits, and a copy of the rows if there is one, stay within the byte limit."""
         copies_rows = copies_rows or self.is_streamed or not (self._is_centered or self._center_is_near)
-        bytes_of_block = DEVICE_BLOCK_BYTES if self.place.is_accelerator else BLOCK_BYTES
+        bytes_of_block = DEVICE_BLOCK_BYTES // (1 + copies_rows) if self.place.is_accelerator else BLOCK_BYTES
         width = max(self.n_features if copies_rows else 1, n_fits * self.n_classes)
         return max(256, bytes_of_block // (self.place.row_bytes * width))
 
