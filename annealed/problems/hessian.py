@@ -26,10 +26,6 @@ from annealed.rows.coordinates import SMALLEST_EIGENVALUE
 from annealed.rows.cost import CALL, MULTIPLY, STORED_BYTES, hessian_time
 
 
-def hessian_rows(design, coordinates, table):
-    return (SmallRows if are_stored(design, coordinates, table) else BlockRows)(design, coordinates, table)
-
-
 def are_stored(design, coordinates, table) -> bool:
     """Whether the products z z' of all rows fit into memory."""
     n_products = design.n_rows * table.width**2 / 2 * (design.n_fits if coordinates.per_fit else 1)
@@ -270,7 +266,8 @@ class ExactHessians:
     @property
     def rows(self) -> SmallRows | BlockRows:
         if self.scores.hessian_rows is None:
-            self.scores.hessian_rows = hessian_rows(self.scores.design, self.scores.coordinates, self.table)
+            at = self.scores.design, self.scores.coordinates, self.table
+            self.scores.hessian_rows = SmallRows(*at) if are_stored(*at) else BlockRows(*at)
         return self.scores.hessian_rows
 
     def without_shift(self, parameters):

@@ -49,10 +49,11 @@ class HessianSample:
         if self.fit_intercept:
             self.leading, self.spread = np.append(kept, rank), np.append(self.spread, 1.0)
         if float32_rows is None:
-            self.rows, self.weight = _representatives(design, MOST_VALUES // len(self.leading))
-            along = coordinates.along(kept)
-            parts = design.map_rows(lambda block: along(block.rows_as_array()) / self._widest, self.rows)
-            self._points, self._unit = np.concatenate(list(parts), dtype=np.float32, casting="same_kind"), 1.0
+            width, along = len(self.leading), coordinates.along(kept)
+            most = max(BLOCK_BYTES // (8 * width), design.n_classes * ROWS_PER_COORDINATE * width)  # for each class
+            self.rows, self.weight = _representatives(design, min(most, MOST_VALUES // width))
+            parts = design.map_rows(lambda block: np.float32(along(block.rows_as_array()) / self._widest), self.rows)
+            self._points, self._unit = np.concatenate(list(parts)), 1.0
         else:
             every = slice(None, None, max(1, design.n_rows * design.n_classes // MOST_VALUES))
             self.rows, weight = float32_rows.order[every], float32_rows.weight[every, 0].astype(np.float64)

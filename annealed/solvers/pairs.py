@@ -38,8 +38,8 @@ class PathMemory:
             return None
         if self.n_passes[WHOLE] >= delays[WHOLE] * hessians.cost(self.level + 1):
             return WHOLE
-        is_due = self.level < 0 and self.n_passes[CLASSES] >= delays[CLASSES] * hessians.class_cost()
-        return CLASSES if is_due else None
+        due = delays[CLASSES] * hessians.class_cost()
+        return CLASSES if self.level < 0 and self.n_passes[CLASSES] >= due else None
 
     def learn(self, kind, problem, parameters, temperature):
         self.learned = None  # frees its memory before the next one is allocated
