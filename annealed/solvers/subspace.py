@@ -53,8 +53,8 @@ class Subspace(Solver):
 
 
 def _stack_size(problem) -> int:
-    """Points whose alpha, image and steps fill the cache: fewer make more calls, more read memory."""
-    return max(1, BLOCK_BYTES // (4 * 8 * problem.design.n_rows * problem.contrasts.n_scores))
+    """Points whose arrays, some sixteen of the size of alpha, fill the cache; fewer make more calls."""
+    return max(1, BLOCK_BYTES // (16 * 8 * problem.design.n_rows * problem.contrasts.n_scores))
 
 
 def _solved(problem, points: Points, accuracy: Accuracy) -> Solution:
