@@ -57,8 +57,6 @@ from annealed.validation.selection import (
     stratified_splits,
 )
 
-PERTURBED_TOL = 1e-2  # tolerance of folds with a perturbed scaling: one or two steps show if the alternative is better
-
 
 @dataclass(frozen=True)
 class Point:
@@ -339,7 +337,7 @@ def _prefers_alternative(choices: ScalingChoices, path: SolvedPath) -> bool:
     if perturbed is None:
         return False
     plan, folds = path.plan, np.arange(1, node.parameters.shape[0])
-    accuracy = Accuracy(max(plan.tol, PERTURBED_TOL), plan.max_iter)
+    accuracy = Accuracy(plan.tol, plan.max_iter)
 
     def scores_of(problem, parameters):
         points = Points(folds, np.full(len(folds), node.temperature), parameters[1:])
