@@ -163,14 +163,15 @@ class ScalingChoices:
 
         True where the alternative takes little time and often helps. For dense columns: all rows of a class are one
         point after whitening, and least squares need no ridge. The shared directions of many dense columns may carry no
-        information on the classes and hide those that do. For sparse columns: there are few of them, or nothing was
-        learned so far. Sparse columns may mix indicators with numbers in other units, and one such column can hide all
-        others.
+        information on the classes and hide those that do. For sparse columns: there are few of them, nothing was
+        learned so far, or one has more variance than all others together: indicators may stand beside numbers in other
+        units, and one such column can hide all others.
         """
         if not self._is_sparse:
             return self._class_points is not None and not self._ridge_cost <= 0
-        features = self.problem.features
-        return features.span is not None or len(features.center) <= WIDEST_EIGENPROBLEM or not has_learned
+        features, variance = self.problem.features, self.problem.scores.coordinates.spectrum
+        is_small = features.span is not None or len(features.center) <= WIDEST_EIGENPROBLEM
+        return is_small or not has_learned or bool(variance.max() > variance.sum() / 2)
 
     def alternative(self):
         """The problem in the scaling towards which `perturbed` goes."""

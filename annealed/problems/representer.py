@@ -24,6 +24,7 @@ from annealed.problems.smooth import ROUNDING, calibrated_loss_and_entropy
 from annealed.rows.row_products import RowProducts
 
 MOST_LEADING = 20  # leading eigenvectors of K in the preconditioner of a single score
+GROWTH = 8  # factor on their number where a solve does not end in time
 
 
 class GramModel:
@@ -56,11 +57,21 @@ class RepresenterProblem(Problem):
         spectrum = primal.scores.coordinates.spectrum
         self.gradient_unit = max(1.0, float(np.sqrt(spectrum.max())))  # of the widest column
         self.products = RowProducts(self.design, self.features.scale)
-        squares = self.products.diagonal()
-        self.row_length = float(np.sqrt(np.mean(squares)))
+        self.squares, self.has_grown = self.products.diagonal(), False
+        self.row_length = float(np.sqrt(np.mean(self.squares)))
         # So many that sums over rows for the small systems of the preconditioner cost about as much for every score.
-        n_leading = max(1, min(int(MOST_LEADING / np.sqrt(self.contrasts.n_scores)), self.design.n_rows // 10))
-        self.model = GramModel(self.products, squares, n_leading, self.fit_intercept)
+        self.model = self._model(MOST_LEADING / np.sqrt(self.contrasts.n_scores))
+
+    def _model(self, n_leading) -> GramModel:
+        n_leading = max(1, min(int(n_leading), self.design.n_rows // 10))
+        return GramModel(self.products, self.squares, n_leading, self.fit_intercept)
+
+    def grow(self) -> bool:
+        """Take more eigenvectors into the preconditioner; False if that was done before."""
+        if self.has_grown:
+            return False
+        self.has_grown, self.model = True, self._model(GROWTH * len(self.model.eigenvalues))
+        return True
 
     def split(self, parameters):
         """Alpha and image (n_fits, n_rows, n_scores), and intercept (n_fits, n_scores)."""

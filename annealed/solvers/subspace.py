@@ -49,7 +49,12 @@ class Subspace(Solver):
     def solve(self, problem, points: Points, accuracy: Accuracy, memory=None) -> Solution:
         n_points = len(points.fits)
         stacks = np.array_split(np.arange(n_points), -(-n_points // _stack_size(problem)))
-        return Solution.joined(list(map_in_order(lambda few: _solved(problem, points.part(few), accuracy), stacks)))
+        solution = Solution.joined(list(map_in_order(lambda few: _solved(problem, points.part(few), accuracy), stacks)))
+        left = np.flatnonzero(~solution.converged)
+        if len(left) and accuracy.max_iter > MOST_STEPS and problem.grow():
+            rest = points.part(left)._replace(parameters=solution.parameters[left])
+            solution.put(left, self.solve(problem, rest, accuracy))
+        return solution
 
 
 def _stack_size(problem) -> int:

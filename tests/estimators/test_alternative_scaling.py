@@ -197,6 +197,15 @@ def test_for_many_sparse_features_the_alternative_is_always_tried_if_almost_noth
     assert not ScalingChoices(dense).tries_alternative(has_learned=False)
 
 
+@pytest.mark.usefixtures("everything_is_wide")
+@pytest.mark.parametrize(("unit", "is_tried"), [(1e3, True), (1.0, False)])
+def test_the_alternative_is_tried_if_one_sparse_feature_has_more_variance_than_all_others(unit, is_tried):
+    X, y = mixed_units()
+    X[:, -1] *= unit / 1e3
+    problem = InnerProduct().prepare(stack_of(replace(text(), X=sparse.csr_array(X), y=y)))
+    assert ScalingChoices(problem).tries_alternative(has_learned=True) == is_tried
+
+
 @pytest.mark.parametrize("is_wide", [False, True])
 def test_for_sparse_features_in_similar_units_the_path_is_exactly_that_of_none(is_wide, request):
     if is_wide:

@@ -58,7 +58,7 @@ def test_subspace_without_row_combinations_is_refused(solver):
         (60, 5, 2, False, "auto", "newton"),
         (3000, 30, 2, False, "auto", "newton"),
         (5000, 30, 2, False, "auto", "newton"),
-        (6000, 30, 2, False, "auto", "lbfgs"),
+        (20_000, 60, 2, False, "auto", "lbfgs"),
         (110, 1200, 2, True, "auto", "newton"),
         (250, 1200, 2, True, "auto", "subspace"),
         (160, 1200, 3, True, "auto", "lbfgs"),
