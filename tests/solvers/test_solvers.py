@@ -48,8 +48,8 @@ class WrappedHessians:
     def __getattr__(self, name):
         return getattr(self.hessians, name)
 
-    def terms(self, parameters, temperature, fits, for_step=False):
-        answer = self.hessians.terms(parameters, temperature, self.number(fits), for_step)
+    def terms(self, parameters, temperature, fits):
+        answer = self.hessians.terms(parameters, temperature, self.number(fits))
         self.record(parameters, answer[0], fits)
         return answer
 

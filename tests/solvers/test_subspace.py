@@ -380,7 +380,7 @@ def test_a_path_that_takes_too_many_steps_is_solved_in_columns(n_classes, monkey
     with pytest.warns(ConvergenceWarning):
         given = AnnealedClassifier(InnerProduct(), solver="subspace", **settings).fit(table.X, table.y).path_
     assert given.plan.startswith("Subspace")
-    assert given.n_iter.max() <= 3
+    assert given.n_iter.max() <= 6  # twice, with few eigenvectors and with more
     assert not given.converged.all()
     monkeypatch.setattr(plan, "_by_shape", lambda problem: "subspace")
     path = AnnealedClassifier(InnerProduct(), **settings).fit(table.X, table.y).path_
