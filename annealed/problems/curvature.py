@@ -27,7 +27,7 @@ from annealed.rows.cost import BLOCK, STORED_BYTES, factor_time, pass_time, squa
 from annealed.rows.threads import blas_threads
 
 RIDGES = {np.dtype(kind): (64 * np.finfo(kind).eps) ** np.array([1, 0.75, 0.5, 0]) for kind in (np.float32, np.float64)}
-CLASSES_SHARE = 0.2  # time of the class blocks over that of a full Hessian, up to which the blocks come first
+CLASSES_SHARE = 0.25  # time of the class blocks over that of a full Hessian, up to which the blocks come first
 STALE = 0.3  # relative change of the smallest factored diagonal entry from which H is factored again
 
 
