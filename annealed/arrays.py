@@ -9,7 +9,6 @@ from __future__ import annotations
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import accumulate
 from math import prod
 from typing import Any
@@ -21,6 +20,7 @@ from array_api_compat import numpy as compatible_numpy
 from scipy import sparse
 from sklearn import get_config
 
+from annealed.lazy import cached_property
 from annealed.optional import require
 
 ROUNDING = 256 * np.finfo(np.float64).eps  # relative rounding error of a long sum in float64

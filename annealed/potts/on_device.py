@@ -8,12 +8,12 @@ sums both `n_km` and `sum_i w_i D_ik x_i`. The full membership matrix is never i
 
 from __future__ import annotations
 
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
 from annealed.arrays import Place, aligned_width, to_host
+from annealed.lazy import cached_property
 from annealed.potts.rows import LabelledRows
 from annealed.potts.state import PottsState, Sums, directions_and_levels, label_leads
 from annealed.problems.array_gibbs import fused_kernel

@@ -8,13 +8,13 @@ no component there, and a component of a new sample adds the same amount to its 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from sklearn.utils import gen_batches
 
 from annealed.arrays import Place, to_host
+from annealed.lazy import cached_property
 from annealed.potts.state import (
     DiagonalPlus,
     PottsState,

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
 from numbers import Real
 from typing import Any
 
@@ -24,6 +23,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from annealed.arrays import HOST, Place, as_slice
+from annealed.lazy import cached_property
 from annealed.rows import Design, RowSpan
 from annealed.rows.threads import map_in_order
 

@@ -13,11 +13,11 @@ Shapes: scores (n_rows, n_fits, n_scores) or (n_rows, n_scores), logits and resi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from annealed.arrays import HOST, Place, namespace_of, reshaped, take
+from annealed.lazy import cached_property
 from annealed.problems import gibbs
 
 HALF = float(np.sqrt(0.5))

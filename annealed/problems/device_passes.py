@@ -13,12 +13,12 @@ Shapes: coef (n_fits, n_classes, n_features), intercept (n_fits, n_classes); a s
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from annealed.arrays import take
+from annealed.lazy import cached_property
 from annealed.problems import array_gibbs
 from annealed.problems.base import HeldOut, TrainingSummary
 from annealed.problems.device_rows import HalfRows, PlainRows

@@ -16,11 +16,10 @@ with the coordinates of a difference contiguous.
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
 from annealed.arrays import as_slice
+from annealed.lazy import cached_property
 from annealed.rows import CsrDesign, DenseDesign
 from annealed.rows.coordinates import SMALLEST_EIGENVALUE
 from annealed.rows.cost import CALL, MULTIPLY, STORED_BYTES, hessian_time

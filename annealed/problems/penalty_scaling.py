@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from annealed.arrays import to_host
+from annealed.lazy import cached_property
 from annealed.problems.base import Features
 from annealed.rows import Design
 from annealed.rows.class_points import class_point_coordinates

@@ -14,10 +14,10 @@ Shapes: alpha and image (n_fits, n_rows, n_scores); parameters are flat: alpha, 
 from __future__ import annotations
 
 from copy import copy
-from functools import cached_property
 
 import numpy as np
 
+from annealed.lazy import cached_property
 from annealed.problems.base import Problem, TrainingSummary
 from annealed.problems.penalized_linear import PenalizedLinearProblem
 from annealed.problems.smooth import ROUNDING, calibrated_loss_and_entropy

@@ -9,12 +9,11 @@ Shapes: X (n_rows, n_features), labels (n_rows,), weight (n_rows, n_fits), coef 
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 from sklearn.utils import gen_batches
 
 from annealed.arrays import Place, is_foreign, to_host
+from annealed.lazy import cached_property
 from annealed.rows.base import FARTHEST_CENTER, SPREAD_ROWS, Block, Design
 from annealed.rows.cost import BLOCK_BYTES
 

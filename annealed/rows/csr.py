@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 from scipy import sparse
 
+from annealed.lazy import cached_property
 from annealed.rows.base import Block, Design
 
 MOST_USED = 0.5  # share of non-empty features up to which the empty ones are dropped

@@ -8,11 +8,11 @@ a view of a centred copy of X if X is small.
 from __future__ import annotations
 
 import platform
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
+from annealed.lazy import cached_property
 from annealed.rows.base import FARTHEST_CENTER, SPREAD_ROWS, Block, Design, even_slices
 from annealed.rows.coordinates import Coordinates
 from annealed.rows.cost import BLOCK, BLOCK_BYTES, score_time

@@ -74,12 +74,16 @@ class _SharedLimit:
     """Limits BLAS to one thread while at least one context is open."""
 
     def __init__(self):
-        self._lock, self._n_inside = Lock(), 0
         self._limit: Any = None
+        self.forget()
+
+    def forget(self):
+        """In a forked process no context is open; a limit that its parent had set is lifted by the first to close."""
+        self._lock, self._n_inside = Lock(), 0
 
     def enter(self):
         with self._lock:
-            if not self._n_inside:
+            if self._limit is None:
                 self._limit = _controller().limit(limits=1, user_api="blas")
             self._n_inside += 1
 
@@ -88,11 +92,12 @@ class _SharedLimit:
             self._n_inside -= 1
             if not self._n_inside:
                 self._limit.restore_original_limits()
+                self._limit = None
 
 
 _limit = _SharedLimit()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_limit.__init__)  # type: ignore[misc]  # no context is open in the forked process
+    os.register_at_fork(after_in_child=_limit.forget)
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -27,6 +26,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import get_routing_for_object
 
 from annealed.arrays import Place
+from annealed.lazy import cached_property
 from annealed.path import Validation
 from annealed.problems import NOTHING_HELD_OUT, HeldOut, held_out_logits
 from annealed.problems.leave_one_out import NotTrusted, leave_one_out

@@ -2,7 +2,7 @@
 
 import os
 from multiprocessing import get_context
-from threading import Barrier, get_ident
+from threading import Barrier, Event, Thread, get_ident
 from time import sleep
 from weakref import WeakSet
 
@@ -12,6 +12,7 @@ from small_problems import gaussian
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from annealed import AnnealedLogisticRegression
+from annealed.lazy import cached_property
 from annealed.rows import DenseDesign, SinglePrecisionRows, principal_coordinates, threads
 
 
@@ -83,6 +84,60 @@ def test_a_fit_in_a_forked_process_does_not_wait_for_its_parents_threads(monkeyp
     expected = fitted_temperature()
     with get_context("fork").Pool(1) as pool:
         assert pool.apply_async(fitted_temperature).get(timeout=60) == expected
+
+
+class SlowlyComputed:
+    """An attribute that another thread computes while the process is forked."""
+
+    def __init__(self, is_begun: Event, may_end: Event):
+        self.is_begun, self.may_end = is_begun, may_end
+
+    @cached_property
+    def value(self):
+        self.is_begun.set()
+        return self.may_end.wait(timeout=60)
+
+
+def value_in_a_forked_process(_):
+    done = Event()
+    done.set()
+    return SlowlyComputed(Event(), done).value
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_process_forked_while_a_thread_computes_an_attribute_can_compute_it():
+    """`functools.cached_property` of Python 3.11 would hold a lock for ever in the forked process."""
+    is_begun, may_end = Event(), Event()
+    worker = Thread(target=lambda: SlowlyComputed(is_begun, may_end).value)
+    worker.start()
+    assert is_begun.wait(timeout=60)
+    try:
+        with get_context("fork").Pool(1) as pool:
+            assert pool.map_async(value_in_a_forked_process, [0]).get(timeout=60) == [True]
+    finally:
+        may_end.set()
+        worker.join()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_process_forked_during_a_fit_uses_all_blas_threads_after_its_own():
+    with threadpool_limits(2, user_api="blas"):
+        with threads.one_thread(), get_context("fork").Pool(1) as pool:
+            during, after = pool.apply_async(blas_threads_during_and_after_a_fit).get(timeout=60)
+    assert set(during) == {1}
+    assert set(after) == {2}
+
+
+def blas_threads_during_and_after_a_fit():
+    with threads.one_thread():
+        during = blas_threads()
+    return during, blas_threads()
+
+
+def blas_threads():
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
 
 
 def fitted_temperature():
