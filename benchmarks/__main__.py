@@ -16,7 +16,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "problems",
         nargs="*",
         help="modules of benchmarks/problems, or all; default: the quick ones. "
-        "`ablation` measures what each mechanism is worth: see `bench ablation --help`",
+        "`ablation` measures what each mechanism is worth: see `bench ablation --help`; "
+        "`population` compares the path with scikit-learn on random problems: see `bench population --help`",
     )
     parser.add_argument(
         "--repeats", type=int, default=3, help="number of interleaved timed rounds; medians are reported"
@@ -66,6 +67,11 @@ def main(arguments: list[str]) -> int:
         from benchmarks.ablation import main as ablate
 
         return ablate(arguments[1:])
+    if arguments[:1] == ["population"]:
+        os.environ |= dict.fromkeys(POOLS, "1")  # its processes use all cores
+        from benchmarks.population import main as compare
+
+        return compare(arguments[1:])
     options = parse(arguments)
     if options.threads:
         limit_threads(options.threads)

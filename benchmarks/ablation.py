@@ -10,12 +10,11 @@ from __future__ import annotations
 import argparse
 import csv
 import gc
-import signal
 import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import geometric_mean, median
@@ -25,6 +24,7 @@ import numpy as np
 
 from annealed import AnnealedLDA, AnnealedLogisticRegression, PottsDA
 from annealed.rows.threads import one_thread
+from benchmarks.measure import TooSlow, limited
 from benchmarks.mechanisms import MECHANISMS, Mechanism
 from gates.counting import counting
 from gates.random_tables import random_table
@@ -101,10 +101,6 @@ def main(arguments: Sequence[str]) -> int:
 # --- running ----------------------------------------------------------------------------------------
 
 
-class TooSlow(Exception):
-    """A run took SLOWEST times as long as usual."""
-
-
 @dataclass
 class Problem:
     """A table, its usual result, and the CPU seconds of all its usual runs."""
@@ -122,7 +118,7 @@ class Problem:
         model = self.fit.make()
         gc.collect()
         began = process_time()
-        with _limited(limit), warnings.catch_warnings():
+        with limited(limit), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             weight = {} if self.table.weight is None else {"sample_weight": self.table.weight}
             model.fit(self.table.X, self.table.y, **weight)
@@ -140,25 +136,6 @@ class Problem:
         if not self.seconds:
             self.seconds.append(self.run()[1])
         return median(self.seconds)
-
-
-@contextmanager
-def _limited(seconds):
-    """Raise TooSlow after so many CPU seconds, where the system has such a timer."""
-    if not (np.isfinite(seconds) and hasattr(signal, "setitimer")):
-        yield
-        return
-
-    def give_up(*_):
-        raise TooSlow
-
-    before = signal.signal(signal.SIGPROF, give_up)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
 
 
 def problems(options, name) -> list[Problem]:

@@ -1,13 +1,16 @@
-"""Interleaved repeated runs, with wall and CPU seconds, and peak extra memory."""
+"""Interleaved repeated runs, with wall and CPU seconds, peak extra memory, and limits on CPU seconds."""
 
 from __future__ import annotations
 
 import gc
+import signal
 import tracemalloc
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from math import isfinite
 from time import perf_counter, process_time, sleep
 
 from sklearn.exceptions import ConvergenceWarning
@@ -62,6 +65,29 @@ def settle() -> None:
     while process_time() - used > SETTLE_SECONDS / 10:
         used = process_time()
         sleep(SETTLE_SECONDS)
+
+
+class TooSlow(Exception):
+    """A run took longer than its limit."""
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Raise TooSlow after so many CPU seconds, in the main thread and where the system has such a timer."""
+    if not (isfinite(seconds) and hasattr(signal, "setitimer")):
+        yield
+        return
+
+    def give_up(*_):
+        raise TooSlow
+
+    before = signal.signal(signal.SIGPROF, give_up)
+    signal.setitimer(signal.ITIMER_PROF, max(seconds, 1e-6))  # zero would stop the timer
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def timed(solve) -> tuple[object, Timing, str]:

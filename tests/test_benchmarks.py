@@ -1,5 +1,6 @@
 """The code of the benchmarks on tiny problems: loaders, certificates, interleaving, results, the page."""
 
+import csv
 from pathlib import Path
 from threading import Thread
 from time import perf_counter
@@ -15,7 +16,7 @@ pytest.importorskip("matplotlib")
 
 from annealed import AnnealedLogisticRegression
 from annealed.datasets import make_gaussian_classes
-from benchmarks import ours, rows, runner, table
+from benchmarks import generators, ours, population, population_report, rows, runner, table
 from benchmarks.__main__ import parse
 from benchmarks.contract import Anchor, Method, Skipped, Table
 from benchmarks.machine import Machine, measure_machine
@@ -394,6 +395,68 @@ def test_a_file_instead_of_a_results_folder_is_an_error(tmp_path, capsys):
     with pytest.raises(SystemExit):
         parse(["--results", str(tmp_path / "rows.csv")])
     assert "--results must be a folder. Got the file" in capsys.readouterr().err
+
+
+# --- a population of random problems ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [generators.RANDOM, *generators.KINDS])
+def test_random_problems_are_the_same_every_time(kind):
+    for seed in range(3):
+        made, again = generators.make(kind, seed, 5000), generators.make(kind, seed, 5000)
+        values = made.X.data if made.is_sparse else made.X
+        assert np.isfinite(values).all() and (values == (again.X.data if again.is_sparse else again.X)).all()
+        assert (made.y == again.y).all() and made.n_classes > 1 and set(made.y_test) <= set(made.y)
+        assert len(made.y_test) == made.X_test.shape[0] > 0
+        assert made.name == again.name and made.name.startswith(f"{kind} {seed}: {made.X.shape[0]} x {made.X.shape[1]}")
+
+
+def test_problems_that_once_took_long_have_the_shapes_of_the_real_ones():
+    shapes = {(*made.X.shape, made.n_classes) for made in map(generators.make, generators.CLIFFS)}
+    real = {(7674, 7097, 8), (10_666, 1105, 2), (58_000, 18, 7), (1440, 1024, 20), (1560, 617, 26)}
+    assert shapes == real
+
+
+def test_a_population_is_measured_and_reported(tmp_path, capsys):
+    some = ["--only", "heavy tails 1", "collinear 0", "--results", str(tmp_path)]
+    assert population.main(["--quick", "--workers", "1", *some]) == 0
+    results = population_report.results_of(tmp_path / "population.csv")
+    assert [own.row["kind"] for own in results] == ["collinear", "heavy tails"]
+    assert all(own.per_fit > 0 and own.cv_per_path > 0 and not (own.error or own.is_cut) for own in results)
+    assert all(float(own.row["certificate"]) <= 1e-6 and float(own.row["passes64"]) > 1 for own in results)
+    printed = capsys.readouterr().out
+    assert "Worst of the others" in printed and "pass  no RuntimeWarning" in printed
+    with pytest.raises(SystemExit, match="no problem holds nothing"):
+        population.main(["--only", "nothing"])
+    with pytest.raises(SystemExit, match="no results yet"):
+        population.main(["--report", "--results", str(tmp_path / "empty")])
+
+
+def test_runs_that_take_too_long_are_bounds_and_misses(tmp_path, capsys):
+    cut, slow, failing = (dict.fromkeys(population.COLUMNS, "") for _ in range(3))
+    cut |= {"name": "cut", "path_seconds": 9.0, "path_is_cut": True, "one_seconds": 0.1, "cv_seconds": 5.0}
+    slow |= {"name": "slow", "path_seconds": 9.0, "one_seconds": 1.0, "tight_seconds": 0.1, "cv_seconds": 99.0}
+    failing |= {
+        "name": "failing",
+        "path_seconds": 1.0,
+        "one_seconds": 0.1,
+        "cv_error": "ValueError",
+        "warnings": "RuntimeWarning: overflow",
+    }
+    file = tmp_path / "population.csv"
+    with file.open("w", newline="") as open_file:
+        writer = csv.DictWriter(open_file, population.COLUMNS)
+        writer.writeheader()
+        writer.writerows([cut, slow, failing])
+    population_report.print_report(file)
+    printed = capsys.readouterr().out
+    assert "MISS  never slower than LogisticRegressionCV: 1 of 3" in printed
+    assert "times one fit to 1e-6, where it takes more than 2 s: 2 of 3" in printed
+    assert "times one default fit, where it takes more than 2 s: 1 of 3" in printed
+    assert "MISS  no RuntimeWarning: 1 of 3" in printed
+    spec = population.Spec("gaussian", 0, 2000, limit=0.0, cv_seconds=1.0)
+    row = population.measured(spec)
+    assert row["path_is_cut"] and row["path_seconds"] < 1 and row["cv_seconds"] > 0
 
 
 # --- GPU benchmarks, run on a CPU -------------------------------------------------------------------
