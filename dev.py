@@ -146,6 +146,10 @@ def gates(arguments: list[str]) -> int:
     return run("-m", "gates", *(arguments or ["compare"]), **ONE_THREAD_EACH)
 
 
+def fuzz(arguments: list[str]) -> int:
+    return run("-m", "fuzz", *arguments, **ONE_THREAD_EACH)
+
+
 def reproduce(arguments: list[str]) -> int:
     return run("-m", "experiments", *arguments)
 
@@ -175,6 +179,7 @@ VERBS = {
     "build": Verb(build, frozenset({"build"}), "build the wheel and import it in a fresh environment"),
     "bench": Verb(bench, frozenset({"bench"}), "time the library and its peers; arguments are problems and options"),
     "gates": Verb(gates, frozenset({"bench"}), "compare results and operation counts with the recorded ones"),
+    "fuzz": Verb(fuzz, frozenset({"test"}), "random trials that must not fail: fuzz models --number 300"),
     "reproduce": Verb(
         reproduce, frozenset({"plot", "frames"}), "reproduce a paper's table, such as: reproduce melda-table2"
     ),

@@ -1,7 +1,7 @@
 """Tables in files: reading, comparison of models, model files, predictions, the report, and the command line."""
 
 from annealed.app.comparison import fit_table
-from annealed.app.model_file import load_model, save_model
+from annealed.app.model_files import load_model, save_model
 from annealed.app.report import write_report
 from annealed.app.tables import default_table, label_table, read_table
 

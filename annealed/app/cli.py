@@ -17,7 +17,7 @@ from rich.markup import escape
 from annealed import __version__
 from annealed.app.answers import comparison_table, path_table
 from annealed.app.comparison import CANDIDATES, NOT_SAVEABLE, OURS, compare, fit_table, table_splits
-from annealed.app.model_file import load_model, save_model
+from annealed.app.model_files import load_model, save_model
 from annealed.app.predictions import json_of, write_predictions
 from annealed.app.progress import CoolingBar
 from annealed.app.report import write_report
@@ -124,7 +124,7 @@ def common(
 # --- the commands -------------------------------------------------------------------------------------
 
 
-@app.command("compare", epilog="Example: annealed compare flowers.csv --target species --save best.skops")
+@app.command("compare", epilog="Example: annealed compare flowers.csv --target species --save best.safetensors")
 @exits_with_message
 def compare_command(
     data: MaybeData = None,
@@ -152,13 +152,15 @@ def compare_command(
         raise typer.Exit(INTERRUPTED)
 
 
-@app.command(epilog="Example: annealed fit flowers.csv --target species --model logistic -o model.skops")
+@app.command(epilog="Example: annealed fit flowers.csv --target species --model logistic -o model.safetensors")
 @exits_with_message
 def fit(
     data: Data,
     target: Target,
     weights: Weights = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write.")] = Path("model.skops"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write.")] = Path(
+        "model.safetensors"
+    ),
     model: Annotated[
         str,
         typer.Option("--model", "-m", help=MODELS, autocompletion=lambda: list(OURS)),
@@ -177,7 +179,7 @@ def fit(
         _print_json(saved)
 
 
-@app.command(epilog="Example: annealed predict model.skops new.csv -o out.csv")
+@app.command(epilog="Example: annealed predict model.safetensors new.csv -o out.csv")
 @exits_with_message
 def predict(
     model: ModelFile,
@@ -200,7 +202,7 @@ def predict(
     _print_message(f"Predictions for {len(predictions)} rows written to {output}")
 
 
-@app.command(epilog="Example: annealed report model.skops flowers.csv -o report.html")
+@app.command(epilog="Example: annealed report model.safetensors flowers.csv -o report.html")
 @exits_with_message
 def report(
     model: ModelFile,
@@ -219,7 +221,7 @@ def report(
         _print_json({"report": str(output.resolve())})
 
 
-@app.command(epilog="Example: annealed path model.skops --json")
+@app.command(epilog="Example: annealed path model.safetensors --json")
 @exits_with_message
 def path(model: ModelFile, as_json: AsJson = False):
     """Print the annealing path of a model: one row per temperature, hot to cold."""
@@ -322,11 +324,11 @@ def _ranking(ranked):
 
 
 def _best_saveable(ranking):
-    """The best model, or the best annealed one if a file of the best would not be safe to load."""
+    """The best model, or the best annealed one if a model file cannot hold the best."""
     best, ours = ranking["best"], ranking["best_of_ours"]
     if best not in NOT_SAVEABLE:
         return best
-    _print_message(f"A file of {best} would not be safe to load: saving {ours}, the best annealed model, instead.")
+    _print_message(f"A model file cannot hold {best}: saving {ours}, the best annealed model, instead.")
     return ours
 
 

@@ -23,7 +23,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits
 
-from annealed.app.tables import LabelledTable, TableModel, make_vectorizer, nearest
+from annealed.app.tables import LabelledTable, TableColumns, TableModel, make_vectorizer, nearest
 from annealed.errors import InputError
 from annealed.estimators import MELDA, AnnealedLDA, AnnealedLogisticRegression, PottsDA
 from annealed.estimators.samples import counted_in_rows
@@ -56,7 +56,7 @@ NOT_SAVEABLE = (
     "nearest-neighbours",
     "random-forest",
     "gradient-boosting",
-)  # compiled trees are unsafe to load
+)  # a model file holds arrays, and these are compiled trees
 
 
 @dataclass(frozen=True)
@@ -236,4 +236,9 @@ def _pipeline(table, name, callbacks):
     estimator = make_candidate(name)
     if callbacks and name in OURS and hasattr(estimator, "set_callbacks"):
         estimator.set_callbacks(*callbacks)
-    return Pipeline([("table", make_vectorizer(table.columns)), ("model", estimator)])
+    return make_pipeline(table.columns, estimator)
+
+
+def make_pipeline(columns: TableColumns, estimator) -> Pipeline:
+    """The preparation of a table, and an estimator."""
+    return Pipeline([("table", make_vectorizer(columns)), ("model", estimator)])

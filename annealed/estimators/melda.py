@@ -260,14 +260,14 @@ class MELDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMi
         classes, labels = coded(y)
         n_components, reference = checked_coordinates(self, classes, X.shape[1])
         cv = list(self.cv) if isinstance(self.cv, Iterator) else self.cv  # the second fit needs the splits, too
-        classifier = hand_over(self, _log_linear(self, cv)).fit(X, y, sample_weight, X_val=X_val, **params)
+        classifier = hand_over(self, log_linear(self, cv)).fit(X, y, sample_weight, X_val=X_val, **params)
         take_back(classifier)
         weight, _ = weighed_by_class(check_weight(sample_weight, len(labels)), labels, classes, self.class_weight)
         projection = Projection.of(classifier, X, labels, weight, self.coordinates, n_components, reference)
         reduced_classifier, self.coef_, self.intercept_ = classifier, classifier.coef_, classifier.intercept_
         if projection.whitened is not None:
             params["X_val"] = None if X_val is None else project(X_val, *projection.whitened)
-            reduced_classifier = _log_linear(self, cv)
+            reduced_classifier = log_linear(self, cv)
             reduced_classifier.fit(project(X, *projection.whitened), y, sample_weight, **params)
             projection = projection.with_posterior_of(reduced_classifier)
             self.coef_, self.intercept_ = projection.weights_of(reduced_classifier)
@@ -390,7 +390,7 @@ class MELDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMi
         return tags
 
 
-def _log_linear(model: MELDA, cv):
+def log_linear(model: MELDA, cv):
     shared = set(AnnealedClassifier._get_param_names()).intersection(model._get_param_names())
     settings = {name: getattr(model, name) for name in shared} | {"cv": cv}
     return AnnealedClassifier(

@@ -15,7 +15,7 @@ from sklearn.decomposition import PCA
 
 from annealed.app.comparison import FIT_ERRORS, HASH, row_hashes, table_splits
 from annealed.app.report.base import OneTemperature, Plane, Prototypes, ReportData
-from annealed.app.tables import TableModel
+from annealed.app.tables import TableModel, check_rows
 from annealed.errors import InputError
 from annealed.estimators.discriminant_axes import class_weights_of, directions_of, score_moments
 from annealed.path import FixedSchedule
@@ -35,6 +35,7 @@ def report_data(model: TableModel, frame) -> ReportData:
         path = OneTemperature(np.array([classifier.temperature_]))
     labels = model.label_codes(frame)
     rows = model.columns.conform(model.recognised(frame))
+    model.features_of(rows)  # raises an error that names a row whose numbers overflow
     weights = model.row_weights(frame)
     rows, labels, weights = rows[weights > 0], labels[weights > 0], weights[weights > 0]
     if len(labels) < 2:
@@ -51,7 +52,7 @@ def report_data(model: TableModel, frame) -> ReportData:
     posterior = _predicted(model, rows, labels, weights, is_held_out, path, shown)
     known = np.isfinite(posterior[0, :, 0])
     labels, posterior = labels[known], posterior[:, known]
-    matrix = np.asarray(model.pipeline[0].transform(rows[known]), dtype=float)
+    matrix = model.features_of(rows[known])
     return ReportData(
         path=path,
         shown=shown,
@@ -138,8 +139,9 @@ def _predicted(model, rows, labels, weights, is_held_out, path, shown):
         targets = labels[is_held_out], weights[is_held_out]
         posterior[:, is_held_out] = _held_out(model, rows[is_held_out], *targets, path, shown)
     if not is_held_out.all():
-        others = model.pipeline[0].transform(rows[~is_held_out])
+        others = model.features_of(rows[~is_held_out])
         posterior[:, ~is_held_out] = _posterior(model.classifier, others, path, shown)
+        check_rows(np.isfinite(posterior[:, ~is_held_out]).all(axis=(0, 2)))
     return posterior
 
 

@@ -2,7 +2,7 @@
 
 from annealed.app.tables.base import TableColumns, nearest, why_texts
 from annealed.app.tables.labelled import LabelledTable, default_table, label_table
-from annealed.app.tables.model import TableModel
+from annealed.app.tables.model import TableModel, check_rows
 from annealed.app.tables.reading import read_table
 from annealed.app.tables.vectorizer import MOST_CATEGORIES, make_vectorizer
 
@@ -11,6 +11,7 @@ __all__ = [
     "MOST_CATEGORIES",
     "TableColumns",
     "TableModel",
+    "check_rows",
     "default_table",
     "label_table",
     "make_vectorizer",

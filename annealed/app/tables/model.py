@@ -13,6 +13,7 @@ from annealed.errors import InputError
 from annealed.optional import require
 
 INDICATOR = "missingindicator_"  # scikit-learn's prefix for indicators of missing cells
+TOLERANCE = 1e-6  # of the sum of probabilities
 RARE = "infrequent_sklearn"  # scikit-learn's name for the infrequent categories that share one feature
 
 
@@ -81,12 +82,21 @@ class TableModel:
 
     def predict(self, frame):
         """A DataFrame with the predicted label and the probability of each class."""
-        rows = self.columns.conform(self.recognised(frame))
-        posterior = self.pipeline.predict_proba(rows)
+        matrix = self.features_of(self.columns.conform(self.recognised(frame)))
+        with np.errstate(all="ignore"):  # what overflows is reported
+            posterior = self.pipeline[-1].predict_proba(matrix)
+        check_rows((posterior >= 0).all(axis=1) & (np.abs(posterior.sum(axis=1) - 1) < TOLERANCE))
         best = self.classes[np.argmax(posterior, axis=1)]
         columns = {f"probability of {label}": posterior[:, place] for place, label in enumerate(self.classes)}
         pandas = require("pandas", extra="cli")
         return pandas.DataFrame({f"predicted {self.target}": best, **columns}, index=frame.index)
+
+    def features_of(self, rows) -> np.ndarray:
+        """The features of the classifier, of rows with the model's columns."""
+        with np.errstate(all="ignore"):
+            matrix = np.asarray(self.pipeline[0].transform(rows), dtype=float)
+        check_rows(np.isfinite(matrix).all(axis=1))
+        return matrix
 
     def label_codes(self, frame) -> np.ndarray:
         """Index in `classes` of each row's true label."""
@@ -113,6 +123,15 @@ class TableModel:
                 "row gives equal weights."
             )
         return weights_of(frame[name])
+
+
+def check_rows(is_predicted) -> None:
+    """Raise an error if some row has no features or no probabilities, because numbers overflow."""
+    if not is_predicted.all():
+        raise InputError(
+            f"The model gives no probabilities for row {int(np.argmin(is_predicted)) + 1}: its numbers are too far "
+            "from those of the fit, or the model file is damaged. Correct the row, or fit the model again."
+        )
 
 
 def _category_names(encoder):

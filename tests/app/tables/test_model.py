@@ -61,8 +61,8 @@ def test_texts_that_are_numbers_without_an_exact_value(tmp_path):
     """77e1234567890123456789 is infinite as a float and too large for a Decimal."""
     code = "77e1234567890123456789"
     model = fitted(tmp_path, (code, "A", "B"))
-    save_model(model, tmp_path / "model.skops")
-    frame = read_for(load_model(tmp_path / "model.skops"), tmp_path, f"size,code\n4,{code}\n4,A\n4,1{code}\n")
+    save_model(model, tmp_path / "model.safetensors")
+    frame = read_for(load_model(tmp_path / "model.safetensors"), tmp_path, f"size,code\n4,{code}\n4,A\n4,1{code}\n")
     assert predicted(model, frame)[:2] == ["sick", "well"]
     assert model.recognised(frame)["code"].tolist() == [code, "A", f"1{code}"]
 

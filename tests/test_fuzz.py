@@ -1,0 +1,38 @@
+"""A small part of the random trials; `python dev.py fuzz` runs all of them."""
+
+import os
+
+import pytest
+
+pytest.importorskip("pandas")
+from fuzz import models, watch
+
+
+def test_mutated_model_files(capsys):
+    assert models.main(300, seed=1) == 0
+    counts = capsys.readouterr().out.splitlines()[-1]
+    numbers = {word: int(number) for number, word in (part.split(" ", 1) for part in counts.split(": ")[1].split(", "))}
+    assert numbers["refused"] > 100
+    assert numbers["equal"] > 10
+    assert numbers["valid"] > 10
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda folder: exec("1 + 1"),
+        lambda folder: os.system("true"),
+        lambda folder: (folder / "elsewhere").write_text("x"),
+        lambda folder: __import__("this_module_does_not_exist"),
+    ],
+)
+def test_the_watch_sees_what_hidden_code_would_do(tmp_path, act):
+    (tmp_path / "inside").mkdir()
+    with watch.watching(tmp_path / "inside") as events:
+        (tmp_path / "inside" / "file").write_text("x")
+        assert not events
+        try:
+            act(tmp_path)
+        except ImportError:
+            pass
+    assert events
