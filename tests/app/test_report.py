@@ -13,7 +13,6 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.pipeline import Pipeline
 
 from annealed import AnnealedClassifier
-from annealed.app import load_model, save_model
 from annealed.app.comparison import OURS, fit_table
 from annealed.app.report import write_report
 from annealed.app.report.points import report_data
@@ -150,14 +149,13 @@ def test_a_warning_for_training_rows_that_are_too_few_for_cross_validation(overf
     assert wanted in (tmp_path / "few.html").read_text()
 
 
-def test_a_model_file_without_a_record_of_its_rows(overfitted, tmp_path):
-    """As written by older versions."""
+def test_a_model_without_a_record_of_its_rows(overfitted, tmp_path):
+    """As made without `fit_table`."""
     model, frame = overfitted
     del (facts := dict(model.facts))["row_hashes"]
-    save_model(replace(model, facts=facts), tmp_path / "old.skops")
-    with pytest.warns(UserWarning, match="The model file does not record which rows"):
-        write_report(load_model(tmp_path / "old.skops"), frame, tmp_path / "old.html")
-    assert "whose file does not record whether it was fitted on them" in (tmp_path / "old.html").read_text()
+    with pytest.warns(UserWarning, match="The model does not record which rows"):
+        write_report(replace(model, facts=facts), frame, tmp_path / "own.html")
+    assert "which does not record whether it was fitted on them" in (tmp_path / "own.html").read_text()
 
 
 def test_subsampling_keeps_every_class(monkeypatch):

@@ -52,8 +52,8 @@ def evaluated_by(model: TableModel, data: ReportData) -> str:
         return f"{n_held_out} predicted by cross-validation fits without them, and the new ones by the model"
     if n_optimistic:
         return f"predicted by the model, which was fitted on samples equal to {n_optimistic} of them"
-    if "row_hashes" not in model.facts:  # a model file of an older version
-        return "predicted by the model, whose file does not record whether it was fitted on them"
+    if "row_hashes" not in model.facts:  # a model that `fit_table` did not make
+        return "predicted by the model, which does not record whether it was fitted on them"
     return "predicted by the model, which was not fitted on them"
 
 

@@ -92,7 +92,7 @@ def _represent_training(model, labels):
 def _warn_of_optimistic_scores(model, is_optimistic):
     if "row_hashes" not in model.facts:
         warnings.warn(
-            "The model file does not record which rows the model was fitted on. If it was fitted on some of these, the "
+            "The model does not record which rows it was fitted on. If it was fitted on some of these, the "
             "scores are optimistic. Fit it again, so that the report can cross-validate.",
             stacklevel=3,
         )
