@@ -37,8 +37,9 @@ from fuzz.watch import watching
 NUMBER = 10_000
 MEMORY = 1 << 30  # bytes
 SECONDS = 10.0  # of CPU time for one file
-PATIENCE = 120.0  # seconds after which a child that prints nothing is ended
+PATIENCE = 900.0  # seconds after which a child that prints nothing is ended
 REPORT_EVERY = 10  # files: of these, those that are accepted write a report
+PROGRESS_EVERY = 1000
 REFUSED = "is not a model file of this version of annealed, or it is damaged. Fit the model again."
 GOOD = ("refused", "refused at prediction", "equal", "valid")
 
@@ -210,6 +211,8 @@ def run(folder: Path, seed: int, number: int):
         with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1]) as child:
             for result in _lines(child):
                 first = result[0] + 1
+                if first % PROGRESS_EVERY == 0:
+                    print(f"{first} of {number} files", file=sys.stderr, flush=True)
                 yield result
             child.kill()
         if first < number:

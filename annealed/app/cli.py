@@ -18,7 +18,7 @@ from annealed import __version__
 from annealed.app.answers import comparison_table, path_table
 from annealed.app.comparison import CANDIDATES, NOT_SAVEABLE, OURS, compare, fit_table, table_splits
 from annealed.app.model_files import load_model, save_model
-from annealed.app.predictions import json_of, write_predictions
+from annealed.app.predictions import csv_of, json_of, write_predictions
 from annealed.app.progress import CoolingBar
 from annealed.app.report import write_report
 from annealed.app.tables import MOST_CATEGORIES, default_table, label_table, read_table, why_texts
@@ -196,7 +196,7 @@ def predict(
     fitted = load_model(model)
     predictions = fitted.predict(_table_for(fitted, data, separator, encoding))
     if output is None or output == STANDARD_OUTPUT:
-        print(json_of(predictions) if as_json else predictions.to_csv(index=False), end="")
+        print(json_of(predictions) if as_json else csv_of(predictions), end="")
         return
     write_predictions(predictions, output, as_json=as_json)
     _print_message(f"Predictions for {len(predictions)} rows written to {output}")

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
+from annealed.app.tables import is_number
 from annealed.errors import InputError
 from annealed.export.files import write_then_rename
 from annealed.optional import require
 
 COMPRESSED: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # beginnings of a formula
 SPREADSHEETS = (".xlsx", ".xls", ".ods")  # spreadsheet programs refuse a CSV with these endings
 
 
@@ -48,8 +50,18 @@ def write_predictions(predictions, path: Path, *, as_json: bool = False) -> None
     elif kind in (".parquet", ".pq"):
         content = _parquet(predictions)
     else:
-        content = predictions.to_csv(index=False).encode()
+        content = csv_of(predictions).encode()
     write_then_rename(path, compress(content))
+
+
+def csv_of(predictions) -> str:
+    """Predictions as CSV; an apostrophe precedes labels that a spreadsheet program would take for a formula."""
+    labels = predictions.iloc[:, 0].map(lambda label: f"'{label}" if _is_formula(label) else label)
+    return predictions.assign(**{predictions.columns[0]: labels}).to_csv(index=False)
+
+
+def _is_formula(label):
+    return isinstance(label, str) and label.startswith(FORMULA) and not is_number(label)
 
 
 def json_of(frame) -> str:

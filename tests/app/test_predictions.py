@@ -8,7 +8,7 @@ import lzma
 import numpy as np
 import pytest
 
-from annealed.app.predictions import json_of, write_predictions
+from annealed.app.predictions import csv_of, json_of, write_predictions
 from annealed.app.tables import read_table
 from annealed.errors import InputError
 
@@ -22,6 +22,18 @@ def test_tables_are_read_back_unchanged(tmp_path, name):
         pytest.importorskip("pyarrow")
     write_predictions(FRAME, tmp_path / name)
     pandas.testing.assert_frame_equal(read_table(tmp_path / name), FRAME, check_exact=True)
+
+
+def test_labels_that_spreadsheets_would_run_as_formulas(tmp_path):
+    """An apostrophe precedes them in CSV, which such programs open; numbers, JSON and Parquet stay as they are."""
+    labels = ['=HYPERLINK("http://x","y")', "+a", "-b", "@c", "\td", "\re", "-1", "+2.5", "f=g", "-1e3"]
+    frame = pandas.DataFrame({"predicted kind": labels, "probability of a": np.linspace(0, 1, len(labels))})
+    write_predictions(frame, tmp_path / "out.csv")
+    written = pandas.read_csv(tmp_path / "out.csv", dtype={"predicted kind": str}, lineterminator="\n")
+    assert written["predicted kind"].tolist() == [*(f"'{label}" for label in labels[:6]), *labels[6:]]
+    assert json.loads(json_of(frame)) == frame.to_dict("records")
+    numbers = pandas.DataFrame({"predicted kind": [-1, 1], "probability of -1": [0.5, 0.25]})
+    assert csv_of(numbers) == numbers.to_csv(index=False)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from annealed.app.model_files.content import (
     to_bytes,
 )
 from annealed.app.model_files.preparation import learned_preparation, restored_preparation
-from annealed.app.tables import TableColumns, TableModel
+from annealed.app.tables import TableColumns, TableModel, check_number_of_columns
 from annealed.errors import InputError
 from annealed.export import write_then_rename
 from annealed.optional import require
@@ -161,6 +161,7 @@ def _columns(content: Content, target) -> TableColumns:
         weights=content.text("weights") if "weights" in content else None,
     )
     content.close()
+    check_number_of_columns(len(columns.used))
     names = [*columns.used, *left_out, target, *([] if columns.weights is None else [columns.weights])]
     if len(set(names)) < len(names) or not columns.used or commas not in ("", "decimal", "thousands"):
         raise ValueError(f"Different names of columns were expected. Got {names[:10]}.")

@@ -1,6 +1,6 @@
 """Tables from files, with mixed numbers and categories and with missing cells."""
 
-from annealed.app.tables.base import TableColumns, nearest, why_texts
+from annealed.app.tables.base import TableColumns, check_number_of_columns, is_number, nearest, why_texts
 from annealed.app.tables.labelled import LabelledTable, default_table, label_table
 from annealed.app.tables.model import TableModel, check_rows
 from annealed.app.tables.reading import read_table
@@ -11,8 +11,10 @@ __all__ = [
     "MOST_CATEGORIES",
     "TableColumns",
     "TableModel",
+    "check_number_of_columns",
     "check_rows",
     "default_table",
+    "is_number",
     "label_table",
     "make_vectorizer",
     "nearest",

@@ -16,6 +16,7 @@ MISSING = "missing"  # the category of a missing cell
 SHOWN_NAMES = 12
 MOST_IDENTIFIERS = 20  # a column with more distinct values may be an identifier of the rows
 IDENTIFIER = re.compile(r"(^|[\W_])(id|Id|ID|uid|UID|uuid|UUID)$|(?<=[a-z])I[dD]$")  # column names of identifiers
+MOST_COLUMNS = 100_000
 MOST_CLASSES = 200  # a numeric target with more distinct values is a quantity
 MOST_LEVELS = 20  # the same limit for a target with fractions
 MOST_STRAY = 0.1  # share of non-numeric cells up to which a column is reported as numeric with stray cells
@@ -75,6 +76,14 @@ class TableColumns:
         return require("pandas", extra="cli").DataFrame(columns, index=frame.index)
 
 
+def check_number_of_columns(number: int) -> None:
+    if number > MOST_COLUMNS:
+        raise InputError(
+            f"A table must have at most {MOST_COLUMNS:,} columns. Got {number:,}. Transpose it if its rows and "
+            "columns are exchanged, or choose some columns."
+        )
+
+
 def check_columns(wanted, frame):
     """Raise an error if the table lacks a column, with the most similar names that it has."""
     present = [str(name) for name in frame.columns]
@@ -98,12 +107,19 @@ def nearest(name: str, known: list[str]) -> str:
 def labels_of(column) -> np.ndarray:
     """Labels of a target: whole numbers stay numbers, other labels become strings.
 
-    Missing labels raise an error, and so do numbers with too many distinct values to be classes.
+    Missing labels raise an error, and so do numbers or texts with too many distinct values to be classes.
     """
     types = require("pandas", extra="cli").api.types
     texts = label_texts(column)
-    is_text = types.is_bool_dtype(column) or not types.is_numeric_dtype(column)
-    return texts if is_text else _labels_of_numbers(column)
+    if types.is_numeric_dtype(column) and not types.is_bool_dtype(column):
+        return _labels_of_numbers(column)
+    n_classes = len(np.unique(texts))
+    if n_classes > max(MOST_IDENTIFIERS, len(texts) // 2):
+        raise InputError(
+            f"The target {str(column.name)!r} must hold class labels. Got {n_classes} different texts in {len(texts)} "
+            "rows, which identify rows. Choose another target, or merge these texts into classes."
+        )
+    return texts
 
 
 def label_texts(column) -> np.ndarray:
@@ -217,12 +233,24 @@ def _reason_to_leave_out(column, labels):
         return "every cell is the same"
     if labels is not None and _repeats(column, labels):
         return "it repeats the target"
+    if labels is not None and _recodes(column, labels):
+        return "it recodes the target: each of its values stands for one class"
     return _reason_to_call_identifier(column, count, n_values) if n_values > MOST_IDENTIFIERS else None
 
 
 def _repeats(column, labels):
     """Whether every cell has the value of its row's label, even if they are written differently, as 0 and 0.0."""
     return all(_value(str(cell).strip()) == _value(str(label)) for cell, label in zip(column, labels, strict=True))
+
+
+def _recodes(column, labels):
+    """Whether values, or a missing cell, and classes map one-to-one, in rows enough for this not to be chance."""
+    pandas = require("pandas", extra="cli")
+    codes, values = pandas.factorize(column, use_na_sentinel=False)
+    classes, labels = np.unique(labels, return_inverse=True)
+    if len(values) != len(classes) or len(labels) <= max(MOST_IDENTIFIERS, 2 * len(classes)):
+        return False
+    return len(np.unique(codes * len(classes) + labels)) == len(classes)
 
 
 def why_texts(column) -> str | None:

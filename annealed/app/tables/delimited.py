@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable
 from functools import partial
 
-from annealed.app.tables.base import NUMBER
+from annealed.app.tables.base import NUMBER, check_number_of_columns
 from annealed.errors import InputError
 from annealed.optional import require
 
@@ -20,6 +20,7 @@ TYPED = {r"\t": "\t"}  # separators as typed in a shell
 ALSO_MISSING = ["?"]  # in addition to pandas' markers of missing cells
 AS_WRITTEN = {"dtype": str, "keep_default_na": False}
 QUOTED = re.compile(r'"[^"]*"')
+LINE_END = re.compile(r"[\r\n]")
 BLANK_LINES = re.compile(r"\A\s*[\r\n]")  # before the header
 SEPARATOR_LINE = re.compile(r"sep=(.)\r?\n")  # as written by Excel
 COMMAS = {  # numbers for each meaning of a comma, the likelier meaning first
@@ -38,6 +39,7 @@ def read_csv_text(text, separator, texts, commas):
         text = text[separator_line.end() :]
     text = BLANK_LINES.sub("", text)
     separator = separator or (separator_line[1] if separator_line else _separator(text[:SAMPLE]))
+    check_number_of_columns(_most_names(text, separator))
     read = partial(pandas.read_csv, **_parser(separator), skipinitialspace=True)
     names = _names(read(io.StringIO(text), header=None, nrows=1, **AS_WRITTEN))
     try:
@@ -74,6 +76,12 @@ def _parser(separator):
     if separator == SEVERAL_BLANKS or len(separator.encode()) == 1:
         return {"sep": separator, "low_memory": False}
     return {"sep": f"{re.escape(separator)} *", "engine": "python"}
+
+
+def _most_names(text, separator):
+    """Number of columns as the first line names them, or more if names contain the separator."""
+    line = QUOTED.sub("", LINE_END.split(text, maxsplit=1)[0])
+    return len(line.split()) if separator == SEVERAL_BLANKS else 1 + line.count(TYPED.get(separator, separator))
 
 
 def _names(header):

@@ -171,3 +171,19 @@ def test_numeric_columns_of_different_types_become_floats():
     whole = columns.conform(values)
     assert [*whole.columns] == [*values.columns] and set(whole.dtypes) == {np.dtype(float)}
     assert whole.fillna(-1).to_numpy().tolist() == [[1, 1.5, 1, 3, 1], [2, -1, -1, -1, 0]]
+
+
+@pytest.mark.parametrize(("separator", "end"), [(",", "\n"), (";", "\r\n"), (" ", "\r")])
+def test_a_header_of_a_million_columns_is_an_error(tmp_path, monkeypatch, separator, end):
+    """It is refused before pandas parses it, which would take minutes."""
+    path = tmp_path / "wide.csv"
+    path.write_text(separator.join(f"c{number}" for number in range(1_000_000)) + end + "1" + end, newline="")
+    monkeypatch.setattr("pandas.read_csv", None)
+    with pytest.raises(InputError, match="A table must have at most 100,000 columns. Got 1,000,000"):
+        read_table(path)
+
+
+def test_a_file_of_many_cells_has_few_columns(tmp_path):
+    path = tmp_path / "long.csv"
+    path.write_text("a,b\r" + "1,2\r" * 60_000, newline="")
+    assert read_table(path).shape == (60_000, 2)

@@ -254,6 +254,33 @@ def test_a_copy_of_the_target_is_left_out_even_if_it_is_written_differently(targ
     assert not label_table(frame, "kind").columns.left_out
 
 
+def test_a_recoding_of_the_target_is_left_out():
+    """Also if a missing cell stands for a class; not if two values do, or one value for two classes."""
+    kinds = np.array(["ash", "birch", "cedar"])[np.arange(30) % 3]
+    frame = pandas.DataFrame({"kind": kinds, "size": np.arange(30) / 7})
+    frame["number"] = np.array([7.5, -1.0, 3.0])[np.arange(30) % 3]
+    frame["sparse"] = np.array([None, "b", "c"], object)[np.arange(30) % 3]
+    frame["finer"] = [f"{kind} {row % 2}" for row, kind in enumerate(kinds)]
+    frame["coarser"] = np.where(kinds == "ash", "hard", "soft")
+    frame["nearly"] = np.where(np.arange(30) == 0, "birch", kinds)
+    columns = label_table(frame, "kind").columns
+    reason = "it recodes the target: each of its values stands for one class"
+    assert columns.left_out == {"number": reason, "sparse": reason}
+    few = pandas.DataFrame({"kind": ["ash", "birch", "ash"], "size": [1.0, 2.5, 1.0]})
+    assert label_table(few, "kind").columns.used == ["size"]
+
+
+def test_an_identifier_as_target_is_an_error():
+    frame = pandas.DataFrame({"name": [f"row {row}" for row in range(1000)], "size": np.arange(1000) / 7})
+    with pytest.raises(
+        InputError, match="The target 'name' must hold .* 1000 different texts in 1000 rows, which ident"
+    ):
+        label_table(frame, "name")
+    repeated = pandas.concat([frame, frame]).assign(size=np.arange(2000) / 7)
+    assert len(label_table(repeated, "name").classes) == 1000
+    assert len(label_table(frame.head(20), "name").classes) == 20
+
+
 @pytest.mark.parametrize("pair", [(0, 2**64 - 1), (0.0, np.inf), (1e30, 2e30), (-np.inf, np.inf)])
 def test_classes_that_do_not_fit_into_an_integer_are_texts(pair):
     labels = label_table(FRAME.assign(kind=np.array([*pair, *pair])), "kind").labels
