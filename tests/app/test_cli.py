@@ -332,10 +332,12 @@ def test_codes_and_truth_values_in_another_table(folder):
 
 def test_notes_on_columns(folder, frame):
     frame = frame.assign(number=range(150), text=[f"text {row // 2}" for row in range(150)], again=frame["species"])
+    frame["code"] = frame["species"].map({"setosa": 3, HOSTILE: 1, "virginica": 2})
     frame.to_csv("noted.csv", index=False)
     notes = run("fit", "noted.csv", "-t", "species").stderr
     assert "column 'number' is left out: it numbers the rows" in notes
     assert "column 'again' is left out: it repeats the target" in notes
+    assert "column 'code' is left out: it recodes the target" in notes
     assert "column 'text' has 75 distinct texts" in notes
 
 
@@ -398,3 +400,13 @@ def test_documented_commands_run(folder, frame):
         answer = run(*command)
         assert answer.exit_code == 0, (command, answer)
     assert {"model.safetensors", "out.csv", "best.safetensors", "report.html"} <= set(os.listdir())
+
+
+def test_labels_that_are_formulas(folder, frame):
+    formula = '=HYPERLINK("http://example.org")'
+    frame.assign(species=np.where(frame["species"] == "setosa", formula, "other")).to_csv("formula.csv", index=False)
+    assert run("fit", "formula.csv", "-t", "species").exit_code == 0
+    printed = pandas.read_csv(io.StringIO(run("predict", "model.safetensors", "formula.csv").stdout))
+    assert set(printed["predicted species"]) == {f"'{formula}", "other"}
+    exact = json.loads(run("predict", "model.safetensors", "formula.csv", "--json").stdout)
+    assert exact[0]["predicted species"] == formula
