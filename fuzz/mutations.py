@@ -290,7 +290,8 @@ def inflated(rng, data, other):
         return parts.packed(is_fitting=False)
     elif choice == 2:
         container, key = _place(rng, parts.document)
-        container[key] = _one(rng, [[0] * 3_000_000, "x" * INFLATED, ["ab"] * 2_000_000, [{}] * 3_000_000])
+        repeated, times = _one(rng, [([0], 3_000_000), ("x", INFLATED), (["ab"], 2_000_000), ([{}], 3_000_000)])
+        container[key] = repeated * times
     else:
         names = [f"c{index}" for index in range(int(rng.choice([2_000, 1_000_000])))]
         parts.document["columns"][_one(rng, ["numbers", "categories"])] = names

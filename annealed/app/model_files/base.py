@@ -42,7 +42,7 @@ def save_model(model: TableModel, path: Path) -> None:
         data = to_bytes(_learned(model))
         again = _model(from_bytes(data))
     except Exception as error:
-        raise InputError(f"{model.name!r} cannot be written to a model file: {error}.") from error
+        raise InputError(f"{model.name!r} cannot be written to a model file: {str(error).rstrip('.')}.") from error
     if not np.array_equal(_probabilities(again), _probabilities(model)):
         raise InputError(f"{model.name!r} cannot be written to a model file: it would not predict the same.")
     write_then_rename(path, data)

@@ -65,7 +65,7 @@ def restored_preparation(content: Content, columns: TableColumns):
 
 def _column_of(known, rare):
     """Cells with every category that is not rare; the encoder merges those that occur least often."""
-    frequent = np.array([text for text in known if text not in set(rare)], object)
+    frequent = np.array(sorted(set(known).difference(rare)), object)
     n_frequent = len(known) if len(known) <= MOST_CATEGORIES else MOST_CATEGORIES - 1
     if len(frequent) != n_frequent or len(frequent) + len(rare) != len(known):
         raise ValueError(f"{n_frequent} of {len(known)} categories must be frequent. Got {len(frequent)}.")

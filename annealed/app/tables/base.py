@@ -87,7 +87,8 @@ def check_number_of_columns(number: int) -> None:
 def check_columns(wanted, frame):
     """Raise an error if the table lacks a column, with the most similar names that it has."""
     present = [str(name) for name in frame.columns]
-    missing = [name for name in wanted if name not in present]
+    known = set(present)
+    missing = [name for name in wanted if name not in known]
     if not missing:
         return
     if len(missing) == 1:
