@@ -120,7 +120,7 @@ class LearnedCurvature:
         balance, factor = self._factors.near(strength)
         contrasts, leading = self.sample.contrasts, self.sample.leading
         pull = contrasts.by_differences(vectors[..., leading], self.reference).reshape(len(vectors), -1) * balance
-        full = _solved(factor, pull.T.astype(np.float32)).T * balance
+        full = _solved(factor, pull.T).T * balance
         solved[..., self.sample.leading] = self._from_differences(full)
 
     def improve_root(self, rooted, noise, strength):
@@ -140,7 +140,7 @@ class LearnedCurvature:
         square, penalty = self.sample.contrasts.square, self.sample.penalty(strength)
         diagonal = np.maximum(np.diag(self.hessian), NEGLIGIBLE)
         balance = 1 / np.sqrt(diagonal + np.tile(penalty, len(square)) * square[0, 0])
-        balanced = _between(self.hessian, balance.astype(np.float32))
+        balanced = _between(self.hessian, balance.astype(self.hessian.dtype))
         table, each = balance.reshape(len(square), -1).T, np.arange(len(penalty))  # table (width, n_differences)
         penalties = (penalty[:, None, None] * square) * (table[:, :, None] * table[:, None, :])
         balanced.reshape(len(square), len(penalty), len(square), -1)[:, each, :, each] += penalties
@@ -164,12 +164,12 @@ class ClassCurvature:
     def improve(self, solved, vectors, strength):
         balance, factors = self._factors.near(strength)
         leading = self.sample.leading
-        pull = (vectors[..., leading] * balance).astype(np.float32)
+        pull = vectors[..., leading] * balance
         full = [_solved(factor, pull[:, label].T).T for label, factor in enumerate(factors)]
         solved[..., leading] = np.stack(full, axis=1) * balance
 
     def _factor(self, strength):
-        balance = (1 / np.sqrt(self._diagonal + self.sample.penalty(strength))).astype(np.float32)
+        balance = (1 / np.sqrt(self._diagonal + self.sample.penalty(strength))).astype(self.blocks.dtype)
         factors = [factored(_between(*pair)) for pair in zip(self.blocks, balance, strict=True)]
         return balance / self.sample.spread, factors
 
@@ -222,6 +222,8 @@ def factored(matrix):
 def _solved(factor, vectors):
     """(L L')^-1 vectors from the lower factor L; the routine for one vector is much faster than that for a matrix."""
     if vectors.shape[1] > 1:
-        return lapack.spotrs(factor, vectors, lower=1)[0]
-    half = blas.strsv(factor, vectors[:, 0], lower=1)
-    return blas.strsv(factor, half, lower=1, trans=1)[:, None]
+        solve = lapack.dpotrs if factor.dtype == np.float64 else lapack.spotrs
+        return solve(factor, vectors, lower=1)[0]
+    solve = blas.dtrsv if factor.dtype == np.float64 else blas.strsv
+    half = solve(factor, vectors[:, 0], lower=1)
+    return solve(factor, half, lower=1, trans=1)[:, None]

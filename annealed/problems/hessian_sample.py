@@ -1,13 +1,14 @@
-"""Hessians of the final fit's loss in float32, estimated from sampled rows in leading coordinates.
+"""Hessians of the final fit's loss, estimated from sampled rows in leading coordinates.
 
 The covariance of a row's scores is a sum over pairs of classes:
 
     diag(p) - p p' = sum over l < r of p_l p_r (e_l - e_r) (e_l - e_r)'
 
-Rows are therefore sampled separately for every pair, with probability proportional to the share w p_l p_r, up to one.
-Where the posterior is nearly hard, few rows matter to a pair, and these are included with certainty. The estimate is
-positive semidefinite for any sample, and unbiased. The block of a single class is sampled in the same way, by the share
-w p (1 - p), the variance of its score.
+Rows are therefore sampled separately for every pair, with probability proportional to the share w p_l p_r times the
+squared length of the row in coordinates of unit spread, up to one. Where the posterior is nearly hard, few rows matter
+to a pair, and a column that is rarely nonzero is known from few rows: these are included with certainty. The estimate
+is positive semidefinite for any sample, and unbiased. The block of a single class is sampled in the same way, by the
+share w p (1 - p), the variance of its score.
 
 Shapes: posterior (n_rows, n_classes), Hessian (n_differences * width, n_differences * width), class blocks (n_classes,
 width, width); width counts the leading coordinates and the intercept.
@@ -39,6 +40,8 @@ class HessianSample:
 
     def __init__(self, design, coordinates, table, n_leading, float32_rows=None):
         self.fit_intercept, self.n_leading, self.contrasts = table.fit_intercept, n_leading, table.contrasts
+        n_bytes = 8 * (table.contrasts.n_differences * (n_leading + table.fit_intercept)) ** 2
+        self.dtype = np.float64 if n_bytes <= BLOCK_BYTES else np.float32  # of a small Hessian, rounding is avoidable
         rank, variance = table.rank, coordinates.spectrum
         # Columns of the float32 copy are in ascending order of variance.
         ascending = np.argsort(variance) if float32_rows is None else np.arange(rank)
@@ -49,16 +52,24 @@ class HessianSample:
         if self.fit_intercept:
             self.leading, self.spread = np.append(kept, rank), np.append(self.spread, 1.0)
         if float32_rows is None:
-            width, along = len(self.leading), coordinates.along(kept)
-            most = max(BLOCK_BYTES // (8 * width), design.n_classes * ROWS_PER_COORDINATE * width)  # for each class
-            self.rows, self.weight = _representatives(design, min(most, MOST_VALUES // width))
-            parts = design.map_rows(lambda block: np.float32(along(block.rows_as_array()) / self._widest), self.rows)
+            self.rows, self.weight = _representatives(design, MOST_VALUES // len(self.leading))
+            along = coordinates.along(kept)
+            parts = design.map_rows(
+                lambda block: (along(block.rows_as_array()) / self._widest).astype(self.dtype), self.rows
+            )
             self._points, self._unit = np.concatenate(list(parts)), 1.0
         else:
             every = slice(None, None, max(1, design.n_rows * design.n_classes // MOST_VALUES))
             self.rows, weight = float32_rows.order[every], float32_rows.weight[every, 0].astype(np.float64)
             self.weight = weight / max(weight.sum(), np.finfo(float).tiny)
             self._points = float32_rows.X[every, kept[0] : kept[0] + n_leading]  # a view, not a copy
+        self._leverage = self._squared_lengths()
+
+    def _squared_lengths(self):
+        """Of every row in coordinates of unit spread, the intercept among them."""
+        scale = (self._widest / (self._unit * self.spread[: self.n_leading])).astype(self._points.dtype)
+        parts = np.array_split(self._points, max(1, self._points.nbytes // BLOCK_BYTES))
+        return 1.0 + np.concatenate([np.einsum("nk,nk->n", part, part * scale**2) for part in parts])
 
     @staticmethod
     def count_leading(table, level):
@@ -92,7 +103,7 @@ class HessianSample:
         at the other class.
         """
         width, size, by_class = len(self.leading), self.contrasts.n_differences, _without_negligible(posterior)
-        hessian = np.zeros((size, width, size, width), np.float32)
+        hessian = np.zeros((size, width, size, width), self.dtype)
         number = np.full(posterior.shape[1], -1)  # index of each class's difference from the reference
         number[self.contrasts.others(reference)] = np.arange(size)
         pairs, weight = list(combinations(range(posterior.shape[1]), 2)), self.contrasts.pair_weight * self.weight
@@ -109,7 +120,9 @@ class HessianSample:
         """Sums of share(item) times z z' over the sampled rows of each item, in threads if that saves time."""
         width = len(self.leading)
         time = len(items) * squares_time(self.n_sampled(len(self.weight), width), width, is_float32=True)
-        return map_in_order(lambda item: self._square(*sampled(share(item), width)), items, int(time / THREAD))
+        return map_in_order(
+            lambda item: self._square(*sampled(share(item), self._leverage, width)), items, int(time / THREAD)
+        )
 
     def penalty(self, strength):
         """Penalty on the square of each leading coordinate divided by its spread; zero for the intercept."""
@@ -124,20 +137,20 @@ class HessianSample:
         drawn : indices of the rows, None for all of them; share : the share that each represents
         """
         root, n_leading, width = np.sqrt(share), self.n_leading, len(self.leading)
-        weight, root = (root / self._unit).astype(np.float32), root.astype(np.float32)
-        total = np.zeros((width, width), np.float32)
+        weight, root = (root / self._unit).astype(self.dtype), root.astype(self.dtype)
+        total = np.zeros((width, width), self.dtype)
         step = max(width, BLOCK_BYTES // (width * 4))
         for first in range(0, len(root), step):
             chunk = slice(first, first + step)
             points = self._points[chunk if drawn is None else drawn[chunk]]
-            points = np.multiply(points, weight[chunk, None], out=None if drawn is None else points)
+            points = points * weight[chunk, None]
             total[:n_leading, :n_leading] += np.dot(points.T, points)
             if self.fit_intercept:
                 total[-1, :n_leading] += root[chunk] @ points
         scale = self._widest / self.spread
         if self.fit_intercept:
             total[:n_leading, -1], total[-1, -1], scale[-1] = total[-1, :n_leading], share.sum(), 1.0
-        scale = scale.astype(np.float32)
+        scale = scale.astype(self.dtype)
         total *= scale
         total *= scale[:, None]
         return total
@@ -149,12 +162,13 @@ def _without_negligible(posterior):
     return posterior.T
 
 
-def sampled(share, width):
+def sampled(share, leverage, width):
     """Indices of the rows sampled for a block, None for all of them, and the share that each represents."""
     n_drawn = HessianSample.n_sampled(len(share), width)
     if n_drawn >= len(share):
         return None, np.where(share > NEGLIGIBLE * share.max(), share, 0)
-    return systematic_sample(share, n_drawn)
+    drawn, represented = systematic_sample(share * leverage, n_drawn)
+    return drawn, represented / leverage[drawn]
 
 
 def systematic_sample(share, n_drawn, start=0.5):

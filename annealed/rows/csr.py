@@ -56,7 +56,8 @@ class CsrBlock(Block):
         return squares.reshape(*shape, *squares.shape[1:]), sums.reshape(*shape, -1), weight.sum(axis=0)
 
     def column_sums(self, weight):
-        return self.values.T @ weight - weight.sum() * self.center
+        values, center = self._near  # otherwise sums of a constant column, in another order, would differ by rounding
+        return values.T @ weight - weight.sum() * center
 
     def column_squares(self, weight):
         """About the centre: stored entries directly, the implicit zeros as `center ** 2`."""

@@ -1,9 +1,11 @@
 """Hessians estimated from sampled rows."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy import sparse
 from small_problems import rare_class, stack_of
 
 from annealed.datasets import make_gaussian_classes
@@ -65,6 +67,18 @@ def test_the_sample_size_is_as_requested_and_rows_of_large_curvature_are_include
         assert abs(stands_for.sum() / share.sum() - 1) <= 2 / np.sqrt(n_drawn)
 
 
+def test_the_curvature_of_a_column_that_is_rarely_nonzero_is_known():
+    """If no such row were drawn, the penalty alone would scale the step along this column: far too long."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=(20_000, 3)), rng.permutation(20_000) < 5])
+    table = SimpleNamespace(X=sparse.csr_array(X), y=rng.permutation(20_000) % 2)
+    problem = InnerProduct(penalty_scaling="standardize").prepare(stack_of(table, n_classes=2))
+    learned = problem.preconditioners.learn(problem.start(1e-4)[0], 1e-4, 0)
+    assert len(learned.sample.rows) > 100 * hessian_sample.ROWS_PER_COORDINATE
+    diagonal = np.diag(learned.hessian)  # p (1 - p) times variances of one
+    np.testing.assert_allclose(diagonal, diagonal[-1], rtol=0.1)
+
+
 def test_rows_without_curvature_are_not_sampled():
     share = np.where(np.arange(20_000) % 100 == 0, 1.0, 0.0)
     drawn, stands_for = systematic_sample(share, 1000)
@@ -77,7 +91,7 @@ def test_rows_without_curvature_are_not_sampled():
 def test_rows_of_negligible_curvature_are_left_out_even_without_sampling():
     """Products of posteriors that are almost zero are subnormal and slow."""
     share = np.where(np.arange(1000) % 4 == 0, 0.3, 1e-25)
-    drawn, stands_for = hessian_sample.sampled(share, width=100)
+    drawn, stands_for = hessian_sample.sampled(share, np.ones(1000), width=100)
     assert drawn is None
     np.testing.assert_array_equal(stands_for, np.where(share > 0.1, 0.3, 0.0))
 

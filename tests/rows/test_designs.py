@@ -1,6 +1,7 @@
 """Every storage backend computes the same sums as NumPy on the dense rows."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from small_problems import (
     wide_text,
 )
 
+from annealed.problems.linear import mean_of_columns, spread_of_columns
 from annealed.rows import CsrDesign, DenseDesign, SinglePrecisionRows, make_design, principal_coordinates, row_span
 from annealed.rows.coordinates import diagonal_coordinates
 from annealed.rows.dense import DenseBlock
@@ -163,6 +165,15 @@ def test_sparse_squares_of_a_nearly_constant_column_do_not_cancel():
     table = type(text())("nearly_constant", X, np.arange(10) % 2)
     variance = stack_of(table).centered(np.array([X.mean()])).column_variance()
     np.testing.assert_allclose(variance, (np.arange(10.0) / 1e3).var(), rtol=1e-6)
+
+
+def test_the_mean_of_a_constant_sparse_column_is_exact():
+    """Otherwise its rounding errors would count as a feature, and standardized, as one of unit variance."""
+    X = sparse.csr_array(np.column_stack([np.full(30_011, 0.1), np.arange(30_011) % 3 == 0]))
+    design = stack_of(SimpleNamespace(X=X, y=np.arange(30_011) % 2, n_classes=2))
+    mean = mean_of_columns(design)
+    assert abs(mean[0] - 0.1) <= 1e-16
+    np.testing.assert_array_equal(spread_of_columns(design, mean, of_constant=7.0)[0], 7.0)
 
 
 def test_duplicate_entries_are_summed():
