@@ -17,7 +17,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         nargs="*",
         help="modules of benchmarks/problems, or all; default: the quick ones. "
         "`ablation` measures what each mechanism is worth: see `bench ablation --help`; "
-        "`population` compares the path with scikit-learn on random problems: see `bench population --help`",
+        "`population` compares the path with scikit-learn on random problems: see `bench population --help`; "
+        "`lda` compares AnnealedLDA with LDA on spoilt columns: see `bench lda --help`",
     )
     parser.add_argument(
         "--repeats", type=int, default=3, help="number of interleaved timed rounds; medians are reported"
@@ -72,6 +73,11 @@ def main(arguments: list[str]) -> int:
         from benchmarks.population import main as compare
 
         return compare(arguments[1:])
+    if arguments[:1] == ["lda"]:
+        limit_threads(1)
+        from benchmarks.lda import main as compare_to_lda
+
+        return compare_to_lda(arguments[1:])
     options = parse(arguments)
     if options.threads:
         limit_threads(options.threads)

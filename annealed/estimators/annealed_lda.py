@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Literal, Self
 
 from annealed.estimators.base import AnnealedClassifier
@@ -19,6 +20,7 @@ from annealed.estimators.types import (
 )
 from annealed.path import ExponentialSchedule
 from annealed.problems import Distance
+from annealed.problems.distance import WEAK_ANCHOR
 from annealed.solvers import ScaledConjugateGradient, Solver
 
 LITERAL_INNER_ITERATIONS = 15
@@ -73,10 +75,12 @@ class AnnealedLDA(AnnealedClassifier):
     covariance : {"auto", "pooled", "total", "diagonal", "identity"}, default="auto"
         Covariance of the distance (10): pooled within classes, of all samples, the diagonal of the pooled one, or the
         identity. "auto" is "pooled", or "diagonal" for sparse X with thousands of samples and features. Each fold has
-        its own estimate, relative to the standard deviations of all samples if features outnumber samples. A fold with
-        one sample of each class, which has no covariance within classes, takes that of all samples.
+        its own estimate. A fold with one sample of each class, which has no covariance within classes, takes that of
+        all samples.
     shrinkage : {"oas", "ledoit_wolf"} or float in [0, 1], default="oas"
-        Shrinkage of the covariance towards a multiple of the variances of the features, so that it is invertible.
+        Shrinkage of the covariance towards a multiple of the variances of the features over all samples, so that it is
+        invertible. Constant features do not count. With ``covariance="diagonal"`` the two names mean the least squared
+        error of Gaussian variances.
     class_weight : dict or "balanced", default=None
         Weights of the classes, by which ``sample_weight`` is multiplied for the fit and its folds. Scorers receive
         ``sample_weight`` without them; a validation set is weighted by ``sample_weight_val`` alone.
@@ -102,7 +106,7 @@ class AnnealedLDA(AnnealedClassifier):
     anchor : float, default=1.0
         Strength of the penalty that pulls the means to the averages of the classes; 0 is the form of the paper.
     inner_iterations : int, default=None
-        Largest number of solver iterations at one temperature. None is `max_iter`, or 15 with ``anchor=0``.
+        Largest number of solver iterations at one temperature. None is `max_iter`, or 15 with an anchor below 0.01.
     solver : {"auto", "lbfgs", "scg"} or Solver, default="auto"
         Preconditioned L-BFGS (also "auto"), or scaled conjugate gradient. "scg" steps in whitened coordinates;
         ``annealed.solvers.ScaledConjugateGradient(coordinates="paper")`` steps in the units of the features, as the
@@ -248,7 +252,7 @@ class AnnealedLDA(AnnealedClassifier):
 
     def _iteration_bound(self):
         bound = self.inner_iterations
-        if bound is None and self.anchor == 0:
+        if bound is None and isinstance(self.anchor, Real) and self.anchor < WEAK_ANCHOR:
             bound = LITERAL_INNER_ITERATIONS
         if bound is None:
             return self.max_iter, False

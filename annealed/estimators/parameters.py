@@ -8,6 +8,7 @@ import numpy as np
 from sklearn import get_config
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
+from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from annealed.arrays import Place
@@ -26,6 +27,7 @@ def check_parameters(estimator, X_val, y_val, sample_weight_val):
     check_temperature(estimator.tol, "tol")
     check_count(estimator.max_iter, "max_iter")
     check_flag(estimator.calibrate, "calibrate")
+    generator_of(estimator.random_state)
     if not isinstance(scoring, str) and not callable(scoring):
         raise ValueError(
             f'scoring must be the name of one scorer, such as "neg_log_loss", or a callable. Got {scoring!r}.'
@@ -74,6 +76,16 @@ def check_count(value, name):
 def check_flag(value, name):
     if not isinstance(value, (bool, np.bool_)):
         raise ValueError(f"{name} must be True or False. Got {value!r}.")
+
+
+def generator_of(random_state) -> np.random.RandomState:
+    """The generator of a seed; None is a fixed seed, so that fits repeat."""
+    try:
+        return check_random_state(0 if random_state is None else random_state)
+    except ValueError as error:
+        raise ValueError(
+            f"random_state must be None, a whole number from 0 to {2**32 - 1} or a RandomState. Got {random_state!r}."
+        ) from error
 
 
 def is_log_loss(scoring) -> bool:

@@ -12,12 +12,11 @@ import numpy as np
 from scipy.special import xlogy
 from sklearn import get_config
 from sklearn.metrics import check_scoring
-from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import get_routing_for_object
 
-from annealed.arrays import in_dtype
+from annealed.arrays import in_dtype, namespace_of
 from annealed.callbacks import FitWatch
-from annealed.estimators.parameters import is_log_loss
+from annealed.estimators.parameters import generator_of, is_log_loss
 from annealed.estimators.samples import Samples
 from annealed.path import (
     AdaptiveSchedule,
@@ -76,6 +75,12 @@ class Point:
     def moved(self, arrays, temperature, scale) -> Point:
         """Another point of the path, whose parameters are in full precision."""
         arrays = {name: in_dtype(array, self.dtype) for name, array in arrays.items()}
+        for name, array in arrays.items():
+            if not bool(namespace_of(array).all(namespace_of(array).isfinite(array))):
+                raise ValueError(
+                    f"The model at temperature {temperature:.3g} has no finite {name} in {self.dtype}. Divide the "
+                    "columns of X by their standard deviations, or give temperatures and penalties nearer to 1."
+                )
         return replace(self, arrays=arrays, temperature=float(temperature), scale=scale)
 
 
@@ -131,7 +136,7 @@ class PathFit:
         if self.validation_set or len(splits) == 1:
             self._check_rule(1)
         with threads_over_blocks():
-            random_state = check_random_state(self.model.random_state)
+            random_state = generator_of(self.model.random_state)
             choices = ScalingChoices(self.family.prepare(self._design(splits), random_state))
             if len(splits) > 1 and self._leaves_scaling_open and deals_rows(self.model.cv):
                 choices = choices.initial()
@@ -172,7 +177,15 @@ class PathFit:
     def _schedule(self):
         settings = {"cooling_rate": self.family.cooling_rate, "learns_late": self.family.learns_late}
         schedule = make_schedule(self.model.schedule, self._unit_C, **settings)
-        return schedule if is_auto(self.model.temperature) else UntilSchedule(schedule, self.model.temperature)
+        given = self.model.temperature
+        if is_auto(given):
+            return schedule
+        if self._unit_C is not None and not np.finfo(float).tiny <= self._unit_C / given < np.inf:
+            raise ValueError(
+                f"temperature times l2_strength is out of range: C would be {self._unit_C / given:.3g}. Got "
+                f"temperature={given!r}. Give both nearer to 1."
+            )
+        return UntilSchedule(schedule, given)
 
     def _design(self, splits):
         samples, place = self.samples, self.samples.place

@@ -17,7 +17,9 @@ from annealed.estimators.parameters import forget_last_fit
 from annealed.estimators.predictions import LogitsMixin, logits_of_classes
 from annealed.estimators.samples import check_weight, checked_on_host, coded, weighted_classes
 from annealed.estimators.types import FloatArray
-from annealed.problems.linear import check_spread
+from annealed.problems.linear import check_spread, scores_of_rows
+from annealed.rows.base import even_slices
+from annealed.rows.cost import BLOCK_BYTES
 
 
 class PooledGaussian(LogitsMixin, BaseEstimator):
@@ -99,7 +101,7 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
         counts = np.bincount(labels, share, len(classes))
         weighted_classes(counts, classes)  # raises if fewer than two classes have weight
         prior = self._checked_prior(counts, classes)
-        membership = sparse.csr_array((share, (labels, np.arange(len(labels)))), shape=(len(counts), len(labels)))
+        membership = sparse.csc_array((share, (labels, np.arange(len(labels)))), shape=(len(counts), len(labels)))
         with np.errstate(over="ignore", invalid="ignore"):
             center, sums, squares = _moments(X, share, membership)
             means = sums / np.where(counts > 0, counts, 1)[:, None]
@@ -110,8 +112,8 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
         self.variance_ = variance + (smoothing * widest if widest > 0 else 1.0)
         self.means_, self._center = means + center, center
         self.classes_, self.class_prior_ = classes, prior
-        coef, bias = self._about_center()
-        intercept = bias - coef @ center
+        coef, bias, log_prior = self._about_center()
+        intercept = bias + log_prior - coef @ center
         self.coef_, self.intercept_ = logits_of_classes(coef, intercept)
         return self
 
@@ -152,20 +154,22 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
         return hasattr(self, "means_")
 
     def _about_center(self):
-        """Coefficients and intercepts of the logits of `X - center`."""
+        """Coefficients and intercepts of the logits of `X - center`, the latter without the log priors, and these."""
         means = self.means_ - self._center
         coef = means / self.variance_
         with np.errstate(divide="ignore"):
-            return coef, np.log(self.class_prior_) - 0.5 * np.sum(coef * means, axis=1)
+            return coef, -0.5 * np.sum(coef * means, axis=1), np.log(self.class_prior_)
 
     def _logits(self, X, method):
         """Logits of the posterior, (n_samples, n_classes)."""
         check_is_fitted(self)
         X = checked_on_host(self, X, reset=False)
-        coef, bias = self._about_center()
+        coef, bias, log_prior = self._about_center()
         if sparse.issparse(X):
-            return np.asarray(X @ coef.T) + (bias - coef @ self._center)
-        return np.asarray((X - self._center) @ coef.T) + bias  # about the mean, to avoid cancellation
+            return scores_of_rows(X, coef.T, bias - coef @ self._center) + log_prior
+        # About the mean, to avoid cancellation.
+        scores = [scores_of_rows(X[rows] - self._center, coef.T, bias) for rows in _blocks(X)]
+        return np.concatenate(scores) + log_prior
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -173,12 +177,21 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
         return tags
 
 
+def _blocks(X):
+    """Consecutive rows of X whose copies stay small, because X may be a memory map."""
+    return even_slices(0, X.shape[0], max(1, BLOCK_BYTES // (8 * X.shape[1])))
+
+
 def _moments(X, share, membership):
     """Mean of all rows, and about it the weighted sums of the rows of each class and the mean squares of all rows."""
     if not sparse.issparse(X):
-        center = np.asarray(share @ X, dtype=np.float64)
-        rows = X - center
-        return center, np.asarray(membership @ rows, dtype=np.float64), share @ rows**2
+        center = np.sum([share[rows] @ X[rows] for rows in _blocks(X)], axis=0, dtype=np.float64)
+        sums, squares = np.zeros((membership.shape[0], X.shape[1])), np.zeros(X.shape[1])
+        for rows in _blocks(X):
+            near = X[rows] - center
+            sums += membership[:, rows] @ near
+            squares += share[rows] @ np.square(near, out=near)
+        return center, sums, squares
     rows = X.astype(np.float64)
     rows.sum_duplicates()
     center, squares = mean_variance_axis(rows, axis=0, weights=share)

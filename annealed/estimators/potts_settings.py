@@ -6,10 +6,9 @@ from itertools import takewhile
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from annealed.arrays import Place, is_foreign, on_named_device, take_rows, to_host
-from annealed.estimators.parameters import check_count, check_flag
+from annealed.estimators.parameters import check_count, check_flag, generator_of
 from annealed.estimators.samples import check_weight, counted_in_rows, weighted_classes
 from annealed.path import (
     InverseTemperatureSchedule,
@@ -122,9 +121,10 @@ def _cooling(model, seed) -> Cooling:
 
 
 def _seed(random_state):
+    generator = generator_of(random_state)
     if random_state is None or isinstance(random_state, Integral):
         return int(random_state or 0)
-    return int(check_random_state(random_state).randint(1 << 31))
+    return int(generator.randint(1 << 31))
 
 
 def _numbers_of_prototypes(n_prototypes, init, classes, class_weight):

@@ -31,7 +31,7 @@ class LogitsMixin(ClassifierMixin):
         logits : ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
             With two classes, the logit of the second class less that of the first.
         """
-        logits = self._logits(X, "decision_function")
+        logits = finite_logits(self, X, "decision_function")
         return logits[:, 1] - logits[:, 0] if self.classes_.shape[0] == 2 else logits
 
     def predict_proba(self, X) -> FloatArray:
@@ -47,7 +47,7 @@ class LogitsMixin(ClassifierMixin):
         posterior : ndarray of shape (n_samples, n_classes)
             The columns are in the order of ``classes_``.
         """
-        return gibbs.posterior(self._logits(X, "predict_proba"))
+        return gibbs.posterior(finite_logits(self, X, "predict_proba"))
 
     def predict_log_proba(self, X) -> FloatArray:
         """Compute the logarithm of the posterior.
@@ -62,7 +62,7 @@ class LogitsMixin(ClassifierMixin):
         log_posterior : ndarray of shape (n_samples, n_classes)
             The columns are in the order of ``classes_``.
         """
-        return gibbs.log_posterior(self._logits(X, "predict_log_proba"))
+        return gibbs.log_posterior(finite_logits(self, X, "predict_log_proba"))
 
     def predict(self, X) -> NDArray[Any]:
         """Predict the class of the largest posterior.
@@ -76,8 +76,19 @@ class LogitsMixin(ClassifierMixin):
         -------
         labels : ndarray of shape (n_samples,)
         """
-        best = argmax(self._logits(X, "predict"))
+        best = argmax(finite_logits(self, X, "predict"))
         return named_classes(self.classes_, best)
+
+
+def finite_logits(model, X, method):
+    """The logits of a `LogitsMixin`; checked by their sum, which takes no time."""
+    logits = model._logits(X, method)
+    if not float(namespace_of(logits).sum(logits)) < float("inf"):  # a class of prior 0 has -inf
+        raise ValueError(
+            f"{method} of {type(model).__name__} has no finite logits for this X. Look for numbers in X that are far "
+            "beyond those of the samples of `fit`."
+        )
+    return logits
 
 
 def argmax(logits):

@@ -32,7 +32,8 @@ from annealed.estimators.predictions import named_classes
 from annealed.problems.contrasts import MOST_ROWS
 
 DTYPES = (np.float64, np.float32)
-LEAST_SHARE = 4 * np.finfo(float).eps  # of the total weight; samples of a class with less get weight 0
+# Of the total weight, for a class, and of the largest weight, for a sample: with less, samples get weight 0.
+LEAST_SHARE = 4 * np.finfo(float).eps
 
 
 # --- samples and labels --------------------------------------------------------------------------------------
@@ -267,6 +268,7 @@ class Samples:
         weight = check_weight(sample_weight, len(labels))
         weight, counts = weighed_by_class(weight, labels, classes, estimator.class_weight)
         weight = weight * weighted_classes(counts, classes)[labels]
+        weight = np.where(weight > LEAST_SHARE * weight.max(), weight, 0)  # a fold must not consist of such samples
         total = float(counts.sum())
         weight = counted_in_rows(weight, total, np.count_nonzero(weight))
         shown_samples = Shown.of(given_X, given_y, X, classes[labels])

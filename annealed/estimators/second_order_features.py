@@ -117,8 +117,19 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = checked_on_host(self, X, reset=False)
-        if sparse.issparse(X):
-            return self._sparse_products(X)
+        with np.errstate(over="ignore"):
+            products = self._sparse_products(X) if sparse.issparse(X) else self._dense_products(X)
+            values = products.data if sparse.issparse(X) else products
+            is_finite = np.isfinite(values.sum()) or np.isfinite(values).all()  # a sum of finite numbers may overflow
+        if not is_finite:
+            largest = np.abs(X.data if sparse.issparse(X) else X).max()
+            raise ValueError(
+                f"Products of features of X are infinite in {X.dtype}. Its largest absolute value is {largest:.3g}. "
+                "Divide the features by their standard deviations, or convert X to float64."
+            )
+        return products
+
+    def _dense_products(self, X):
         first, second = self.pairs_.T
         return np.take(X, first, axis=1) * np.take(X, second, axis=1)  # C-contiguous, unlike X[:, first]
 

@@ -113,11 +113,15 @@ class Features:
         if self.span:
             coef = place.wide(self.span.expand_coef(coef))
         intercept = intercept - coef @ place.wide(self.center)
-        coef, intercept = place.given(coef), place.given(intercept)
-        if self.used is not None:
-            used_coef, coef = coef, np.zeros((*coef.shape[:-1], self.number))
-            coef[..., self.used] = used_coef
-        return {"coef": coef, "intercept": intercept}
+        return {"coef": self.expanded(place.given(coef)), "intercept": place.given(intercept)}
+
+    def expanded(self, array):
+        """An array with an entry per used feature on its last axis, with zeros for the others."""
+        if self.used is None:
+            return array
+        full = np.zeros((*array.shape[:-1], self.number))
+        full[..., self.used] = array
+        return full
 
 
 class Problem(ABC):

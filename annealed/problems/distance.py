@@ -37,13 +37,15 @@ from annealed.problems.linear import (
 from annealed.problems.smooth import HOT_LOGIT
 from annealed.rows import ArrayDesign, Design, SinglePrecisionRows
 from annealed.rows.coordinates import SMALLEST_VARIANCE, WIDEST_EIGENPROBLEM, Coordinates, TurnedCoordinates
-from annealed.rows.whitening import Covariances, whitening_coordinates
+from annealed.rows.whitening import Covariances, variance_share, whitening_coordinates
 
 COVARIANCES = ("auto", "pooled", "total", "diagonal", "identity")
 SHRINKAGES = ("oas", "ledoit_wolf")
 UNSEEN_WEIGHT, UNSEEN_LOG_PRIOR = 1e-100, -1e10  # of a class whose rows all weigh 0: it is never predicted
 LARGEST_FLOAT32_SCORE = 100.0  # largest |mean|^2 / T for float32 passes: beyond it rounding misleads the steps
 INITS = ("means", "random", "zero")
+WEAK_ANCHOR = 0.01  # below it minima are as hard to find as without an anchor, and take thousands of iterations
+STRONGEST_ANCHOR = 1 / np.sqrt(np.finfo(float).eps)  # with it means are the averages to eight digits
 
 
 class Distance(Objective):
@@ -81,7 +83,7 @@ class Distance(Objective):
             raise ValueError(f"shrinkage must be one of {SHRINKAGES} or in [0, 1]. Got {self.shrinkage!r}.")
         if self.shrinkage == "ledoit_wolf" and isinstance(design, ArrayDesign):
             raise ValueError('shrinkage="ledoit_wolf" needs rows on the host. Use "oas" or a number on a device.')
-        return DistanceProblem(design, self, check_random_state(random_state))
+        return DistanceProblem(design, self, check_random_state(0 if random_state is None else random_state))
 
 
 class DistanceScores(LinearScores):
@@ -142,14 +144,16 @@ class DistanceProblem(LinearProblem):
     fits_are_alike = False
 
     def __init__(self, design: Design, family: Distance, random_state) -> None:
-        self.anchor = float(family.anchor)
+        self.anchor = min(float(family.anchor), STRONGEST_ANCHOR)
         self.extrapolates = self.takes_last_step = self.anchor > 0
+        n_features, (design, used) = design.n_features, design.without_empty_columns()
         center = mean_of_columns(design)
-        centered = design.centered(center)
-        covariance = _named_covariance(family.covariance, centered)
-        scale = np.ones(design.n_features) if covariance == "identity" else spread_of_columns(design, center)
-        in_span = covariance != "diagonal" and spans_fewer_than_columns(centered)
-        rows, features = fitted_rows(design, Features(design.n_features, None, center, scale), in_span)
+        scale = spread_of_columns(design, center, of_constant=0.0)
+        n_columns = max(1, np.count_nonzero(scale))  # constant columns count for nothing
+        covariance = _named_covariance(family.covariance, design, n_columns)
+        scale = np.ones(design.n_features) if covariance == "identity" else np.where(scale > 0, scale, 1.0)
+        in_span = covariance != "diagonal" and spans_fewer_than_columns(design)
+        rows, features = fitted_rows(design, Features(n_features, used, center, scale), in_span)
         super().__init__(rows, features)
         shares = self.class_shares + missing_class_weight(self.class_shares, rows.total_weight, UNSEEN_WEIGHT)
         self.anchored_shares = shares / shares.sum(axis=1, keepdims=True)  # a missing class is pulled to the centre
@@ -158,7 +162,7 @@ class DistanceProblem(LinearProblem):
             log_prior = np.where(self.class_shares[0] > 0, np.log(self.anchored_shares), UNSEEN_LOG_PRIOR)
         means = rows.class_sums() / np.maximum(self.class_shares, np.finfo(float).tiny)[..., None]
         self._are_columns = covariance in ("diagonal", "identity")
-        coordinates = self._coordinates(means, covariance, family.shrinkage)
+        coordinates = self._coordinates(means, covariance, family.shrinkage, n_columns)
         self.scores = DistanceScores(rows, coordinates, log_prior)
         if isinstance(coordinates, TurnedCoordinates) and not self.scores.float32_copy_pays(self.n_classes):
             self.scores = DistanceScores(rows, coordinates.merged(), log_prior)
@@ -169,13 +173,14 @@ class DistanceProblem(LinearProblem):
         self.start_means = _start_means(self, family.init, random_state)
         self._flat_shares = self.place.wide(np.repeat(self.anchored_shares, self.scores.coordinates.rank, axis=1))
 
-    def _coordinates(self, means, covariance, shrinkage) -> Coordinates | TurnedCoordinates:
+    def _coordinates(self, means, covariance, shrinkage, n_columns) -> Coordinates | TurnedCoordinates:
         """Coordinates in which the covariance of each fit is the identity."""
         rows, features, shares = self.design, self.features, self.class_shares
         if self._are_columns:
-            return _column_coordinates(rows, means, shares, features.scale, covariance == "diagonal")
+            amount = shrinkage if covariance == "diagonal" else None
+            return _column_coordinates(rows, means, shares, features.scale, n_columns, amount)
         column_scale = None if features.span else features.scale
-        estimates = Covariances(rows, means, shares, covariance == "pooled", shrinkage, column_scale, features.number)
+        estimates = Covariances(rows, means, shares, covariance == "pooled", shrinkage, column_scale, n_columns)
         return whitening_coordinates(estimates, all_diagonal=self.anchor == 0)
 
     def start(self, temperature):
@@ -194,7 +199,7 @@ class DistanceProblem(LinearProblem):
     def hot_temperature(self):
         """At high T an anchored mean tends to `(1 + 2 / anchor)` times its class mean: solve for HOT_LOGIT."""
         spread = self._spread_along_means()
-        overshoot = 1 + 2 / self.anchor if self.anchor else 1.0
+        overshoot = 1 + 2 / self.anchor if self.anchor >= WEAK_ANCHOR else 1.0
         return 2 * overshoot * spread / HOT_LOGIT if spread > ROUNDING else 1.0
 
     def _spread_along_means(self):
@@ -214,7 +219,8 @@ class DistanceProblem(LinearProblem):
         means = self.scores.table(SoftMeans(self, temperature).of(parameters, fits))
         coef, intercept = self.scores.forward(parameters, temperature, fits)
         linear = self.features.linear(coef, intercept, self.place)
-        return {**linear, "means": self.place.given(means + self.place.wide(self.features.center))}
+        means = self.features.expanded(self.place.given(means + self.place.wide(self.features.center)))
+        return {**linear, "means": means}
 
 
 def _start_means(problem: DistanceProblem, init, random_state):
@@ -261,25 +267,27 @@ class SoftMeans(NamedTuple):
         return pulled.reshape(len(pulled), -1)
 
 
-def _named_covariance(name, design):
+def _named_covariance(name, design, n_columns):
     if name != "auto":
         return name
-    is_wide = min(design.n_rows, design.n_features) > WIDEST_EIGENPROBLEM
+    is_wide = min(design.n_rows, n_columns) > WIDEST_EIGENPROBLEM
     return "diagonal" if is_wide and sparse.issparse(design.X) else "pooled"
 
 
-def _column_coordinates(design, means, shares, column_scale, is_scaled) -> Coordinates:
-    """The columns themselves, if `is_scaled` divided by each fit's within-class standard deviation.
+def _column_coordinates(design, means, shares, column_scale, n_columns, shrinkage) -> Coordinates:
+    """The columns themselves, divided by each fit's within-class standard deviation unless `shrinkage` is None.
 
-    column_scale : standard deviation over all rows, one for constant columns
+    column_scale : standard deviation over all rows, one for the constant columns, which `n_columns` leaves out
     """
     squares = np.stack([design.column_variance(fit) for fit in range(design.n_fits)])
-    within = squares - np.einsum("sc,scd->sd", shares, means**2)
-    largest, rounding = squares.max(axis=0), SMALLEST_VARIANCE * column_scale**2
-    floor = np.where(largest > rounding, SMALLEST_VARIANCE * largest, column_scale**2)
+    if shrinkage is None:
+        return Coordinates(np.ones_like(squares), np.ones_like(squares), squares, per_fit=True)
+    within = np.maximum(squares - np.einsum("sc,scd->sd", shares, means**2), 0) / column_scale**2
     # A fit with a single row per class has no within-class variance: it takes that of the final fit.
-    within = np.where(np.any(within > floor, axis=1, keepdims=True), within, within[0])
-    spread = np.sqrt(np.maximum(within, floor))
-    if not is_scaled:
-        spread = np.ones_like(spread)
+    within = np.where(np.any(within > SMALLEST_VARIANCE, axis=1, keepdims=True), within, within[0])
+    mean = within.sum(axis=1) / n_columns
+    if isinstance(shrinkage, str):
+        shrinkage = variance_share(np.sum(within**2, axis=1) / n_columns, mean, design.total_weight)
+    shrunk = (1 - shrinkage) * within.T + shrinkage * mean
+    spread = column_scale * np.sqrt(np.where(shrunk.max(axis=0) > 0, np.maximum(shrunk, SMALLEST_VARIANCE), 1)).T
     return Coordinates(1 / spread, spread, squares / spread**2, per_fit=True)

@@ -46,8 +46,9 @@ def scores_of_rows(X, weights, offset):
     farthest = np.sqrt(np.finfo(scores.dtype).max)
     overflows = ~(np.abs(scores) <= farthest).all(axis=1)
     if overflows.any():
-        shrunk = (X[overflows].astype(np.float64) * SMALLEST_ROOT) @ weights
-        scores[overflows] = farthest * (shrunk / np.abs(shrunk).max(axis=1, keepdims=True))
+        shrunk = (X[overflows].astype(np.float64) * SMALLEST_ROOT) @ (weights / np.abs(weights).max())
+        longest = np.maximum(np.abs(shrunk).max(axis=1, keepdims=True), np.finfo(float).tiny)
+        scores[overflows] = farthest * (shrunk / longest)
     return scores
 
 

@@ -25,6 +25,7 @@ from annealed.problems.hessian import ExactHessians
 from annealed.problems.linear import (
     LinearProblem,
     LinearScores,
+    check_spread,
     fitted_rows,
     mean_of_columns,
     spans_fewer_than_columns,
@@ -102,7 +103,12 @@ class PenalizedLinearProblem(LinearProblem):
             raise ValueError(f"fit_intercept must be True or False. Got {fit_intercept!r}.")
         self.scaling = Scaling.of(penalty_scaling, design)
         contrasts, mean = Contrasts(design.n_classes), mean_of_columns(design)
-        scale = np.ones(design.n_features) if self.scaling.name == "none" else spread_of_columns(design, mean)
+        if self.scaling.name == "none":
+            scale = np.ones(design.n_features)
+            with np.errstate(over="ignore", invalid="ignore"):
+                check_spread(design.centered(mean).column_variance(), 0.0)
+        else:
+            scale = spread_of_columns(design, mean)
         center = mean if fit_intercept else np.zeros(design.n_features)
         n_features, (design, used) = design.n_features, design.without_empty_columns()
         if used is not None:

@@ -26,8 +26,9 @@ class Covariances(NamedTuple):
     means, shares : class means (n_fits, n_classes, n_features) and class shares (n_fits, n_classes)
     is_pooled : whether the covariance is about the class means or about the overall mean
     shrinkage : "oas", "ledoit_wolf" or a fraction, towards a multiple of the features' variances
-    usual : standard deviations of the features over all samples; None in the span of the samples
-    n_columns : number of features, before a change to span coordinates
+    spread : standard deviations of the features over all samples, the units of all fits; None in the span of the
+        samples, where features have been divided by them
+    n_columns : number of features that are not constant, before a change to span coordinates
     """
 
     design: Design
@@ -35,7 +36,7 @@ class Covariances(NamedTuple):
     shares: np.ndarray
     is_pooled: bool
     shrinkage: str | float
-    usual: np.ndarray | None
+    spread: np.ndarray | None
     n_columns: int
 
     def of_fit(self, fit, moment, usual_variance=1.0) -> _Estimate:
@@ -46,9 +47,7 @@ class Covariances(NamedTuple):
         """
         design, means, shares = self.design, self.means[fit], self.shares[fit]
         mean = shares @ means
-        spread = np.ones(len(moment))
-        if self.usual is not None:
-            spread = _spread(np.diag(moment) - mean**2, np.diag(moment), design.n_rows, self.usual)
+        spread = np.ones(len(moment)) if self.spread is None else self.spread
         inner_means = means if self.is_pooled else np.broadcast_to(mean, means.shape)
         matrix = (moment - (inner_means.T * shares) @ inner_means) / np.outer(spread, spread)
         if not np.trace(matrix) > SMALLEST_VARIANCE * self.n_columns:
@@ -113,7 +112,7 @@ def whitening_coordinates(covariances: Covariances, all_diagonal: bool) -> Coord
         maps = list(map_in_order(diagonalized, range(design.n_fits)))
         basis, inverse = np.stack([fit.basis for fit in maps]), np.stack([fit.inverse for fit in maps])
         return Coordinates(basis, inverse, np.stack([fit.spectrum for fit in maps]), per_fit=True)
-    has_axes = covariances.usual is None and of_all.is_shrunk
+    has_axes = covariances.spread is None and of_all.is_shrunk
     frame = _axes(of_all) if has_axes else _diagonalized(design, of_all)
 
     def turned(fit):
@@ -179,12 +178,6 @@ def _cholesky(matrix):
     return None if has_failed else factor
 
 
-def _spread(variance, moment, n_rows, usual):
-    """Standard deviations, replaced by `usual` for features that are constant up to rounding of `n_rows` sums."""
-    rounding = 4 * n_rows * np.finfo(float).eps
-    return np.sqrt(np.where(variance > rounding * moment, variance, usual**2))
-
-
 def oas_share(square, trace, n_rows, n_columns) -> float:
     """Shrinkage from 0 to 1 by oracle approximating shrinkage (Chen, Wiesel, Eldar and Hero, 2010).
 
@@ -193,6 +186,15 @@ def oas_share(square, trace, n_rows, n_columns) -> float:
     mean_square, mean = square / n_columns**2, trace / n_columns
     excess = (n_rows + 1) * (mean_square - mean**2 / n_columns)
     return 1.0 if excess <= 0 else float(min(1.0, (mean_square + mean**2) / excess))
+
+
+def variance_share(mean_square, mean, n_rows):
+    """Shrinkage from 0 to 1 of variances towards their mean, that of least squared error if samples are Gaussian.
+
+    mean_square, mean : of the variances, which are estimated from `n_rows` samples
+    """
+    excess = n_rows * (mean_square - mean**2)
+    return np.minimum(np.divide(2 * mean_square, excess, out=np.ones_like(excess), where=excess > 0), 1)
 
 
 def ledoit_wolf_share(square, trace, fourth, n_rows, n_columns) -> float:

@@ -119,6 +119,44 @@ def test_invalid_parameters_are_refused(estimator, parameters, message):
         estimator(**parameters).fit(X, y)
 
 
+@pytest.mark.parametrize("seed", [2**40, -1, "0"])
+@pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, AnnealedLDA, MELDA, PottsDA])
+def test_an_invalid_seed_is_refused(estimator, seed):
+    with pytest.raises(ValueError, match=f"random_state must be .* Got {seed!r}"):
+        estimator(random_state=seed).fit(X, y)
+
+
+def test_a_penalty_that_overflows_is_refused():
+    with pytest.raises(ValueError, match="temperature times l2_strength is out of range"):
+        AnnealedLogisticRegression(l2_strength=1e300, temperature=1e9).fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
+def test_a_model_that_its_precision_cannot_hold_is_refused():
+    with pytest.raises(ValueError, match="has no finite coef in float32"):
+        AnnealedLDA().fit((1e-39 * X).astype(np.float32), y)
+
+
+@pytest.mark.filterwarnings("ignore:Every class has a single sample")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("estimator", [AnnealedLDA, MELDA])
+def test_a_few_enormous_weights_count_alone(estimator, dtype):
+    weight, heavy = np.ones(len(y)), [0, 60, 120]
+    weight[heavy] = 1e300
+    rows = X.astype(dtype)
+    model, alone = estimator().fit(rows, y, sample_weight=weight), estimator().fit(rows[heavy], y[heavy])
+    np.testing.assert_allclose(model.predict_proba(rows), alone.predict_proba(rows), atol=1e-6)
+    if hasattr(model, "transform"):
+        assert np.isfinite(model.transform(rows)).all()
+
+
+def test_logits_that_are_not_finite_are_refused():
+    model = AnnealedLogisticRegression().fit(X, y)
+    model._logits = lambda rows, method: np.full((len(rows), 3), np.nan)
+    with pytest.raises(ValueError, match="predict_proba of AnnealedLogisticRegression has no finite logits"):
+        model.predict_proba(X)
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
@@ -242,6 +280,15 @@ def test_an_almost_vanishing_penalty_gives_finite_posteriors(temperature):
     assert np.isfinite(model.predict_proba(X)).all()
 
 
+@pytest.mark.filterwarnings("ignore:invalid value encountered in reduce")  # scikit-learn sums X to find NaN
+@pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, AnnealedLDA, MELDA, PooledGaussian])
+def test_a_sparse_column_whose_squares_overflow_is_refused(estimator):
+    extreme = sparse.csr_array(X)
+    extreme.data[2] = 1.7e308
+    with pytest.raises(ValueError, match="Column 2 of X holds numbers so large"):
+        estimator().fit(extreme, y)
+
+
 @pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, AnnealedLDA, AnnealedClassifier, MELDA, PottsDA])
 @pytest.mark.parametrize(("factor", "what"), [(1e200, "large"), (1e-200, "small")])
 def test_columns_whose_squares_overflow_or_underflow_are_refused(estimator, factor, what):
@@ -264,11 +311,14 @@ def test_invalid_settings_of_annealed_lda_are_refused(settings):
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered in reduce")  # scikit-learn sums each row to find NaN
-@pytest.mark.parametrize("model", [AnnealedLogisticRegression(), AnnealedLDA(), MELDA(), MELDA(n_components=1)])
+@pytest.mark.parametrize("unit", [1.0, 1e-140])
+@pytest.mark.parametrize(
+    "model", [AnnealedLogisticRegression(), AnnealedLDA(), MELDA(), MELDA(n_components=1), PooledGaussian()]
+)
 @pytest.mark.parametrize("make_rows", [np.asarray, sparse.csr_array])
-def test_samples_whose_logits_overflow_are_classified_by_their_direction(model, make_rows):
+def test_samples_whose_logits_overflow_are_classified_by_their_direction(model, make_rows, unit):
     X, y = load_iris(return_X_y=True)
-    model = clone(model).fit(X, y)
+    model = clone(model).fit(unit * X, y)
     directions = np.random.default_rng(0).normal(size=(50, 4))
     far = model.predict_proba(make_rows(directions * 3e307))
     near = model.predict_proba(make_rows(directions * 1e200))

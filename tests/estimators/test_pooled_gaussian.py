@@ -1,5 +1,7 @@
 """PooledGaussian against Bayes' rule with one normal density for each feature, and against its invariances."""
 
+import tracemalloc
+
 import numpy as np
 import oracles
 import pytest
@@ -150,6 +152,18 @@ def test_a_constant_feature_changes_nothing(value):
 def test_shift_changes_nothing(shift):
     posterior = PooledGaussian().fit(TABLE.X + shift, TABLE.y).predict_proba(TABLE.X + shift)
     np.testing.assert_allclose(posterior, PooledGaussian().fit(TABLE.X, TABLE.y).predict_proba(TABLE.X), atol=1e-6)
+
+
+def test_a_large_memory_map_is_read_in_blocks(tmp_path):
+    X = np.memmap(tmp_path / "X", dtype=np.float32, mode="w+", shape=(100_000, 200))
+    X[:] = np.random.default_rng(0).normal(size=(1000, 200)).repeat(100, axis=0)
+    y = np.arange(len(X)) % 3
+    tracemalloc.start()
+    try:
+        PooledGaussian().fit(X, y).predict(X)
+        assert tracemalloc.get_traced_memory()[1] < 40e6 < X.nbytes
+    finally:
+        tracemalloc.stop()
 
 
 def test_constant_features_alone_give_the_prior():

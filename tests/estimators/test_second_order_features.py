@@ -184,3 +184,13 @@ def test_sparse_products_have_indices_that_scikit_learn_takes():
     products = SecondOrderFeatures().fit_transform(rows)
     assert products.indices.dtype == products.indptr.dtype == np.int32
     SVC(kernel="linear").fit(products, np.arange(30) % 2)
+
+
+@pytest.mark.parametrize("store", [np.asarray, sparse.csr_array])
+def test_products_that_overflow_are_refused(store):
+    rows = np.full((2, 3), 1e20, dtype=np.float32)
+    with pytest.raises(ValueError, match=r"infinite in float32. Its largest absolute value is 1e\+20"):
+        SecondOrderFeatures().fit_transform(store(rows))
+    assert SecondOrderFeatures().fit_transform(store(rows.astype(np.float64))).max() < 1.1e40
+    largest = SecondOrderFeatures().fit_transform(np.full((2, 2), 1e154))  # products are finite, their sum is not
+    assert np.isfinite(largest).all()

@@ -36,7 +36,7 @@ def covariance_by_definition(covariances, fit):
     rows, weight = design.X - design.center, design.weight[:, fit]
     total = (rows.T * weight) @ rows - np.outer(weight @ rows, weight @ rows)
     covariance = oracles.pooled_covariance(rows, design.labels, weight) if covariances.is_pooled else total
-    units = np.sqrt(np.outer(np.diag(total), np.diag(total)))
+    units = np.sqrt(np.outer(*2 * [design.column_variance()]))  # those of all samples, also in a fold
     target = np.trace(covariance / units) / len(covariance) * np.eye(len(covariance)) * units
     return (1 - AMOUNT) * covariance + AMOUNT * target
 
