@@ -39,7 +39,7 @@ MEMORY = 1 << 30  # bytes
 SECONDS = 10.0  # of CPU time for one file
 PATIENCE = 900.0  # seconds after which a child that prints nothing is ended
 REPORT_EVERY = 10  # files: of these, those that are accepted write a report
-PROGRESS_EVERY = 1000
+FILES_OF_A_CHILD = 1000
 REFUSED = "is not a model file of this version of annealed, or it is damaged. Fit the model again."
 GOOD = ("refused", "refused at prediction", "equal", "valid")
 
@@ -206,16 +206,16 @@ def run(folder: Path, seed: int, number: int):
     """The results of all files; a child that dies or hangs fails its file, and another one goes on."""
     first = 0
     while first < number:
-        arguments = ["--folder", str(folder), "--seed", str(seed), "--first", str(first), "--end", str(number)]
+        end = min(first + FILES_OF_A_CHILD, number)
+        arguments = ["--folder", str(folder), "--seed", str(seed), "--first", str(first), "--end", str(end)]
         command = [sys.executable, "-m", "fuzz.models", *arguments]
         with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1]) as child:
             for result in _lines(child):
                 first = result[0] + 1
-                if first % PROGRESS_EVERY == 0:
-                    print(f"{first} of {number} files", file=sys.stderr, flush=True)
                 yield result
             child.kill()
-        if first < number:
+        print(f"{first} of {number} files", file=sys.stderr, flush=True)
+        if first < end:
             yield [first, "unknown", f"the child ended with {child.returncode}"]
             first += 1
 

@@ -196,6 +196,8 @@ def test_no_setting_comes_from_a_file(path, setting):
         (["columns", "categories"], ["area error"]),
         (["columns", "left_out"], [["only a name"]]),
         (["columns", "weights"], "diagnosis"),
+        (["columns", "weights"], "x" * 10_000),
+        (["columns", "dates"], [f"c{number}" for number in range(200_000)]),
         (["columns", "commas"], "both"),
         (["preparation", "numbers", "n_rows"], True),
         (["classifier", "scaling"], "os.system"),

@@ -21,7 +21,7 @@ from annealed.app.model_files.content import (
     to_bytes,
 )
 from annealed.app.model_files.preparation import learned_preparation, restored_preparation
-from annealed.app.tables import TableColumns, TableModel, check_number_of_columns
+from annealed.app.tables import TableColumns, TableModel, check_names
 from annealed.errors import InputError
 from annealed.export import write_then_rename
 from annealed.optional import require
@@ -126,7 +126,7 @@ def _model(content: Content) -> TableModel:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         preparation = restored_preparation(content.part("preparation"), columns)
-        n_features = len(preparation.get_feature_names_out())
+        n_features = max(part.stop for part in preparation.output_indices_.values())
         classifier = restored_classifier(name, content.part("classifier"), classes, n_features)
         content.close()
         model = TableModel(Pipeline([("table", preparation), ("model", classifier)]), columns, target, name, facts)
@@ -140,14 +140,14 @@ def _classes(labels) -> np.ndarray:
     """Sorted labels, all of them texts or all of them whole numbers."""
     is_text = all(type(label) is str for label in labels)
     if not is_text and not all(type(label) is int for label in labels):
-        raise TypeError(f"Texts or whole numbers were expected. Got {labels[:10]}.")
+        raise TypeError("Texts or whole numbers were expected.")
     if is_text and len(labels) * max(map(len, labels), default=0) > LONGEST_HEADER:
         raise ValueError("The labels are too long.")  # in an array, each takes the space of the longest
     if is_text:
         distinct_texts(labels)
     classes = np.array(labels)
     if len(labels) < 2 or classes.dtype.kind not in "iuU" or np.unique(classes).tolist() != labels:
-        raise ValueError(f"Two sorted classes or more were expected. Got {labels[:10]}.")
+        raise ValueError("Two sorted classes or more were expected.")
     return classes
 
 
@@ -161,17 +161,17 @@ def _columns(content: Content, target) -> TableColumns:
         weights=content.text("weights") if "weights" in content else None,
     )
     content.close()
-    check_number_of_columns(len(columns.used))
     names = [*columns.used, *left_out, target, *([] if columns.weights is None else [columns.weights])]
+    check_names(names)
     if len(set(names)) < len(names) or not columns.used or commas not in ("", "decimal", "thousands"):
-        raise ValueError(f"Different names of columns were expected. Got {names[:10]}.")
+        raise ValueError("Different names of columns were expected.")
     return columns
 
 
 def _facts(content: Content, classes, columns) -> dict[str, Any]:
     counts = content.values("class_counts")
     if any(type(count) is not int or count < 0 for count in counts):
-        raise ValueError(f"Numbers of samples were expected. Got {counts[:10]}.")
+        raise ValueError("Numbers of samples were expected.")
     facts = {
         "rows": content.whole("rows"),
         "class_counts": dict(zip(map(str, classes), counts, strict=True)),

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 LENGTH = np.dtype("<u8")
-LONGEST_HEADER = 1 << 25  # bytes; objects of JSON take up to 25 times the memory of their text
+LONGEST_HEADER = 1 << 24  # bytes; values of JSON take up to 25 times the memory of their text
 METADATA, FORMAT, CHECKSUM = "__metadata__", "annealed table model, 2", "sha256"
 DTYPES = {"F64": np.dtype("<f8"), "I64": np.dtype("<i8"), "U64": np.dtype("<u8"), "BOOL": np.dtype("?")}
 CODES = {"f": "F64", "i": "I64", "u": "U64", "b": "BOOL"}
@@ -130,7 +130,7 @@ class Content:
     def _value(self, name, kinds):
         value = self._values.pop(name)
         if type(value) not in kinds:  # a bool is an int for isinstance
-            raise TypeError(f"{name!r} has the wrong type. Got {value!r}.")
+            raise TypeError(f"{name!r} must not be a {type(value).__name__}.")
         return value
 
     def part(self, name: str) -> Content:
@@ -177,7 +177,7 @@ class Content:
 
 def checked_text(value) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"A text was expected. Got {value!r}.")
+        raise TypeError(f"A text was expected. Got a {type(value).__name__}.")
     value.encode()  # raises an error for half of a surrogate pair, which could not be written to a file
     return value
 

@@ -1,6 +1,6 @@
 """Tables from files, with mixed numbers and categories and with missing cells."""
 
-from annealed.app.tables.base import TableColumns, check_number_of_columns, is_number, nearest, why_texts
+from annealed.app.tables.base import TableColumns, check_names, is_number, nearest, why_texts
 from annealed.app.tables.labelled import LabelledTable, default_table, label_table
 from annealed.app.tables.model import TableModel, check_rows
 from annealed.app.tables.reading import read_table
@@ -11,7 +11,7 @@ __all__ = [
     "MOST_CATEGORIES",
     "TableColumns",
     "TableModel",
-    "check_number_of_columns",
+    "check_names",
     "check_rows",
     "default_table",
     "is_number",

@@ -17,6 +17,7 @@ SHOWN_NAMES = 12
 MOST_IDENTIFIERS = 20  # a column with more distinct values may be an identifier of the rows
 IDENTIFIER = re.compile(r"(^|[\W_])(id|Id|ID|uid|UID|uuid|UUID)$|(?<=[a-z])I[dD]$")  # column names of identifiers
 MOST_COLUMNS = 100_000
+LONGEST_NAME = 1_000  # characters
 MOST_CLASSES = 200  # a numeric target with more distinct values is a quantity
 MOST_LEVELS = 20  # the same limit for a target with fractions
 MOST_STRAY = 0.1  # share of non-numeric cells up to which a column is reported as numeric with stray cells
@@ -81,6 +82,17 @@ def check_number_of_columns(number: int) -> None:
         raise InputError(
             f"A table must have at most {MOST_COLUMNS:,} columns. Got {number:,}. Transpose it if its rows and "
             "columns are exchanged, or choose some columns."
+        )
+
+
+def check_names(names: list[str]) -> None:
+    """Raise an error for too many columns, or for a name so long that messages and comparisons would be, too."""
+    check_number_of_columns(len(names))
+    longest = max(names, key=len, default="")
+    if len(longest) > LONGEST_NAME:
+        raise InputError(
+            f"The name of a column must have at most {LONGEST_NAME:,} characters. Got {len(longest):,} that begin with "
+            f"{longest[:SHOWN_NAMES]!r}. Check the quotes of the first line."
         )
 
 

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 
-from annealed.app.tables.base import check_number_of_columns
+from annealed.app.tables.base import check_names
 from annealed.app.tables.delimited import SAMPLE, read_csv_text
 from annealed.errors import InputError
 from annealed.optional import require
@@ -100,8 +100,8 @@ def read_table(
 
 
 def _checked(path, frame):
-    check_number_of_columns(frame.shape[1])
     names = frame.columns = [str(name).strip() for name in frame.columns]
+    check_names(names)
     if not len(frame):
         raise InputError(f"The table in '{path}' has no rows.")
     if _is_data(names):

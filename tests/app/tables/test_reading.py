@@ -183,6 +183,14 @@ def test_a_header_of_a_million_columns_is_an_error(tmp_path, monkeypatch, separa
         read_table(path)
 
 
+def test_a_name_that_is_a_text_is_an_error(tmp_path):
+    (tmp_path / "quoted.csv").write_text('a,"' + "1,2\n" * 1000 + '"\n1,2\n')
+    with pytest.raises(
+        InputError, match="The name of a column must have at most 1,000 characters. Got 3,999 that begin"
+    ):
+        read_table(tmp_path / "quoted.csv")
+
+
 def test_a_file_of_many_cells_has_few_columns(tmp_path):
     path = tmp_path / "long.csv"
     path.write_text("a,b\r" + "1,2\r" * 60_000, newline="")
