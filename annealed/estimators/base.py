@@ -348,11 +348,13 @@ def _warn_unconverged(model: AnnealedClassifier):
     failed = np.flatnonzero(~path.converged)
     if len(failed):
         first = failed[0]
+        is_cut = path.n_iter[failed].max() >= model.max_iter
+        remedy = f"Raise max_iter (now {model.max_iter}), raise tol" if is_cut else "Raise tol"
         warnings.warn(
             f"Not converged at {len(failed)} of {len(path)} temperatures, first at "
             f"{path.temperatures[first]:.4g} (the final fit's gradient is {path.gradient_norm[first]:.2g} there, "
             f"tol {model.tol:.2g}). "
-            f"Raise max_iter (now {model.max_iter}), raise tol, or end the schedule at a hotter temperature.",
+            f"{remedy}, or end the schedule at a hotter temperature.",
             ConvergenceWarning,
             stacklevel=4,
         )

@@ -39,6 +39,7 @@ class AdaptiveSchedule(Schedule):
     - The temperature is a fiftieth of the best one.
     - The validation score no longer changes. Without validation, Q / T or Q no longer changes.
     - All training samples are nearly certain.
+    - Two temperatures in a row have not converged. One may take four times as many iterations as all hotter ones.
 
     Parameters
     ----------
@@ -178,10 +179,13 @@ def _is_below(score, best, n_errors) -> bool:
 def has_ended(problem: Problem, schedule, nodes: list[Step]) -> bool:
     """Whether the path ends at the last node.
 
-    The schedule decides. If it has `learns_late`, a score test may overrule it: the path goes on if the test clearly
+    An adaptive path ends after two nodes in a row that have not converged, because colder ones are harder. Otherwise
+    the schedule decides. If it has `learns_late`, a score test may overrule it: the path goes on if the test clearly
     finds signal in directions that the penalty suppresses, and if that signal is large relative to Q / T or validation
     has not improved yet. As long as it has not improved, the path ends if the test finds nothing.
     """
+    if schedule.fills_gaps and len(nodes) > 1 and not any(node.converged for node in nodes[-2:]):
+        return True
     record = _record_of(nodes)
     compared = [node.validation.compared for node in nodes]
     has_passed = any(schedule.should_stop(record[0], scores, record[2]) for scores in (record[1], compared))

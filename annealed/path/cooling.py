@@ -33,7 +33,7 @@ def anneal(plan: Plan, schedule, validator: Validator, watch: Watch | None = Non
     If the path is kept, pass it to `concluded`.
     """
     problem = plan.problem
-    path = _Path(plan, validator, adds_middles=schedule.fills_gaps and problem.interpolates)
+    path = _Path(plan, validator, schedule.fills_gaps)
     ladder = falling(schedule.temperatures(problem.hot_temperature))
     is_sparse = problem.interpolates and not problem.visits_all
     for temperatures in path.groups(_with_nodes(ladder, REACH if is_sparse else 0.0)):
@@ -86,9 +86,10 @@ def _with_nodes(ladder, reach):
 class _Path:
     """The steps of one annealing: nodes, where all fits are solved, and others, where only the final fit is."""
 
-    def __init__(self, plan: Plan, validator: Validator, adds_middles: bool):
+    def __init__(self, plan: Plan, validator: Validator, is_adaptive: bool):
         self.plan, self.problem, self.validator = plan, plan.problem, validator
-        self.adds_middles = adds_middles  # temperatures that are not on the ladder
+        self.is_adaptive = is_adaptive  # whether temperatures may be added, and given up
+        self.adds_middles = is_adaptive and self.problem.interpolates
         self.nodes: list[Step] = []
         self.others: list[Step] = []
         self.waiting: list[float] = []  # temperatures between nodes, to be refined
@@ -150,7 +151,8 @@ class _Path:
 
     def _solved(self, starts, temperatures) -> list[Solution]:
         certify = self.validator.sees_final and self.plan.solver.certifies_gaps
-        solution = self.plan.solve(Points.of_fits(starts, temperatures), certify)
+        n_before = sum(node.n_iter for node in self.nodes) if self.is_adaptive and self.nodes else None
+        solution = self.plan.solve(Points.of_fits(starts, temperatures), certify, n_before)
         size = self.problem.n_fits
         return [solution.part(slice(first, first + size)) for first in range(0, size * len(starts), size)]
 

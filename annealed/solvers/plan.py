@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from annealed.problems import Problem, RepresenterProblem
 from annealed.problems.linear import LinearProblem
@@ -25,6 +24,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "scg": ScaledConjugateGradient,
     "subspace": Subspace,
 }
+BUDGET, FEWEST_BEFORE = 4, 25  # iterations of a temperature for each of all hotter ones, counted as at least so many
 PASSES_OF_HESSIAN = 2.5  # time of the Hessians of all fits, in passes, up to which Newton's method is faster
 
 
@@ -51,8 +51,15 @@ class Plan:
         problem = solver.adapt(problem, tol)
         return cls(problem, solver, tol, max_iter, solver.new_memory(problem), is_given)
 
-    def solve(self, points: Points, certify=True) -> Solution:
-        solution = self.solver.solve(self.problem, points, Accuracy(self.tol, self.max_iter, certify), self.memory)
+    def solve(self, points: Points, certify=True, n_before: int | None = None) -> Solution:
+        """Minimize at all points.
+
+        n_before : iterations at all hotter temperatures, if a point that takes many times as many may be given up
+        """
+        most = self.max_iter
+        if n_before is not None and not self.is_given:
+            most = min(most, BUDGET * max(FEWEST_BEFORE, n_before))
+        solution = self.solver.solve(self.problem, points, Accuracy(self.tol, most, certify), self.memory)
         is_replaceable = isinstance(self.problem, RepresenterProblem) and not self.is_given
         if is_replaceable and self.max_iter > MOST_STEPS and not solution.converged.all():
             raise Stalled
@@ -139,11 +146,14 @@ def make_solver(solver, problem: Problem) -> Solver:
 
 
 def _by_shape(problem):
-    """Combinations of samples if an eigenbasis is out of reach, Newton if Hessians are cheap, else L-BFGS."""
+    """Combinations of samples if an eigenbasis is out of reach, Newton if Hessians are cheap, else L-BFGS.
+
+    With many more samples than features, L-BFGS has fewer coefficients to find, and Hessians for most of them.
+    """
     design = problem.design
-    if _has_row_form(problem) and design.n_features > WIDEST_EIGENPROBLEM:
+    if _has_row_form(problem) and design.n_features > max(WIDEST_EIGENPROBLEM, design.n_rows / 2):
         varies = problem.scores.coordinates.spectrum.max() > (CONSTANT * np.abs(problem.features.center).max()) ** 2
-        if varies and (sparse.issparse(design.X) or design.n_rows < design.n_features):
+        if varies:
             return "subspace"
     if problem.hessians is None:
         return "lbfgs"

@@ -33,7 +33,7 @@ from annealed.solvers.base import (
 )
 from annealed.solvers.span import Span
 
-MOST_STEPS = 100  # iterations of a point
+MOST_STEPS = 40  # iterations of a point
 LONGEST_STEP = 2.0  # in steps of the preconditioner: beyond, it is out of date
 
 

@@ -24,12 +24,12 @@ from small_problems import (
 )
 
 from annealed import AnnealedClassifier, AnnealedLogisticRegression
-from annealed.path import AdaptiveSchedule, Step, Validation, anneal
+from annealed.path import AdaptiveSchedule, FixedSchedule, Step, Validation, anneal
 from annealed.path.adaptive import has_ended
 from annealed.path.cooling import REACH, _Path
 from annealed.path.prediction import predicted
 from annealed.problems import Distance, InnerProduct
-from annealed.solvers import LBFGS, Newton, Plan
+from annealed.solvers import LBFGS, Newton, Plan, Points, Solution
 from annealed.solvers.newton import GROUP_SIZE
 from annealed.validation.selection import NoValidation
 from benchmarks.quality import PenalizedLikelihood
@@ -42,7 +42,7 @@ class FewFits:
     """The parts of a problem that a path uses."""
 
     n_fits = 3
-    extrapolates = temperature_free = True
+    extrapolates = temperature_free = interpolates = True
     visits_all = False
 
     def carry(self, parameters, temperature, new_temperature):
@@ -59,7 +59,7 @@ def step(place, is_node=True, n_iter=1, n_fits=3):
 
 
 def annealing_of(spacing, n_nodes=8):
-    annealing = _Path(Plan(FewFits(), LBFGS(), 1e-4, 100, None), None, adds_middles=True)
+    annealing = _Path(Plan(FewFits(), LBFGS(), 1e-4, 100, None), None, is_adaptive=True)
     annealing.nodes = [step(-spacing * number) for number in range(n_nodes)]
     return annealing
 
@@ -130,7 +130,7 @@ def test_a_temperature_certified_without_a_step_adds_no_point():
 
 
 class StopsPastItsBest:
-    learns_late = False
+    learns_late = fills_gaps = False
 
     def should_stop(self, temperatures, validation, value):
         means = [scores.mean() for scores in validation]
@@ -148,6 +148,32 @@ def test_a_path_ends_past_the_best_of_its_scores_or_of_its_penalized_scores(scor
         for number, (score, extra) in enumerate(zip(scores, penalty, strict=True))
     ]
     assert has_ended(FewFits(), StopsPastItsBest(), nodes) is stops
+
+
+def test_an_adaptive_path_ends_after_two_temperatures_that_did_not_converge():
+    """Each has a budget: colder ones would only spend more."""
+    failed = [replace(step(-number), converged=False) for number in (1, 2)]
+    nodes = [step(0), *failed]
+    assert has_ended(FewFits(), AdaptiveSchedule(), nodes)
+    assert not has_ended(FewFits(), AdaptiveSchedule(), nodes[:2])
+    assert not has_ended(FewFits(), AdaptiveSchedule(), [step(0), failed[0], step(-2)])
+    assert not has_ended(FewFits(), FixedSchedule([1.0, 0.4, 0.1, 0.01]), nodes)
+
+
+@pytest.mark.parametrize(
+    ("is_given", "n_before", "most"), [(False, None, 1000), (False, 3, 100), (False, 60, 240), (True, 3, 1000)]
+)
+def test_a_temperature_has_a_budget_relative_to_all_hotter_ones(is_given, n_before, most):
+    allowed = []
+
+    class Recording(LBFGS):
+        def solve(self, problem, points, accuracy, memory):
+            allowed.append(accuracy.max_iter)
+            return Solution.unsolved(points.parameters)
+
+    plan = Plan(FewFits(), Recording(), 1e-4, 1000, None, is_given)
+    plan.solve(Points.of_final(np.zeros((1, 2)), [1.0]), n_before=n_before)
+    assert allowed == [most]
 
 
 def test_the_middle_of_every_gap_is_a_temperature_of_the_path():
