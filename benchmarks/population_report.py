@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import defaultdict
 from math import inf, nan
 from pathlib import Path
 
@@ -90,6 +91,7 @@ def print_report(file: Path) -> None:
         "\n  /fit: path / one fit; > path cut off   /accurate: path / one fit to 1e-6; - that fit was cut off: at most"
         "\n  CV/path: + LogisticRegressionCV was cut off: at least   iter: most iterations at one temperature"
     )
+    _print_kinds(fitted)
     _print_told(found)
     _print_targets(found, fitted, slow)
 
@@ -106,6 +108,20 @@ def _print_worst(title, results):
         print(f"\n{title}\n{HEADER}")
         for own in sorted(results, key=lambda own: -own.per_fit)[:N_WORST]:
             print(own.line())
+
+
+def _print_kinds(fitted):
+    kinds: dict[str, list[Result]] = defaultdict(list)
+    for own in fitted:
+        kinds[own.row["kind"]].append(own)
+    print(f"\n{'':32}{'number':>6}{'/fit':>8}{'worst':>8}{'CV/path':>9}{'least':>8}{'path, s':>9}{'longest':>9}")
+    for kind, own in sorted(kinds.items(), key=lambda item: -np.median([each.per_fit for each in item[1]])):
+        per_fit, seconds = [each.per_fit for each in own], [each.seconds for each in own]
+        cv = np.nan_to_num([each.cv_per_path for each in own], nan=1.0)
+        print(
+            f"{kind:32}{len(own):6}{np.median(per_fit):8.1f}{max(per_fit):8.1f}{np.median(cv):9.2f}{min(cv):8.2f}"
+            f"{np.median(seconds):9.2f}{max(seconds):9.2f}"
+        )
 
 
 def _print_told(found):
