@@ -107,7 +107,8 @@ class AnnealedLogisticRegression(AnnealedClassifier):
         until a step promises a relative decrease below ``tol / 10``, and the chosen one until its gradient and its
         certificate are at most `tol`.
     max_iter : int, default=1000
-        Largest number of solver iterations at one temperature, each time that it is solved.
+        Largest number of solver iterations at one temperature, each time that it is solved. ``schedule="auto"`` allows
+        at most four times as many as all hotter temperatures took together, or 100 if that is more.
     random_state : int, RandomState instance or None, default=None
         Seed of shuffled folds; None gives the same folds every time.
     device : str, default=None

@@ -15,6 +15,7 @@ from annealed.path.prediction import lagrange
 from annealed.path.schedules import CGrid, FixedSchedule, Schedule, check_temperature
 from annealed.problems import Problem
 from annealed.problems.penalized_linear import PenalizedLinearProblem
+from annealed.solvers.plan import BUDGET, FEWEST_BEFORE
 
 PATIENCE = 1.8  # in log temperature: how far past the best score its fall is tested
 LONG_PATIENCE = 4.0  # in log temperature: how far past the best score the path ends, even if the fall is small
@@ -39,7 +40,7 @@ class AdaptiveSchedule(Schedule):
     - The temperature is a fiftieth of the best one.
     - The validation score no longer changes. Without validation, Q / T or Q no longer changes.
     - All training samples are nearly certain.
-    - Two temperatures in a row have not converged. One may take four times as many iterations as all hotter ones.
+    - Two temperatures in a row have not converged in four times as many iterations as all hotter ones took.
 
     Parameters
     ----------
@@ -179,12 +180,12 @@ def _is_below(score, best, n_errors) -> bool:
 def has_ended(problem: Problem, schedule, nodes: list[Step]) -> bool:
     """Whether the path ends at the last node.
 
-    An adaptive path ends after two nodes in a row that have not converged, because colder ones are harder. Otherwise
-    the schedule decides. If it has `learns_late`, a score test may overrule it: the path goes on if the test clearly
-    finds signal in directions that the penalty suppresses, and if that signal is large relative to Q / T or validation
-    has not improved yet. As long as it has not improved, the path ends if the test finds nothing.
+    An adaptive path ends after two nodes in a row that have spent their budget, because colder ones are harder.
+    Otherwise the schedule decides. If it has `learns_late`, a score test may overrule it: the path goes on if the test
+    clearly finds signal in directions that the penalty suppresses, and if that signal is large relative to Q / T or
+    validation has not improved yet. As long as it has not improved, the path ends if the test finds nothing.
     """
-    if schedule.fills_gaps and len(nodes) > 1 and not any(node.converged for node in nodes[-2:]):
+    if schedule.fills_gaps and len(nodes) > 1 and all(map(_has_spent_its_budget, nodes[-2:])):
         return True
     record = _record_of(nodes)
     compared = [node.validation.compared for node in nodes]
@@ -201,6 +202,10 @@ def has_ended(problem: Problem, schedule, nodes: list[Step]) -> bool:
         return held_back.errors < NO_EXCESS or (np.isnan(held_back.errors) and _has_long_been_worse(nodes))
     is_much = held_back.nats > MUCH_HELD_BACK * last.value or is_waiting
     return not (is_much and held_back.errors > CLEAR_EXCESS)
+
+
+def _has_spent_its_budget(node: Step) -> bool:
+    return not node.converged and node.n_iter >= BUDGET * FEWEST_BEFORE
 
 
 def _has_long_been_worse(nodes: list[Step]) -> bool:

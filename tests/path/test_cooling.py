@@ -151,10 +151,11 @@ def test_a_path_ends_past_the_best_of_its_scores_or_of_its_penalized_scores(scor
 
 
 def test_an_adaptive_path_ends_after_two_temperatures_that_did_not_converge():
-    """Each has a budget: colder ones would only spend more."""
-    failed = [replace(step(-number), converged=False) for number in (1, 2)]
+    """Each has a budget: colder ones would only spend more. Few iterations are intended, or end where rounding does."""
+    failed = [replace(step(-number, n_iter=100), converged=False) for number in (1, 2)]
     nodes = [step(0), *failed]
     assert has_ended(FewFits(), AdaptiveSchedule(), nodes)
+    assert not has_ended(FewFits(), AdaptiveSchedule(), [replace(node, n_iter=15) for node in nodes])
     assert not has_ended(FewFits(), AdaptiveSchedule(), nodes[:2])
     assert not has_ended(FewFits(), AdaptiveSchedule(), [step(0), failed[0], step(-2)])
     assert not has_ended(FewFits(), FixedSchedule([1.0, 0.4, 0.1, 0.01]), nodes)
