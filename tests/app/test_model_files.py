@@ -124,7 +124,7 @@ def test_only_table_models_are_written(tmp_path, model):
         {"model__random_state": np.random.RandomState(0)},
         {"model": AnnealedClassifier()},
     ],
-    ids=str,
+    ids=lambda setting: " ".join(setting),
 )
 def test_settings_other_than_the_librarys_own_are_not_written(tmp_path, model, setting):
     pipeline = copy.deepcopy(model.pipeline).set_params(**setting)
