@@ -131,6 +131,7 @@ MECHANISMS = [
     _flag("products with rows in place", "a correction; no centred copy", "DenseDesign._center_is_near", False),
     # --- solvers ---------------------------------------------------------------------------------------
     _set("Newton's method", "Hessians; few steps", "PASSES_OF_HESSIAN", 0.0, "plan"),
+    _set("Newton's method after L-BFGS", "Hessians; no long runs of steps", "NEWTON_STEPS", inf, "plan"),
     Mechanism(
         "reused factors in Newton's method",
         lambda: patched("_Search._evaluate_values", _with_new_factor),

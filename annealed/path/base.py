@@ -90,7 +90,7 @@ class Step:
             seconds=seconds,
             tangent=solution.tangent,
             was_far=bool(solution.was_far[0]),
-            n_iter=int(solution.n_iter[0]),
+            n_iter=int(solution.n_iter.max()),
             **_of_final(solution),
         )
 

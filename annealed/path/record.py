@@ -52,7 +52,7 @@ class AnnealingPath:
     posterior_scale : ndarray of shape (n_temperatures,)
         Calibration factor of the logits at each temperature.
     n_iter, seconds, gradient_norm : ndarray of shape (n_temperatures,)
-        Solver iterations of the final fit, time, and the largest entry of the final fit's gradient.
+        Solver iterations of the fit that took most, time, and the largest entry of the final fit's gradient.
     converged : ndarray of bool of shape (n_temperatures,)
     is_node : ndarray of bool of shape (n_temperatures,)
         Whether the folds were solved there; if not, they are interpolated between nodes. The final fit is solved at

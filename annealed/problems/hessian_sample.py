@@ -20,6 +20,7 @@ from itertools import combinations
 
 import numpy as np
 
+from annealed.rows import CsrDesign
 from annealed.rows.coordinates import SMALLEST_EIGENVALUE, SMALLEST_ROOT
 from annealed.rows.cost import BLOCK_BYTES, STORED_BYTES, THREAD, squares_time
 from annealed.rows.threads import map_in_order
@@ -52,12 +53,15 @@ class HessianSample:
         if self.fit_intercept:
             self.leading, self.spread = np.append(kept, rank), np.append(self.spread, 1.0)
         if float32_rows is None:
-            self.rows, self.weight = _representatives(design, MOST_VALUES // len(self.leading))
-            along = coordinates.along(kept)
-            parts = design.map_rows(
-                lambda block: (along(block.rows_as_array()) / self._widest).astype(self.dtype), self.rows
-            )
-            self._points, self._unit = np.concatenate(list(parts)), 1.0
+            width, along, first = len(self.leading), coordinates.along(kept), 0
+            # Dense rows stay a small part of X; of sparse ones, which fill little memory, more know rare columns.
+            few = max(BLOCK_BYTES // (8 * width), design.n_classes * ROWS_PER_COORDINATE * width)
+            most = MOST_VALUES // width
+            self.rows, self.weight = _representatives(design, most if isinstance(design, CsrDesign) else min(few, most))
+            self._points, self._unit = np.empty((len(self.rows), n_leading), self.dtype), 1.0
+            for part in design.map_rows(lambda block: along(block.rows_as_array()), self.rows):
+                np.divide(part, self._widest, out=self._points[first : first + len(part)], casting="same_kind")
+                first += len(part)
         else:
             every = slice(None, None, max(1, design.n_rows * design.n_classes // MOST_VALUES))
             self.rows, weight = float32_rows.order[every], float32_rows.weight[every, 0].astype(np.float64)

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from annealed.arrays import as_slice
 from annealed.problems import Problem, RepresenterProblem
 from annealed.problems.linear import LinearProblem
 from annealed.problems.penalized_linear import PenalizedLinearProblem
 from annealed.rows.coordinates import CONSTANT, WIDEST_EIGENPROBLEM
-from annealed.rows.cost import pass_time
+from annealed.rows.cost import STORED_BYTES, pass_time
 from annealed.solvers.base import Accuracy, Points, Solution, Solver
 from annealed.solvers.lbfgs import LBFGS
 from annealed.solvers.newton import Newton
@@ -26,17 +27,20 @@ SOLVERS: dict[str, type[Solver]] = {
 }
 BUDGET, FEWEST_BEFORE = 4, 25  # iterations of a temperature for each of all hotter ones, counted as at least so many
 PASSES_OF_HESSIAN = 2.5  # time of the Hessians of all fits, in passes, up to which Newton's method is faster
+NEWTON_STEPS = 4  # Hessians of all fits that take as long as L-BFGS may take at a temperature, before Newton's method
 
 
 class Stalled(Exception):
     """Combinations of samples take too many steps: solve the path by `Plan.in_columns`."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Plan:
     """How the path of a problem is solved: by which solver, how accurately, and with what memory.
 
     is_given : whether the user has chosen the solver
+    follow_up : Newton's method, from the first temperature at which L-BFGS has taken as long as some exact Hessians
+        would: it solves what is left there, and all later temperatures
     """
 
     problem: Problem
@@ -45,6 +49,7 @@ class Plan:
     max_iter: int
     memory: Any
     is_given: bool = False
+    follow_up: Solver | None = None
 
     @classmethod
     def of(cls, problem: Problem, solver: Solver, tol, max_iter, is_given=False) -> Plan:
@@ -59,10 +64,25 @@ class Plan:
         most = self.max_iter
         if n_before is not None and not self.is_given:
             most = min(most, BUDGET * max(FEWEST_BEFORE, n_before))
-        solution = self.solver.solve(self.problem, points, Accuracy(self.tol, most, certify), self.memory)
+        if self.follow_up is None:
+            solution = self._solved(points, Accuracy(self.tol, most, certify))
+        else:
+            solution = self.follow_up.solve(self.problem, points, Accuracy(self.tol, most, certify), None)
         is_replaceable = isinstance(self.problem, RepresenterProblem) and not self.is_given
         if is_replaceable and self.max_iter > MOST_STEPS and not solution.converged.all():
             raise Stalled
+        return solution
+
+    def _solved(self, points: Points, accuracy: Accuracy) -> Solution:
+        most = np.inf if self.is_given else _iterations_before_newton(self)
+        patience = int(min(accuracy.max_iter, most))
+        solution = self.solver.solve(self.problem, points, accuracy._replace(max_iter=patience), self.memory)
+        left = np.flatnonzero(~solution.converged)
+        if patience < accuracy.max_iter and len(left):
+            self.follow_up = Newton()
+            rest = points.part(left)._replace(parameters=solution.parameters[as_slice(left)])
+            accuracy = accuracy._replace(max_iter=accuracy.max_iter - patience)
+            solution.put(left, self.follow_up.solve(self.problem, rest, accuracy, None))
         return solution
 
     def in_columns(self) -> Plan:
@@ -76,7 +96,10 @@ class Plan:
         n_rows, n_features = problem.design.n_rows, problem.features.number
         shape = f"{n_rows} samples, {n_features} features and {problem.n_classes} classes"
         folds = f", the final fit and {n_folds} folds together" if n_folds else ""
-        return f"{_method(self.solver)} in {_coordinates(problem)}. {shape}{folds}: {self._why()}."
+        method = _method(self.solver)
+        if self.follow_up is not None:
+            method += f", then {_method(self.follow_up)},"
+        return f"{method} in {_coordinates(problem)}. {shape}{folds}: {self._why()}."
 
     def _why(self) -> str:
         problem = self.problem
@@ -158,6 +181,17 @@ def _by_shape(problem):
     if problem.hessians is None:
         return "lbfgs"
     return "newton" if problem.hessians.time <= PASSES_OF_HESSIAN * _pass_time(problem) else "lbfgs"
+
+
+def _iterations_before_newton(plan: Plan) -> float:
+    """Iterations of L-BFGS that take as long as NEWTON_STEPS Hessians; infinite where these need too much memory."""
+    problem = plan.problem
+    if not isinstance(plan.solver, LBFGS) or problem.hessians is None:
+        return np.inf
+    hessians = problem.hessians
+    if 8 * problem.n_fits * hessians.size**2 > STORED_BYTES:
+        return np.inf
+    return max(1.0, NEWTON_STEPS * hessians.time / _pass_time(problem))
 
 
 def _pass_time(problem):

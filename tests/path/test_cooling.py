@@ -42,6 +42,7 @@ class FewFits:
     """The parts of a problem that a path uses."""
 
     n_fits = 3
+    hessians = None
     extrapolates = temperature_free = interpolates = True
     visits_all = False
 

@@ -6,8 +6,10 @@ from scipy import sparse
 from sklearn.utils import Bunch
 from small_problems import fold_masks, gaussian, stack_of
 
+from annealed import AnnealedClassifier, AnnealedLogisticRegression
 from annealed.problems import Distance, InnerProduct
-from annealed.solvers import SOLVERS, Newton, ScaledConjugateGradient, Subspace, make_solver
+from annealed.solvers import SOLVERS, Newton, ScaledConjugateGradient, Subspace, make_solver, plan
+from benchmarks.generators import make
 
 
 def prepared(family, table, n_folds=2):
@@ -102,3 +104,23 @@ def test_subspace_accepts_samples_that_differ_in_one_feature_only(penalty_scalin
     X[:, 5] += 1e-6 * np.arange(1100)
     problem = prepared(InnerProduct(penalty_scaling=penalty_scaling), Bunch(X=X, y=np.arange(1100) % 2, n_classes=2))
     assert isinstance(make_solver("subspace", problem), Subspace)
+
+
+def test_newtons_method_follows_where_l_bfgs_takes_longer_than_some_hessians():
+    """At low temperatures the Hessian of the final fit is a poor preconditioner for the folds."""
+    table, schedule = make("gaussian", 1, 8000), np.geomspace(10, 1e-7, 20)
+    settings = dict(penalty_scaling="standardize", schedule=schedule, cv=3)
+    path = AnnealedLogisticRegression(**settings).fit(table.X, table.y).path_
+    assert path.plan.startswith("L-BFGS, then Newton's method, in")
+    assert path.converged.all() and path.n_iter.max() <= 30
+    given = AnnealedClassifier(InnerProduct(penalty_scaling="standardize"), solver="lbfgs", schedule=schedule, cv=3)
+    alone = given.fit(table.X, table.y).path_
+    assert alone.plan.startswith("L-BFGS in") and alone.n_iter.sum() > 3 * path.n_iter.sum()
+    np.testing.assert_allclose(path.validation_score, alone.validation_score, rtol=1e-2)
+
+
+def test_newtons_method_does_not_follow_where_its_hessians_need_much_memory(monkeypatch):
+    monkeypatch.setattr(plan, "STORED_BYTES", 1)
+    table = make("gaussian", 1, 8000)
+    model = AnnealedLogisticRegression(penalty_scaling="standardize", schedule=np.geomspace(10, 1e-7, 20), cv=3)
+    assert model.fit(table.X, table.y).path_.plan.startswith("L-BFGS in")
