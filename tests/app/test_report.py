@@ -178,10 +178,9 @@ def categorical(rows):
     "rows",
     [
         [("yes", "red", "stay"), ("no", "red", "stay"), ("yes", "red", "leave"), ("no", "red", "leave")],
-        [("yes", "red", "stay"), ("no", "blue", "leave"), ("no", "blue", "leave")],
         [("yes", "red", "stay"), ("yes", "blue", "leave"), ("no", "red", "wait")],
     ],
-    ids=["equal classes", "one distinct row per class", "one distinct row for each of three classes"],
+    ids=["equal classes", "one distinct row for each of three classes"],
 )
 def test_tables_with_few_distinct_rows(name, rows):
     frame = categorical(rows)
@@ -293,7 +292,8 @@ def test_weighted_rows(tmp_path):
 def test_an_error_for_folds_that_cannot_be_fitted():
     """Without the row that outweighs all others of its class, the class has no weight."""
     frame = flowers().assign(trust=np.where(np.arange(150) % 50, 1, 1e20))
-    model = fit_table(label_table(frame, "species", "trust"), "logistic")
+    with pytest.warns(UserWarning, match="Every class has a single sample of positive weight"):
+        model = fit_table(label_table(frame, "species", "trust"), "logistic")
     message = "without some of them the model cannot be fitted: y must .* Give rows that it was not fitted on."
     with pytest.raises(InputError, match=message):
         report_data(model, frame)
