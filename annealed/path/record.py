@@ -15,8 +15,6 @@ from annealed.problems import Problem
 from annealed.rows.cost import BLOCK_BYTES
 from annealed.solvers import Plan
 
-PRINTED_ROWS = 12
-COLUMN_WIDTH = 12
 BY_COMPARED_SCORE = """\
 -> chosen by compared_score: validation_score less a penalty for a posterior_scale far from one and for a posterior
    more certain than the number of held-out samples supports. The best validation_score is at temperature {:.6g}."""
@@ -209,14 +207,14 @@ class AnnealingPath:
         """A table of the path: its ends, the best scores, and the chosen temperature, marked with an arrow."""
         names = "temperature C free_energy entropy train_score validation_score compared_score n_iter".split()
         columns = {name: values for name, values in self._columns().items() if name in names}
-        widths = [max(COLUMN_WIDTH, len(name)) for name in columns]
+        widths = [max(12, len(name)) for name in columns]
         header = "  " + " ".join(f"{name:>{width}}" for name, width in zip(columns, widths, strict=True))
         method = f", {self.plan.partition('. ')[0]}" if self.plan else ""
         lines = [f"AnnealingPath: {len(self)} temperatures, score {self.score_name}{method}", header]
         previous = -1
         for index in self._printed_indices():
             if index != previous + 1:
-                lines.append(f"  {'...':>{COLUMN_WIDTH}}")
+                lines.append(f"  {'...':>12}")
             mark = "->" if index == self.best_index else "  "
             cells = zip(columns.values(), widths, strict=True)
             lines.append(mark + " ".join(f"{values[index]:>{width}.6g}" for values, width in cells))
@@ -244,7 +242,7 @@ class AnnealingPath:
         )
 
     def _printed_indices(self):
-        if len(self) <= PRINTED_ROWS:
+        if len(self) <= 12:
             return range(len(self))
         wanted = {0, 1, *range(self.best_index - 2, self.best_index + 3), len(self) - 2, len(self) - 1}
         if self.validation_score is not None and self.compared_score is not None:

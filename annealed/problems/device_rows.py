@@ -20,7 +20,7 @@ import numpy as np
 from annealed.arrays import SHARE_OF_MEMORY, aligned_width
 from annealed.rows import ArrayDesign
 
-HALF_EXPONENT = 15  # exponent of the largest scaled number: half precision then holds 2^-29 of it with all bits
+HALF_EXPONENT = int(np.finfo(np.float16).maxexp) - 1  # of the largest scaled number: 2^-29 of it keeps all bits
 
 
 class Table(NamedTuple):

@@ -16,7 +16,7 @@ from annealed.rows.base import even_slices
 from annealed.rows.cost import BLOCK_BYTES
 
 FEWEST_ROWS = 16  # smallest number of rows whose features are computed at once, however wide they are
-FARTHEST = 1e100  # standard deviations to which new rows are clipped: squares of more, or their sums, may overflow
+FARTHEST = float(np.cbrt(np.finfo(float).max))  # new rows are clipped to it: sums of squares of more may overflow
 
 
 class Quadratic(InnerProduct):

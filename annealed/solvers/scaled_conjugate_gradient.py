@@ -17,8 +17,6 @@ import numpy as np
 from annealed.problems.distance import DistanceProblem, SoftMeans
 from annealed.solvers.base import Accuracy, Points, Solution, Solver, is_solved, largest_entry
 
-SMALL_STEP = 1e-4
-SMALLEST_SCALE, LARGEST_SCALE = 1e-15, 1e100
 COORDINATES = ("problem", "paper")
 
 
@@ -144,7 +142,12 @@ class _Means(_Parameters):
 
 
 class _State:
-    """Per fit: direction and its curvature, the scale, and whether the last step succeeded."""
+    """Per fit: direction and its curvature, the scale, and whether the last step succeeded.
+
+    Numbers are Netlab's: `sigma0`, the length of the step that measures a curvature, and bounds and rules of the scale.
+    """
+
+    sigma0, least_scale, largest_scale = 1e-4, 1e-15, 1e100
 
     def __init__(self, gradient):
         n_fits = len(gradient)
@@ -168,7 +171,7 @@ class _State:
         direction = self.direction[fresh]
         self.slope[fresh] = _dot(direction, gradient[fresh])
         self.size[fresh] = np.maximum(_dot(direction, direction), np.finfo(float).tiny)
-        reach = SMALL_STEP / np.sqrt(self.size[fresh])
+        reach = self.sigma0 / np.sqrt(self.size[fresh])
         ahead = frame.evaluate(x[fresh] + reach[:, None] * direction, fresh).gradient
         self.curvature[fresh] = _dot(direction, ahead - gradient[fresh]) / reach
 
@@ -185,9 +188,9 @@ class _State:
     def rescale(self, fits, trust, success):
         self.success[fits] = success
         self.n_success[fits] += success
-        scale = np.where(trust < 0.25, np.minimum(4 * self.scale[fits], LARGEST_SCALE), self.scale[fits])
-        self.scale[fits] = np.where(trust > 0.75, np.maximum(0.5 * scale, SMALLEST_SCALE), scale)
-        self.exhausted[fits] = self.scale[fits] >= LARGEST_SCALE
+        scale = np.where(trust < 0.25, np.minimum(4 * self.scale[fits], self.largest_scale), self.scale[fits])
+        self.scale[fits] = np.where(trust > 0.75, np.maximum(0.5 * scale, self.least_scale), scale)
+        self.exhausted[fits] = self.scale[fits] >= self.largest_scale
 
     def turn(self, fits, old_gradient, gradient):
         """The next conjugate direction, reset to steepest descent after as many successes as parameters."""
