@@ -329,7 +329,7 @@ def test_samples_that_exceed_the_memory_of_a_gpu_are_streamed():
 def test_scores_do_not_depend_on_whether_held_out_logits_are_kept(move, monkeypatch):
     X, y = table()
     kept = AnnealedLogisticRegression(cv=3).fit(move(X), y)
-    monkeypatch.setattr(annealed.validation.on_device, "KEPT_BYTES", 0)
+    monkeypatch.setattr(annealed.arrays.Place, "free_bytes", lambda self: 0)
     recomputed = AnnealedLogisticRegression(cv=3).fit(move(X), y)
     np.testing.assert_allclose(recomputed.path_.validation_score, kept.path_.validation_score, rtol=1e-12)
 

@@ -12,7 +12,7 @@ from annealed.arrays import combined
 from annealed.path.base import Step
 from annealed.problems import Problem
 
-N_POINTS = 6  # interpolation points; more gain nothing at the spacing of a path
+N_POINTS = 6  # nodes of a polynomial; more gain nothing at the spacing of a path
 REACH = 0.95  # in log temperature: across a larger gap a polynomial may oscillate, a straight line cannot
 CLOSEST = 0.01  # in log temperature: of points closer together only one is used, as their difference is mostly error
 
@@ -78,9 +78,6 @@ def _window(places, target, size) -> slice:
     return slice(first, first + size)
 
 
-N_SMOOTHED = 10  # latest nodes in a smoothed prediction
-
-
 def predicted(problem: Problem, nodes: list[Step], temperature):
     """Predicted minimum at the next temperature.
 
@@ -94,7 +91,7 @@ def predicted(problem: Problem, nodes: list[Step], temperature):
     if nodes[-1].tangent is not None and np.log(nodes[-1].temperature / temperature) <= REACH:
         return along_tangents(nodes, temperature)
     if problem.visits_all and problem.temperature_free and len(nodes) > 3:
-        latest = nodes[-N_SMOOTHED:]
+        latest = nodes[-N_POINTS:]
         positions = np.log([node.temperature for node in latest])
         return combined(nearest_parabola(positions, np.log(temperature)), [node.parameters for node in latest])
     latest = nodes[-3:] if problem.extrapolates else nodes[-1:]

@@ -52,7 +52,7 @@ from annealed.potts.state import (
 )
 from annealed.problems import gibbs
 
-SHORTEST_STEP = 1e-3  # share of the full step, below which the spins of the slides' relaxation stay as they are
+SHORTEST_STEP = SINGLE_ROUNDING**0.5  # share of the full step, below which the slides' spins stay as they are
 
 
 class Swept(NamedTuple):

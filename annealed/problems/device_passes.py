@@ -31,7 +31,7 @@ FEW_COLUMNS = 64  # columns of a product that cost about as much as one, because
 TEMPORARIES = 2  # temporary arrays as large as the held-out logits: their blocks are shorter by this factor
 VALUE_ROUNDING = 30.0  # error of a mean loss, in roundings of an entry of X
 DECREASE_ROUNDING = 0.01  # predicted relative decrease, in roundings of an entry of X, below which progress ends
-HALF_DECREASE = 1e-5  # predicted relative decrease that products in half precision resolve
+HALF_ROUNDING = float(np.finfo(np.float16).eps)  # of an entry that is multiplied in half precision, or in TF32
 
 
 class HeldOutPart(NamedTuple):
@@ -60,7 +60,8 @@ class DevicePasses:
 
     def rounding(self, quick) -> Rounding:
         unit = self.place.rounding
-        return Rounding(VALUE_ROUNDING * unit, HALF_DECREASE if quick and self.is_rounded else DECREASE_ROUNDING * unit)
+        is_half = quick and self.is_rounded
+        return Rounding(VALUE_ROUNDING * unit, DECREASE_ROUNDING * (HALF_ROUNDING if is_half else unit))
 
     def _rows(self, quick) -> Any:
         return self.half_rows if quick and self.is_rounded else self.plain_rows

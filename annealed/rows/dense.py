@@ -22,7 +22,6 @@ HAS_SMALL_PRODUCTS = platform.machine().lower() in ("x86_64", "amd64")
 MOST_WORK = 1_000_000  # largest number of multiplications in a piece
 MOST_SCORES = 1200  # largest number of scores in a piece
 FEWEST = 32  # rows and columns of a piece, for pieces to be faster
-MOST_BYTES = 128  # bytes of one column of the vectors, for pieces to be faster
 
 
 def scores_of(vectors, rows):
@@ -57,8 +56,8 @@ def _pieces(rows, n_vectors):
     """Rows in pieces (n_pieces, length, n_columns), without the remainder; None if pieces would not be faster."""
     n_columns = rows.shape[1]
     length = min(MOST_SCORES, MOST_WORK // n_columns) // n_vectors
-    is_narrow = 1 < n_vectors <= MOST_BYTES // rows.itemsize and n_columns >= FEWEST
-    if not (HAS_SMALL_PRODUCTS and is_narrow) or length < FEWEST or len(rows) < 2 * length:
+    is_narrow = n_vectors > 1 and length >= FEWEST and n_columns >= FEWEST
+    if not (HAS_SMALL_PRODUCTS and is_narrow) or len(rows) < 2 * length:
         return None
     n_pieces = len(rows) // length
     return rows[: n_pieces * length].reshape(n_pieces, length, n_columns)

@@ -17,7 +17,8 @@ from annealed.solvers.base import Accuracy, Points, Solution, Solver
 from annealed.solvers.lbfgs import LBFGS
 from annealed.solvers.newton import Newton
 from annealed.solvers.scaled_conjugate_gradient import ScaledConjugateGradient
-from annealed.solvers.subspace import MOST_STEPS, Subspace
+from annealed.solvers.span import MOST_STEPS
+from annealed.solvers.subspace import Subspace
 
 SOLVERS: dict[str, type[Solver]] = {
     "lbfgs": LBFGS,

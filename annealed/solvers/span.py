@@ -12,7 +12,7 @@ from annealed.problems import gibbs
 from annealed.problems.contrasts import imaginary_loss
 from annealed.solvers.base import ARMIJO, ROUNDING, SHORTEST_STEP
 
-MOST_NEWTON = 20  # Newton steps
+MOST_STEPS = 40  # iterations of a point, and Newton steps within each
 
 
 class Span:
@@ -42,7 +42,7 @@ class Span:
         scalars, intercept = np.zeros(self.linear.shape), self.search.intercept
         value, posterior, residual = self.search.evaluated or self._evaluate(scalars, intercept)
         is_open = np.ones(len(value), dtype=bool)
-        for number in range(MOST_NEWTON):
+        for number in range(MOST_STEPS):
             step, decrement = self._newton(scalars, intercept, posterior, residual)
             if number == 0:
                 self.promised = 0.5 * decrement

@@ -31,9 +31,8 @@ from annealed.solvers.base import (
     Solver,
     is_far,
 )
-from annealed.solvers.span import Span
+from annealed.solvers.span import MOST_STEPS, Span
 
-MOST_STEPS = 40  # iterations of a point
 LONGEST_STEP = 2.0  # in steps of the preconditioner: beyond, it is out of date
 
 

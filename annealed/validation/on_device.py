@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from annealed.arrays import HOST, Place
+from annealed.arrays import HOST, SHARE_OF_MEMORY, Place
 from annealed.path import Validation
 from annealed.problems.array_gibbs import deviations, margins, scaled_losses, scaled_moments
 from annealed.problems.device_passes import TEMPORARIES, HeldOutOnDevice, HeldOutPart
 from annealed.rows import ArrayDesign
 from annealed.validation.calibration import least_log_scale, penalty
 from annealed.validation.selection import HeldOutValidator
-
-KEPT_BYTES = 1 << 31  # bytes of held-out logits up to which they are kept between evaluations: memory against time
 
 
 @dataclass
@@ -62,8 +60,9 @@ class DeviceValidator(HeldOutValidator):
         return self._shares[number]
 
     def _kept(self, problem, make):
-        """A function that returns the parts: from memory if they are small, otherwise computed at each call."""
-        if len(self.labels) * problem.n_classes * self.place.row_bytes > KEPT_BYTES:
+        """A function that returns the parts: from memory if that has room, otherwise computed at each call."""
+        needed = len(self.labels) * problem.n_classes * self.place.row_bytes
+        if needed > (1 - SHARE_OF_MEMORY) * self.place.free_bytes():
             return make
         parts = list(make())
         return lambda: parts

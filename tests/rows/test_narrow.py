@@ -53,6 +53,6 @@ def test_only_products_with_few_vectors_are_cut_into_pieces(monkeypatch):
     np.testing.assert_array_equal(pieces.reshape(-1, 64), rows[:960])
     assert np.shares_memory(pieces, rows)
     assert dense._pieces(rows, 1) is None
-    assert dense._pieces(rows, 17) is None
+    assert dense._pieces(rows, 40) is None
     assert dense._pieces(rows[:, :20], 5) is None
     assert dense._pieces(rows[:300], 5) is None
