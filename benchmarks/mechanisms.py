@@ -76,6 +76,7 @@ class Mechanism:
     trades : what it costs, and what it gives
     fits : estimators of the ablation that it serves
     is_silent : whether it changes neither counts nor results, so that only the time tells
+    numbers : the tuned numbers that only this mechanism uses, where several modules have the name with their module
     """
 
     name: str
@@ -83,10 +84,13 @@ class Mechanism:
     trades: str
     fits: tuple[str, ...] = ("logistic",)
     is_silent: bool = False
+    numbers: tuple[str, ...] = ()
 
 
-def _set(text, trades, name, value, module="", **options) -> Mechanism:
-    return Mechanism(f"{text} [{name}]", lambda: constant(name, value, module), trades, **options)
+def _set(text, trades, name, value, module="", *, numbers=(), **options) -> Mechanism:
+    """Mechanism of one number, and of `numbers` beside it."""
+    numbers = (f"{module}.{name}" if module else name, *numbers)
+    return Mechanism(f"{text} [{name}]", lambda: constant(name, value, module), trades, numbers=numbers, **options)
 
 
 def _flag(text, trades, name, value, **options) -> Mechanism:
@@ -127,8 +131,15 @@ MECHANISMS = [
         "LinearScores.float32_copy_pays",
         lambda *_: False,
         fits=BOTH,
+        numbers=("FEWEST_COPIED_VALUES", "SINGLE_PRECISION_TOL"),
     ),
-    _flag("products with rows in place", "a correction; no centred copy", "DenseDesign._center_is_near", False),
+    _flag(
+        "products with rows in place",
+        "a correction; no centred copy",
+        "DenseDesign._center_is_near",
+        False,
+        numbers=("SPREAD_ROWS",),
+    ),
     # --- solvers ---------------------------------------------------------------------------------------
     _set("Newton's method", "Hessians; few steps", "PASSES_OF_HESSIAN", 0.0, "plan"),
     _set("Newton's method after L-BFGS", "Hessians; no long runs of steps", "NEWTON_STEPS", inf, "plan"),
@@ -138,9 +149,16 @@ MECHANISMS = [
         "slower convergence; half the Hessians",
     ),
     _set("nodes solved together", "worse starts; fewer calls", "GROUP_SIZE", 1, "newton"),
+    _set("no long steps without evaluation", "an evaluation; no harm to outliers", "FURTHEST_MOVE", inf),
+    _set("early end of old factors", "a Hessian; no slow steps", "POOR_FALL", inf),
     _flag("intermediate temperatures in one stack, Newton", "memory; fewer calls", "Newton.gaps_together", 1),
-    _flag("intermediate temperatures in one stack, L-BFGS", "memory; fewer calls", "LBFGS.gaps_together", 1),
-    _set("temperatures that step together", "memory; fewer calls", "POINTS_TOGETHER", 1),
+    _flag(
+        "intermediate temperatures in one stack, L-BFGS",
+        "memory; fewer calls",
+        "LBFGS.gaps_together",
+        1,
+        numbers=("POINTS_TOGETHER",),
+    ),
     _call("pairs of L-BFGS", "memory; second-order steps", "Pairs.add", lambda *_: None),
     _call("final fit's pairs given to folds", "a copy; fewer fold steps", "PathMemory.share", lambda *_: None),
     _call(
@@ -154,6 +172,7 @@ MECHANISMS = [
         "a kind of Hessian; few steps",
         "Preconditioners._learns_classes",
         False,
+        numbers=("CLASSES_SHARE",),
     ),
     Mechanism(
         "any second-order preconditioner",
@@ -168,13 +187,28 @@ MECHANISMS = [
         "noise; a smaller Hessian product",
         "HessianSample.n_sampled",
         staticmethod(lambda n_rows, *_: n_rows),
+        numbers=("ROWS_PER_COORDINATE",),
     ),
     _set("growing levels of Hessians", "several Hessians; a cheap first one", "N_LEVELS", 1),
     _set("no memory from much colder temperatures", "starts anew; no misleading Hessian", "MUCH_HOTTER", inf),
+    _set("factors for several penalties", "memory, slower convergence; fewer factors", "STALE", 0.0),
+    _set(
+        "budget of a temperature", "an early end; no long search", "BUDGET", 10**6, "plan", numbers=("FEWEST_BEFORE",)
+    ),
+    _set("certificate of one hundredth", "steps; exact final fits", "SUBOPTIMALITY_SHARE", 1.0),
+    _set("sufficient decrease", "shorter steps; no long ones", "ARMIJO", 0.0),
     _call("row-space solver", "a solver; wide and sparse X", "_has_row_form", lambda problem: False),
     _set("eigenvectors in the row preconditioner", "eigsh; fewer products with K", "MOST_LEADING", 1),
     _call("stacks of fits in the row-space solver", "memory; fewer calls", "_stack_size", lambda problem: 1),
-    _set("columns where samples stall", "a path anew; no endless steps", "MOST_STEPS", 10**9, "subspace"),
+    _set("columns where samples stall", "a path anew; no endless steps", "MOST_STEPS", 10**9, "span"),
+    _call(
+        "more eigenvectors where samples stall",
+        "a second try; fewer paths anew",
+        "RepresenterProblem.grow",
+        lambda _: False,
+        numbers=("representer.GROWTH",),
+    ),
+    _set("bounded steps over a few directions", "shorter steps; none too long", "LONGEST_STEP", inf, "subspace"),
     _set("formed Gram matrix of samples", "memory; one product instead of two", "MOST_FORMED_ROWS", 0),
     # --- coordinates -----------------------------------------------------------------------------------
     _call(
@@ -182,6 +216,7 @@ MECHANISMS = [
         "an eigendecomposition; well-conditioned",
         "has_affordable_rotation",
         lambda design: False,
+        numbers=("WIDEST_EIGENPROBLEM",),
     ),
     Mechanism(
         "basis of the span of the samples",
@@ -192,18 +227,30 @@ MECHANISMS = [
         "an eigendecomposition; small problems for wide X",
         fits=BOTH,
     ),
+    _set(
+        "no span for dense rows, unless few", "combinations of rows; no eigendecomposition", "MOST_SPANNED_SHARE", inf
+    ),
+    _set(
+        "no span for sparse rows, unless few", "combinations of rows; no eigendecomposition", "MOST_SPANNED_ROWS", inf
+    ),
+    _set("fewer rows in a span of two classes", "a rule; combinations of rows sooner", "OF_TWO_CLASSES", 1.0),
+    _set("eigenbasis of many columns", "an eigendecomposition; well-conditioned", "WIDEST_ROTATION", 1000),
+    _set("ridge of points of classes", "rounding; Gram matrices that have a factor", "RIDGE", 0.0, "class_points"),
+    _set("no least squares with near-duplicates", "a rule; no misled choice", "TWINS", 0.0),
     _call("points of classes", "a solve; as many columns as classes", "class_point_coordinates", lambda *_: None),
     _call(
         "variances lost to rounding, recomputed",
         "a pass; accurate coordinates",
         "_with_recomputed_variances",
         lambda design, rotated, *_: rotated,
+        numbers=("coordinates.SMALLEST_VARIANCE",),
     ),
     _call(
         "no empty sparse columns",
         "an index; shorter vectors",
         "CsrDesign.without_empty_columns",
         lambda self: (self, None),
+        numbers=("MOST_USED",),
     ),
     _call(
         "turns of folds from one factor",
@@ -234,16 +281,36 @@ MECHANISMS = [
         "BLOCK",
         10**15,
         "dense",
+        numbers=("cost.BLOCK",),
         fits=BOTH,
     ),
-    _call("narrow products in pieces", "a rule; no packing", "_pieces", lambda *_: None, is_silent=True, fits=BOTH),
+    _call(
+        "narrow products in pieces",
+        "a rule; no packing",
+        "_pieces",
+        lambda *_: None,
+        is_silent=True,
+        fits=BOTH,
+        numbers=("MOST_WORK", "MOST_SCORES", "FEWEST"),
+    ),
     _call("held-out logits from kept rows", "a rule; fewer calls", "ExactHessians.held_out_logits", lambda *_: None),
+    _set("many blocks", "calls; an even load", "MANY_BLOCKS", 1, "rows.base", fits=BOTH),
+    _set(
+        "exponents checked in few rows", "a rare slow sum; fewer reads", "CHECKED_EVERY", 1, is_silent=True, fits=BOTH
+    ),
+    _set("overhead of calls in costs", "a rule; plans for small tables", "CALL", 0.0, "cost", fits=BOTH),
+    _set("copied entries in costs", "a rule; plans for narrow rows", "ENTRY", 0.0, "cost", fits=BOTH),
+    _set("posteriors in costs", "a rule; plans for many classes", "SCORE", 0.0, "cost", fits=BOTH),
+    _set("factorizations in costs", "a rule; plans for large Hessians", "FACTOR", 0.0, "cost", fits=BOTH),
+    _set("kept arrays", "memory; nothing is computed twice", "STORED_BYTES", 1, "cost", fits=BOTH),
+    _set("float32 only far from cold ends", "float64; no misled steps", "LARGEST_FLOAT32_SCORE", inf, fits=LDA),
     _set(
         "validation of several temperatures at once",
         "memory; fewer calls",
         "BLOCK_BYTES",
         1,
         "selection",
+        numbers=("cost.BLOCK_BYTES",),
         is_silent=True,
         fits=BOTH,
     ),
@@ -253,6 +320,9 @@ MECHANISMS = [
     _set("polynomials of high degree between nodes", "a rule; starts that need no step", "N_POINTS", 2),
     _call("middles of gaps", "more temperatures; a finer choice", "_Path._await_middle", lambda *_: None),
     _set("halving of gaps beside poor starts", "more temperatures; certified in between", "MOST_HALVINGS", 0),
+    _set("nodes on both sides of a gap", "gaps wait; better starts", "COLDER_NODES", 1),
+    _set("nodes far apart", "interpolated folds; fewer nodes", "REACH", 0.0, "prediction"),
+    _set("no polynomials through close temperatures", "a rule; no amplified errors", "CLOSEST", 0.0),
     _call("second try of misled starts", "a rule; no lost fits", "_Path._was_misled", lambda *_: False),
     _flag("folds move as the final fit does", "a rule; fewer fold steps", "SmoothProblem.fits_are_alike", False),
     _flag("last step without evaluation", "a rule; a pass less", "PenalizedLinearProblem.takes_last_step", False),
@@ -271,8 +341,44 @@ MECHANISMS = [
         lambda scores, cooled, best: scores[best],
         fits=BOTH,
     ),
+    _set(
+        "end of the path soon after the best",
+        "a late gain missed; fewer temperatures",
+        "PATIENCE",
+        4.0,
+        "adaptive",
+        fits=BOTH,
+    ),
+    _set(
+        "end of the path long after the best", "a late gain missed; fewer temperatures", "LONG_PATIENCE", 8.0, fits=BOTH
+    ),
+    _set("end of the path without learning", "a late signal missed; fewer temperatures", "OVERFITTED", 0.0, fits=BOTH),
+    _set("end of the path where nothing changes", "a late gain missed; fewer temperatures", "FLAT", 0.0, fits=BOTH),
+    _set("end of the path at certainty", "a rule; fewer temperatures", "HARD", 0.0, fits=BOTH),
+    _set("lowest temperature", "a limit; fewer temperatures", "COLDEST", 0.0, fits=BOTH),
+    _set("path goes on for large signals only", "a small signal missed; fewer temperatures", "MUCH_HELD_BACK", 0.0),
+    _set("path goes on for clear signals only", "a signal missed; fewer temperatures", "CLEAR_EXCESS", 0.0),
+    _set("hopeless path ends", "a signal missed; fewer temperatures", "NO_EXCESS", -inf),
+    _set("no score test of many parameters", "no early end; none misled", "TESTED_SHARE", inf),
+    _set("hot end", "temperatures; smooth starts", "HOT_LOGIT", 0.01, fits=BOTH),
     # --- choice and calibration ------------------------------------------------------------------------
     _set("discount of certainty in calibration", "a term; no overconfidence", "UNSEEN_ERRORS", 0.0),
+    _set("prior of the posterior scale", "a term; no extreme scales", "SCALE_PRIOR", 0.0),
+    _set(
+        "short last step of calibration", "less exact; fewer evaluations", "SCALE_STEP", 1e-8, is_silent=True, fits=BOTH
+    ),
+    _set(
+        "imaginary rows of classes that a fold lacks",
+        "bias; no class without probability",
+        "MISSING_CLASS_WEIGHT",
+        1e-6,
+        fits=BOTH,
+    ),
+    _set("other scalings have to gain", "a rule; no change by chance", "LEAST_GAIN", -inf),
+    _set("a small change of scaling improves clearly", "a gain missed; fewer second paths", "RISE_ERRORS", 0.0),
+    _set("a small change of scaling improves enough", "a gain missed; fewer second paths", "SMALLEST_RISE", 0.0),
+    _set("no small change of a negligible penalty", "a gain missed; fewer fold solves", "LEAST_PENALTY", 0.0),
+    _set("whitening only where a ridge harms", "a rule; a path less", "CLEAR_COST", 0.0),
     Mechanism(
         "trial of another penalty scaling",
         all_of(
@@ -286,6 +392,7 @@ MECHANISMS = [
         "a fold solve; sees what always helps not",
         "_prefers_alternative",
         lambda *_: False,
+        numbers=("PERTURBATION",),
     ),
     _call(
         "first scaling by least squares",
@@ -300,6 +407,7 @@ MECHANISMS = [
         "along_axes",
         lambda rows: rows,
         fits=POTTS,
+        numbers=("MANY_COLUMNS",),
     ),
     _set("refinement", "a descent; a better posterior", "STRENGTHS", (), fits=POTTS),
     _set("choice of the shrinkage", "three searches; the best of three", "SEARCHED_SHRINKAGES", ("oas",), fits=POTTS),
@@ -330,8 +438,46 @@ MECHANISMS = [
     _set("end of sweeps and steps", "less exact; fewer of them", "CONVERGED", 0.0, fits=POTTS),
     _set("long memory of the descent", "vectors; fewer steps", "MEMORY", 1, fits=POTTS),
     _set("smoothed labels", "a term; no class without probability", "SMOOTHING", 1e-3, fits=POTTS),
-    _set("few steps for a penalty", "less exact; fewer steps", "MOST_STEPS", 200, fits=POTTS),
+    _set("few steps for a penalty", "less exact; fewer steps", "MOST_STEPS", 200, "potts.refinement", fits=POTTS),
     _set("fast cooling", "may miss a split; fewer temperatures", "BETA_GROWTH", 1.1, fits=POTTS),
     _set("constant columns dropped", "a rule; no columns of rounding", "CONSTANT", 0.0, "potts.rows", fits=POTTS),
     _set("floor of variances", "a rule; no inverse of rounding", "SMALLEST_VARIANCE", {8: 0, 4: 0}, "rows", fits=POTTS),
 ]
+
+# Tuned numbers that no problem of the ablation can tell the worth of, each with its reason.
+LIMITS = {
+    "SHARE_OF_MEMORY": "memory of a device",
+    "MOST_COPIED_BYTES": "memory: larger than the problems",
+    "EXTREME": "a limit of the input",
+    "MOST_ROWS": "a limit of the input",
+    "CHECKED_ROWS": "a check of families that users define",
+    "LITERAL_INNER_ITERATIONS": "the paper's, in `as_published`",
+    "NEAR": "the slides', in `as_published`",
+    "DEFAULT_FOLDS": "a default of the estimators",
+    "UNPENALIZED": "the limit of no penalty, for a default of MELDA",
+    "SMALLEST_WITHIN": "rounding: a floor of what is divided by, in MELDA",
+    "penalized_linear.UNSEEN_WEIGHT": "a floor, so that an intercept has a minimum: of classes without weight",
+    "distance.UNSEEN_WEIGHT": "a floor, so that a logarithm is finite: of classes without weight",
+    "UNSEEN_LOG_PRIOR": "a floor, so that a logarithm is finite: of classes without weight",
+    "WEAK_ANCHOR": "a warning of slow fits without an anchor, which is not the default",
+    "FEWEST_ROWS": "calls in predictions of quadratic families",
+    "LEAST_RISE": "families that users define",
+    "HIGH_LEVERAGE": 'a warning of selection="loo"',
+    "MOST_HIGH_LEVERAGE": 'a warning of selection="loo"',
+    "N_PROBES": 'accuracy of selection="loo" on large tables',
+    "MOST_EXACT_WORK": 'accuracy of selection="loo" on large tables',
+    "SMALLEST_SHARED": "threads: the ablation has one",
+    "THREAD": "threads: the ablation has one",
+}
+ON_A_DEVICE = {  # measured by `benchmarks/gpu_*.py`
+    *("ALIGNED_NUMBERS", "NARROWEST", "DEVICE_BLOCK_BYTES", "REFINED_SHARE", "SMALLEST_FACTOR"),
+    *(
+        "INSPECTED_ROWS",
+        "FEW_COLUMNS",
+        "TEMPORARIES",
+        "VALUE_ROUNDING",
+        "DECREASE_ROUNDING",
+    ),
+    *("MOST_CLASSES", "WARP_VALUES", "LEAST_WARPS", "gibbs_kernels.STEPS", "MOST_SUMS", "LEAST_PROTOTYPES"),
+    *("LEAST_FEATURES", "LINES", "WARPS"),
+}

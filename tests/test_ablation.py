@@ -7,7 +7,8 @@ import pytest
 import annealed.rows.dense
 from annealed.solvers import newton
 from benchmarks import ablation
-from benchmarks.mechanisms import MECHANISMS, Mechanism, attribute, constant
+from benchmarks.mechanisms import LIMITS, MECHANISMS, ON_A_DEVICE, Mechanism, attribute, constant
+from gates.size import core
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +39,14 @@ def state_of_the_library():
 def test_names_are_distinct_and_entries_say_what_they_trade():
     assert len({mechanism.name for mechanism in MECHANISMS}) == len(MECHANISMS)
     assert all("; " in mechanism.trades and set(mechanism.fits) <= set(ablation.FITS) for mechanism in MECHANISMS)
+
+
+def test_every_tuned_number_belongs_to_a_mechanism_or_is_a_limit():
+    known = [*LIMITS, *ON_A_DEVICE, *(number for mechanism in MECHANISMS for number in mechanism.numbers)]
+    tuned = core().tuned
+    assert [own for own in tuned if not any(f".{own}".endswith(f".{number}") for number in known)] == []
+    listed = [*LIMITS, *ON_A_DEVICE]
+    assert [number for number in listed if sum(f".{own}".endswith(f".{number}") for own in tuned) != 1] == []
 
 
 def test_a_constant_is_set_wherever_it_was_imported():
