@@ -37,9 +37,7 @@ from annealed.rows import DenseDesign, Design, SinglePrecisionRows
 from annealed.rows.coordinates import WIDEST_EIGENPROBLEM, Coordinates
 
 UNSEEN_WEIGHT = 1e-6  # rows: weight of a class whose rows all weigh 0; with less its intercept would not converge
-MOST_SPANNED_ROWS = 600  # sparse rows up to which the span of the rows gets a basis (else combinations of rows)
-MOST_SPANNED_SHARE = 0.2  # the same for dense rows, per column
-OF_TWO_CLASSES = 0.4  # factor on both for two classes: with one score, combinations of rows cost less
+MOST_SPANNED_SHARE = 0.08  # dense rows per column, up to which the span of the rows gets a basis
 
 
 class PenalizedScores(LinearScores):
@@ -114,7 +112,7 @@ class PenalizedLinearProblem(LinearProblem):
         if used is not None:
             center, scale = center[used], scale[used]
         features = Features(n_features, used, center, scale)
-        rows, features = fitted_rows(design, features, _is_in_span(design, self.scaling, contrasts.n_scores))
+        rows, features = fitted_rows(design, features, _is_in_span(design, self.scaling))
         super().__init__(rows, features)
         coordinates = scaled_coordinates(rows, features, POWERS.get(self.scaling.name, 0.0), fit_intercept)
         table = ParameterTable(contrasts, coordinates.rank, bool(fit_intercept))
@@ -293,18 +291,16 @@ def _strength(problem: PenalizedLinearProblem, temperature, n_axes):
     return reshaped(strength, (-1, *[1] * (n_axes - 1)))
 
 
-def _is_in_span(design: Design, scaling: Scaling, n_scores) -> bool:
+def _is_in_span(design: Design, scaling: Scaling) -> bool:
     """Whether to solve in a basis of the rows' span.
 
-    With many columns and more than a few rows, combinations of rows (`annealed/solvers/subspace.py`) are faster, unless
-    the penalty scaling needs the eigenbasis.
+    With many columns, combinations of rows (`annealed/solvers/subspace.py`) are faster. The span is needed for penalty
+    scalings in an eigenbasis, among which the choice for few dense rows is.
     """
     is_sparse = sparse.issparse(design.X)
     needs_basis = scaling.name in POWERS or (scaling.asked == "cv" and not is_sparse)
     has_row_form = is_sparse or type(design) is DenseDesign
     if needs_basis or not has_row_form or design.n_features <= WIDEST_EIGENPROBLEM:
         return spans_fewer_than_columns(design)
-    most = MOST_SPANNED_ROWS if is_sparse else MOST_SPANNED_SHARE * design.n_features
-    if n_scores == 1:
-        most *= OF_TWO_CLASSES
-    return design.n_rows <= most and spans_fewer_than_columns(design)
+    is_few = not is_sparse and design.n_rows <= MOST_SPANNED_SHARE * design.n_features
+    return is_few and spans_fewer_than_columns(design)

@@ -36,6 +36,7 @@ from annealed.rows.shrinkage import ridge_cost
 PENALTY_SCALINGS = ("auto", "cv", "none", "standardize", "half-whiten", "whiten")
 POWERS = {"half-whiten": 0.25, "whiten": 0.5}  # power of its variance by which a principal direction is divided
 PERTURBATION = 0.05  # power, towards "half-whiten", at which validation estimates whether the alternative is better
+FEW_ROWS = 600  # sparse rows up to which the alternative scaling takes so little time that it is always tried
 LEAST_PENALTY = 0.1  # penalty over free energy below which no other scaling gains much
 CLEAR_COST = 0.05  # relative increase of the squared error by a ridge: with more, it hides information
 
@@ -163,14 +164,14 @@ class ScalingChoices:
 
         True where the alternative takes little time and often helps. For dense columns: all rows of a class are one
         point after whitening, and least squares need no ridge. The shared directions of many dense columns may carry no
-        information on the classes and hide those that do. For sparse columns: there are few of them, nothing was
+        information on the classes and hide those that do. For sparse columns: they or the rows are few, nothing was
         learned so far, or one has more variance than all others together: indicators may stand beside numbers in other
         units, and one such column can hide all others.
         """
         if not self._is_sparse:
             return self._class_points is not None and not self._ridge_cost <= 0
-        features, variance = self.problem.features, self.problem.scores.coordinates.spectrum
-        is_small = features.span is not None or len(features.center) <= WIDEST_EIGENPROBLEM
+        design, variance = self.problem.design, self.problem.scores.coordinates.spectrum
+        is_small = design.n_rows <= FEW_ROWS or design.n_features <= WIDEST_EIGENPROBLEM
         return is_small or not has_learned or bool(variance.max() > variance.sum() / 2)
 
     def alternative(self):

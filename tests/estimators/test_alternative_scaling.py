@@ -173,7 +173,7 @@ def mixed_units(n_rows=300, n_words=30, seed=0):
 @pytest.fixture
 def everything_is_wide(monkeypatch):
     make_everything_wide(monkeypatch)
-    monkeypatch.setattr("annealed.problems.penalized_linear.MOST_SPANNED_ROWS", 1)
+    monkeypatch.setattr("annealed.problems.penalty_scaling.FEW_ROWS", 1)
 
 
 @pytest.mark.parametrize("is_wide", [False, True])
