@@ -22,11 +22,11 @@ from scipy import linalg
 from scipy.linalg import blas, lapack
 
 from annealed.problems import gibbs
+from annealed.problems.hessian import factored
 from annealed.problems.hessian_sample import N_LEVELS, NEGLIGIBLE, HessianSample
 from annealed.rows.cost import BLOCK, STORED_BYTES, factor_time, pass_time, squares_time
 from annealed.rows.threads import blas_threads
 
-RIDGES = {np.dtype(kind): (64 * np.finfo(kind).eps) ** np.array([1, 0.75, 0.5, 0]) for kind in (np.float32, np.float64)}
 CLASSES_SHARE = 0.25  # time of the class blocks over that of a full Hessian, up to which the blocks come first
 STALE = 0.3  # relative change of the smallest factored diagonal entry from which H is factored again
 
@@ -201,22 +201,6 @@ def _between(matrix, balance):
     balanced = matrix * balance
     balanced *= balance[:, None]
     return balanced
-
-
-def factored(matrix):
-    """Lower Cholesky factor of a symmetric matrix of unit diagonal, which is overwritten, with the least of RIDGES.
-
-    The identity if none is enough: the matrix is rounding error then.
-    """
-    factor = lapack.dpotrf if matrix.dtype == np.float64 else lapack.spotrf
-    for ridge in RIDGES[matrix.dtype]:
-        matrix.flat[:: len(matrix) + 1] = 1 + ridge
-        lower, has_failed = factor(matrix.T, lower=1, overwrite_a=1, clean=0)
-        if not has_failed:
-            return lower
-        intact = np.tril(matrix, -1)
-        matrix[...] = intact + intact.T
-    return np.eye(len(matrix), dtype=matrix.dtype)
 
 
 def _solved(factor, vectors):

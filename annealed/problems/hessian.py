@@ -17,12 +17,15 @@ with the coordinates of a difference contiguous.
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import lapack
 
 from annealed.arrays import as_slice
 from annealed.lazy import cached_property
 from annealed.rows import CsrDesign, DenseDesign
 from annealed.rows.coordinates import SMALLEST_EIGENVALUE
 from annealed.rows.cost import CALL, MULTIPLY, STORED_BYTES, hessian_time
+
+RIDGES = {np.dtype(kind): (64 * np.finfo(kind).eps) ** np.array([1, 0.75, 0.5, 0]) for kind in (np.float32, np.float64)}
 
 
 def are_stored(design, coordinates, table) -> bool:
@@ -281,3 +284,19 @@ class ExactHessians:
         """Parameters of scores, of mean zero, from those of differences of scores, flattened."""
         table = differences.reshape(len(differences), self.contrasts.n_differences, self.table.width)
         return self.contrasts.from_differences(table).reshape(len(differences), self.table.n_parameters)
+
+
+def factored(matrix):
+    """Lower Cholesky factor of a symmetric matrix of unit diagonal, which is overwritten, with the least of RIDGES.
+
+    The identity if none is enough: the matrix is rounding error then.
+    """
+    factor = lapack.dpotrf if matrix.dtype == np.float64 else lapack.spotrf
+    for ridge in RIDGES[matrix.dtype]:
+        matrix.flat[:: len(matrix) + 1] = 1 + ridge
+        lower, has_failed = factor(matrix.T, lower=1, overwrite_a=1, clean=0)
+        if not has_failed:
+            return lower
+        intact = np.tril(matrix, -1)
+        matrix[...] = intact + intact.T
+    return np.eye(len(matrix), dtype=matrix.dtype)

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from annealed.arrays import as_slice
-from annealed.problems.curvature import factored
+from annealed.problems.hessian import factored
 from annealed.rows.cost import BLOCK_BYTES, CALL, pass_time
 from annealed.solvers.base import (
     ARMIJO,

@@ -16,7 +16,7 @@ from small_problems import (
 )
 
 from annealed.problems import InnerProduct
-from annealed.problems.curvature import factored
+from annealed.problems.hessian import factored
 from annealed.solvers import Newton
 
 CONVEX = [gaussian, badly_scaled, two_classes, rare_class, separable]
