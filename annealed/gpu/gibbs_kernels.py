@@ -20,7 +20,7 @@ import triton.language as tl
 from triton.language.extra import libdevice
 from triton.runtime import driver
 
-MOST_CLASSES = 1 << 14  # classes that fit into the registers of a program
+MOST_NUMBERS = 1 << 14  # logits of a row, or sums, that fit into the registers of a program
 VALUES = {2: 1 << 10, 4: 1 << 10, 8: 1 << 7}  # logits per step of a program, by item size: rows times padded classes
 WARP_VALUES = 512  # logits of a row per warp, if the row is long
 LEAST_WARPS = 2  # smallest number of warps of a program
@@ -32,7 +32,7 @@ def can_take(logits) -> bool:
     """Whether the kernels support these logits; kernels are launched on the current device."""
     is_here = logits.is_cuda and logits.device.index == driver.active.get_current_device()
     is_line = logits.stride(-1) == 1 and logits.stride(-2) == logits.shape[-1]
-    return is_here and is_line and logits.shape[-1] <= MOST_CLASSES
+    return is_here and is_line and logits.shape[-1] <= MOST_NUMBERS
 
 
 def _shape(n_columns, itemsize):

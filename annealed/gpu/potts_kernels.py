@@ -18,7 +18,8 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-MOST_SUMS = 1 << 14  # largest K * F, held in the registers of one program
+from annealed.gpu.gibbs_kernels import MOST_NUMBERS
+
 LEAST_PROTOTYPES, LEAST_FEATURES = 64, 16  # smallest tile of the tensor cores
 LINES, WARPS = 64, 8  # rows per step of a program, and warps per program
 
@@ -27,7 +28,7 @@ def padded_shape(n_prototypes, n_features):
     """K and F of the kernel, or None if its sums do not fit into registers."""
     prototypes = max(LEAST_PROTOTYPES, triton.next_power_of_2(n_prototypes))
     features = max(LEAST_FEATURES, triton.next_power_of_2(n_features))
-    return (prototypes, features) if prototypes * features <= MOST_SUMS else None
+    return (prototypes, features) if prototypes * features <= MOST_NUMBERS else None
 
 
 def sum_memberships(wide_dtype, rows, factor, weight, gain, runs, table, unit, shape):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from annealed.arrays import to_host
+from annealed.arrays import ROUNDING, to_host
 from annealed.path.base import Step
 from annealed.path.prediction import lagrange
 from annealed.path.schedules import CGrid, FixedSchedule, Schedule, check_temperature
@@ -21,12 +21,10 @@ PATIENCE = 1.8  # in log temperature: how far past the best score its fall is te
 LONG_PATIENCE = 4.0  # in log temperature: how far past the best score the path ends, even if the fall is small
 OVERFITTED = 0.5  # share of the hot end's Q / T below which a path ends whose scores never improved
 FLAT = 1e-3  # relative change over PATIENCE up to which a quantity counts as constant
-COLDEST = 1e-10  # share of the hot end: the lowest temperature
 HARD = 1e-5  # share of the hot end's Q / T below which all training samples are nearly certain, and the path ends
 MUCH_HELD_BACK = 0.1  # share of Q / T by which the suppressed directions could lower it
 CLEAR_EXCESS, NO_EXCESS = 5.0, 2.0  # standard errors beyond chance: clear from the first, none up to the second
 TESTED_SHARE = 0.2  # tested parameters per row, up to which the score test is valid
-NARROWEST = 100.0  # smallest spread of a tested coordinate, in rounding errors of the widest coordinate's spread
 
 
 class AdaptiveSchedule(Schedule):
@@ -80,7 +78,7 @@ class AdaptiveSchedule(Schedule):
             raise ValueError(f"n_temperatures must be a whole number of at least 1. Got {self.n_temperatures!r}.")
         start = hot()
         for step in range(self.n_temperatures):
-            if rate**step < COLDEST:
+            if rate**step < ROUNDING:  # a colder penalty is a rounding error of the hottest
                 break
             yield start * rate**step
 
@@ -246,7 +244,9 @@ def evidence_held_back(problem: Problem, parameters, temperature) -> Evidence:
     """
     if not isinstance(problem, PenalizedLinearProblem):
         return NO_EVIDENCE
-    final, narrowest = parameters[None, ...], 0.0 if problem.place.is_host else NARROWEST * problem.place.rounding
+    final, narrowest = parameters[None, ...], 0.0
+    if not problem.place.is_host:  # the rounding error of a long sum, in the dtype of X
+        narrowest = ROUNDING / np.finfo(float).eps * problem.place.rounding
     if problem.hessians is not None:  # steps with a Hessian set no variance
         problem.loss(final, temperature, slice(0, 1), quick=True)
     return excess(problem, final, temperature, problem.class_variance, narrowest)
