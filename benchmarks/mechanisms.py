@@ -230,10 +230,6 @@ MECHANISMS = [
     _set(
         "no span for dense rows, unless few", "combinations of rows; no eigendecomposition", "MOST_SPANNED_SHARE", inf
     ),
-    _set(
-        "no span for sparse rows, unless few", "combinations of rows; no eigendecomposition", "MOST_SPANNED_ROWS", inf
-    ),
-    _set("fewer rows in a span of two classes", "a rule; combinations of rows sooner", "OF_TWO_CLASSES", 1.0),
     _set("eigenbasis of many columns", "an eigendecomposition; well-conditioned", "WIDEST_ROTATION", 1000),
     _set("ridge of points of classes", "rounding; Gram matrices that have a factor", "RIDGE", 0.0, "class_points"),
     _set("no least squares with near-duplicates", "a rule; no misled choice", "TWINS", 0.0),
@@ -355,7 +351,6 @@ MECHANISMS = [
     _set("end of the path without learning", "a late signal missed; fewer temperatures", "OVERFITTED", 0.0, fits=BOTH),
     _set("end of the path where nothing changes", "a late gain missed; fewer temperatures", "FLAT", 0.0, fits=BOTH),
     _set("end of the path at certainty", "a rule; fewer temperatures", "HARD", 0.0, fits=BOTH),
-    _set("lowest temperature", "a limit; fewer temperatures", "COLDEST", 0.0, fits=BOTH),
     _set("path goes on for large signals only", "a small signal missed; fewer temperatures", "MUCH_HELD_BACK", 0.0),
     _set("path goes on for clear signals only", "a signal missed; fewer temperatures", "CLEAR_EXCESS", 0.0),
     _set("hopeless path ends", "a signal missed; fewer temperatures", "NO_EXCESS", -inf),
@@ -377,6 +372,7 @@ MECHANISMS = [
     _set("other scalings have to gain", "a rule; no change by chance", "LEAST_GAIN", -inf),
     _set("a small change of scaling improves clearly", "a gain missed; fewer second paths", "RISE_ERRORS", 0.0),
     _set("a small change of scaling improves enough", "a gain missed; fewer second paths", "SMALLEST_RISE", 0.0),
+    _set("few sparse rows tried in another scaling", "a second path; the better penalty", "FEW_ROWS", 0),
     _set("no small change of a negligible penalty", "a gain missed; fewer fold solves", "LEAST_PENALTY", 0.0),
     _set("whitening only where a ridge harms", "a rule; a path less", "CLEAR_COST", 0.0),
     Mechanism(
@@ -470,7 +466,7 @@ LIMITS = {
     "THREAD": "threads: the ablation has one",
 }
 ON_A_DEVICE = {  # measured by `benchmarks/gpu_*.py`
-    *("ALIGNED_NUMBERS", "NARROWEST", "DEVICE_BLOCK_BYTES", "REFINED_SHARE", "SMALLEST_FACTOR"),
+    *("ALIGNED_NUMBERS", "DEVICE_BLOCK_BYTES", "REFINED_SHARE", "SMALLEST_FACTOR"),
     *(
         "INSPECTED_ROWS",
         "FEW_COLUMNS",
@@ -478,6 +474,6 @@ ON_A_DEVICE = {  # measured by `benchmarks/gpu_*.py`
         "VALUE_ROUNDING",
         "DECREASE_ROUNDING",
     ),
-    *("MOST_CLASSES", "WARP_VALUES", "LEAST_WARPS", "gibbs_kernels.STEPS", "MOST_SUMS", "LEAST_PROTOTYPES"),
+    *("MOST_NUMBERS", "WARP_VALUES", "LEAST_WARPS", "gibbs_kernels.STEPS", "LEAST_PROTOTYPES"),
     *("LEAST_FEATURES", "LINES", "WARPS"),
 }
