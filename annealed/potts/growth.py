@@ -25,7 +25,6 @@ from annealed.potts.rows import LabelledRows
 from annealed.potts.state import DiagonalPlus, PottsState, diagonal, plus, symmetric_eigen
 from annealed.potts.sweep import Multilinear
 
-NEAR = 0.01  # standard deviation of the slides' initial prototypes about the mean, in units of that of the rows
 MOST_NEW = 0.6  # new prototypes per round, as a share of the present number
 MOST_PROTOTYPES = 200  # growth stops before it would exceed this
 REHEATED = 1.0  # highest temperature of a round of growth: a higher one loses the solution of the round before
@@ -204,7 +203,8 @@ def mean_starts(rows: LabelledRows, n_prototypes, shrinkage, generator) -> Itera
     mean = rows.weight @ rows.X / rows.total
     scatter = plus(rows.second_moment, mean[None], -np.ones(1))
     spread = np.sqrt(np.maximum(diagonal(scatter), 0))
+    near = 0.01  # in units of the rows' standard deviation
     while True:
-        prototypes = mean + NEAR * generator.normal(size=(n_prototypes, len(mean))) * spread
-        tilt = 1 + NEAR * generator.uniform(-1, 1, size=(n_prototypes, rows.n_classes))
+        prototypes = mean + near * generator.normal(size=(n_prototypes, len(mean))) * spread
+        tilt = 1 + near * generator.uniform(-1, 1, size=(n_prototypes, rows.n_classes))
         yield start_state(rows, prototypes, tilt / tilt.sum(axis=1, keepdims=True), scatter, shrinkage)

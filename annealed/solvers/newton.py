@@ -35,7 +35,6 @@ from annealed.solvers.base import (
 )
 
 FURTHEST_MOVE = 5.0  # largest change of a sample's score by a step without evaluation: more may harm outlying samples
-POOR_FALL = 0.25  # ratio of successive predicted decreases from which an old factor is replaced before the next step
 GROUP_SIZE = 6  # nodes of a path that are solved together if that takes less than the overhead of a pass
 
 
@@ -128,11 +127,7 @@ class _Search:
         self.is_fresh[good] = False
         self.direction[good], turn = self._aim(good, gradient, product + self.strength[good] * self.x[good])
         self.tangent[good] += turn
-        before = -0.5 * self.slope[good]
-        predicted = self._predicted_decrease(good, gradient)
-        falls = predicted < POOR_FALL * before
-        self.length[good] = falls  # otherwise a new factor is computed at this point
-        self._retire(good, gradient, outcome, np.where(falls, predicted, np.inf))
+        self._retire(good, gradient, outcome, self._predicted_decrease(good, gradient))
 
     def _accepted(self, active, trial, value, *terms):
         """Accepted points, the terms evaluated there, and for all points (accepted, stalled)."""
