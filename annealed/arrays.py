@@ -24,7 +24,7 @@ from annealed.lazy import cached_property
 from annealed.optional import require
 
 ROUNDING = 256 * np.finfo(np.float64).eps  # relative rounding error of a long sum in float64
-ALIGNED_NUMBERS = 8  # numbers of half precision to which tensor cores need rows to be aligned
+ALIGNED_NUMBERS = 16 // np.dtype(np.float16).itemsize  # tensor cores need rows aligned to 16 bytes
 SHARE_OF_MEMORY = 0.7  # of the free device memory: a larger X is streamed
 numpy_namespace = np if hasattr(np, "concat") else compatible_numpy  # NumPy before 2.0 has other names
 

@@ -464,7 +464,7 @@ LIMITS = {
     "THREAD": "threads: the ablation has one",
 }
 ON_A_DEVICE = {  # measured by `benchmarks/gpu_*.py`
-    *("ALIGNED_NUMBERS", "DEVICE_BLOCK_BYTES", "REFINED_SHARE", "SMALLEST_FACTOR"),
+    *("DEVICE_BLOCK_BYTES", "REFINED_SHARE", "SMALLEST_FACTOR"),
     *(
         "INSPECTED_ROWS",
         "FEW_COLUMNS",
