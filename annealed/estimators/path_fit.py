@@ -284,8 +284,8 @@ class PathFit:
             raise ValueError("No held-out sample has a positive weight. Check cv and sample_weight.")
         if not splits:
             warnings.warn(
-                "Every class has a single sample of positive weight, so nothing can be held out: the last temperature is "
-                "chosen. Weights that are negligible beside the largest count as zero.",
+                "Every class has a single sample of positive weight, so nothing can be held out: the last temperature "
+                "is chosen. Weights that are negligible beside the largest count as zero.",
                 UserWarning,
                 stacklevel=6,
             )

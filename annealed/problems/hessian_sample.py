@@ -17,12 +17,13 @@ width, width); width counts the leading coordinates and the intercept.
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
 from annealed.rows import CsrDesign
 from annealed.rows.coordinates import SMALLEST_EIGENVALUE, SMALLEST_ROOT
-from annealed.rows.cost import BLOCK_BYTES, STORED_BYTES, THREAD, squares_time
+from annealed.rows.cost import BLOCK_BYTES, STORED_BYTES, THREAD, sparse_squares_time, squares_time
 from annealed.rows.threads import map_in_order
 
 N_LEVELS = 3  # each has twice as many parameters as the one before; the last has as many as memory allows
@@ -52,7 +53,12 @@ class HessianSample:
         self._widest = self._unit = self.spread.max(initial=SMALLEST_ROOT)  # squares in this unit do not overflow
         if self.fit_intercept:
             self.leading, self.spread = np.append(kept, rank), np.append(self.spread, 1.0)
-        if float32_rows is None:
+        self._sparse: Any = None  # rows in coordinates of unit spread, if they are sampled as sparse rows
+        if _are_kept_sparse(design, coordinates, len(self.leading)):
+            self.rows, self.weight = _representatives(design, MOST_VALUES // design.n_classes)
+            scale = coordinates.of_final.basis[kept] / self.spread[:n_leading]
+            self._sparse = design.scaled_rows(self.rows, kept, scale)
+        elif float32_rows is None:
             width, along, first = len(self.leading), coordinates.along(kept), 0
             # Dense rows stay a small part of X; of sparse ones, which fill little memory, more know rare columns.
             few = max(BLOCK_BYTES // (8 * width), design.n_classes * ROWS_PER_COORDINATE * width)
@@ -71,6 +77,8 @@ class HessianSample:
 
     def _squared_lengths(self):
         """Of every row in coordinates of unit spread, the intercept among them."""
+        if self._sparse is not None:
+            return 1.0 + np.maximum(self._sparse.row_squares(np.ones(self.n_leading)), 0)
         scale = (self._widest / (self._unit * self.spread[: self.n_leading])).astype(self._points.dtype)
         parts = np.array_split(self._points, max(1, self._points.nbytes // BLOCK_BYTES))
         return 1.0 + np.concatenate([np.einsum("nk,nk->n", part, part * scale**2) for part in parts])
@@ -91,6 +99,14 @@ class HessianSample:
         """Number of rows sampled for a block, the block of a pair or of a class."""
         wanted = ROWS_PER_COORDINATE * width
         return n_rows if n_rows <= 2 * wanted else wanted
+
+    @staticmethod
+    def block_time(design, coordinates, width):
+        """Estimated time of a block, in nanoseconds."""
+        n_rows = HessianSample.n_sampled(design.n_rows, width)
+        if _are_kept_sparse(design, coordinates, width):
+            return sparse_squares_time(n_rows, design.n_entries, width)
+        return squares_time(n_rows, width, is_float32=True)
 
     def class_blocks(self, posterior):
         """Weighted mean over rows of the variance of each class's score times z z', (n_classes, width, width).
@@ -140,6 +156,8 @@ class HessianSample:
 
         drawn : indices of the rows, None for all of them; share : the share that each represents
         """
+        if self._sparse is not None:
+            return self._sparse_square(drawn, share)
         root, n_leading, width = np.sqrt(share), self.n_leading, len(self.leading)
         weight, root = (root / self._unit).astype(self.dtype), root.astype(self.dtype)
         total = np.zeros((width, width), self.dtype)
@@ -158,6 +176,22 @@ class HessianSample:
         total *= scale
         total *= scale[:, None]
         return total
+
+    def _sparse_square(self, drawn, share):
+        rows = self._sparse if drawn is None else self._sparse.part(drawn)
+        total = rows.gram(share)
+        if self.fit_intercept:
+            sums = rows.column_sums(share)[:, None]
+            total = np.block([[total, sums], [sums.T, share.sum()]])
+        return total.astype(self.dtype)
+
+
+def _are_kept_sparse(design, coordinates, width) -> bool:
+    """Whether coordinates are scaled features, and products of sparse rows take less time than those of dense ones."""
+    if not isinstance(design, CsrDesign) or coordinates.of_final.basis.ndim > 1:
+        return False
+    n_rows = HessianSample.n_sampled(design.n_rows, width)
+    return sparse_squares_time(n_rows, design.n_entries, width) < squares_time(n_rows, width, is_float32=True)
 
 
 def _without_negligible(posterior):

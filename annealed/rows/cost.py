@@ -37,6 +37,11 @@ def squares_time(n_rows, width, is_float32=False) -> float:
     return n_rows * (ENTRY * width + SQUARE[is_float32] * width**2 / 2)
 
 
+def sparse_squares_time(n_rows, n_entries, width) -> float:
+    """The same over sparse rows with so many entries each."""
+    return ENTRY * (n_rows * n_entries**2 + width**2)
+
+
 def factor_time(size) -> float:
     """The Cholesky factor of a matrix."""
     return FACTOR * size**3 / 6

@@ -7,6 +7,7 @@ from scipy import sparse
 
 from annealed.lazy import cached_property
 from annealed.rows.base import Block, Design
+from annealed.rows.cost import ENTRY, MULTIPLY
 
 MOST_USED = 0.5  # share of non-empty features up to which the empty ones are dropped
 
@@ -16,6 +17,10 @@ class CsrBlock(Block):
         super().__init__(rows, labels, weight)
         self.values = values
         self.center = center
+
+    def part(self, chosen) -> CsrBlock:
+        """Some of the rows, without weights."""
+        return CsrBlock(self.values[chosen], self.center, chosen, self.labels[chosen], None)
 
     def product(self, coef):
         n_fits, n_classes, n_features = coef.shape
@@ -89,6 +94,16 @@ class CsrDesign(Design):
         X = sparse.csr_array((self.X.data, new_index[self.X.indices], self.X.indptr), shape=(self.n_rows, len(used)))
         return CsrDesign(X, self.labels, self.weight, self.total_weight, self.n_classes), used
 
+    @property
+    def n_entries(self) -> float:
+        """Mean number of stored entries of a row."""
+        return self.X.nnz / max(1, self.n_rows)
+
+    def scaled_rows(self, rows, columns, scale) -> CsrBlock:
+        """Rows in some features, multiplied by `scale`."""
+        values = self.X[rows][:, columns] @ sparse.diags_array(scale)
+        return CsrBlock(sparse.csr_array(values), self.center[columns] * scale, rows, self.labels[rows], None)
+
     def block_rows(self, n_fits: int, copies_rows=True) -> int:
         """Limits only the temporaries with one row per sample: slicing CSR rows is expensive in itself."""
         return max(4096, (1 << 24) // (8 * n_fits * self.n_classes))
@@ -104,6 +119,13 @@ class CsrDesign(Design):
         gram = (scaled @ scaled.T).toarray().astype(np.float64)
         cross = scaled @ center
         return gram - cross[:, None] - cross[None, :] + center @ center
+
+
+def row_length(design: Design) -> float:
+    """Columns of a dense row whose product with a vector takes as long as that of a row of the design."""
+    if not isinstance(design, CsrDesign):
+        return design.n_features
+    return min(design.n_features, design.n_entries * ENTRY / MULTIPLY[False])
 
 
 def _near_zero(values, center):

@@ -13,6 +13,7 @@ from annealed.problems.linear import LinearProblem
 from annealed.problems.penalized_linear import PenalizedLinearProblem
 from annealed.rows.coordinates import CONSTANT, WIDEST_EIGENPROBLEM
 from annealed.rows.cost import STORED_BYTES, pass_time
+from annealed.rows.csr import row_length
 from annealed.solvers.base import Accuracy, Points, Solution, Solver
 from annealed.solvers.lbfgs import LBFGS
 from annealed.solvers.newton import Newton
@@ -198,7 +199,7 @@ def _iterations_before_newton(plan: Plan) -> float:
 def _pass_time(problem):
     """Estimated time of a pass of all fits over the rows, in nanoseconds."""
     design = problem.design
-    return pass_time(design.n_rows, design.n_features, problem.n_fits * problem.scores.table.n_scores)
+    return pass_time(design.n_rows, row_length(design), problem.n_fits * problem.scores.table.n_scores)
 
 
 def _has_row_form(problem):

@@ -105,3 +105,34 @@ def test_a_sample_keeps_all_rows_of_rare_classes_and_represents_all_rows():
     assert len(rows) < len(table.y)
     shares = np.bincount(table.y[rows], weight)
     np.testing.assert_allclose(shares, np.bincount(table.y) / len(table.y), atol=0.05)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_hessians_of_sparse_rows_are_those_of_dense_ones(fit_intercept, monkeypatch):
+    """Sparse rows are not densified; a column far from zero keeps its digits."""
+    draw = np.random.default_rng(0)
+    X = sparse.random_array((300, 40), density=0.1, rng=draw, format="csr").toarray()
+    X[:, 3] = 1e6 + draw.normal(size=300)
+    table = SimpleNamespace(X=sparse.csr_array(X), y=draw.integers(3, size=300))
+    family = InnerProduct(fit_intercept=fit_intercept, penalty_scaling="standardize")
+    monkeypatch.setattr("annealed.rows.coordinates.WIDEST_EIGENPROBLEM", 10)
+
+    def found(is_sparse):
+        monkeypatch.setattr(hessian_sample, "_are_kept_sparse", lambda *_: is_sparse)
+        problem = family.prepare(stack_of(table, n_classes=3))
+        assert problem.scores.coordinates.basis.ndim == 1
+        point = 0.3 * np.random.RandomState(0).standard_normal(problem.start(1.0).shape)[0]
+        learned = problem.preconditioners.learn(point, TEMPERATURE, 0)
+        return learned.hessian, problem.preconditioners.learn_classes(point, TEMPERATURE).blocks
+
+    for of_sparse, of_dense in zip(found(True), found(False), strict=True):
+        np.testing.assert_allclose(of_sparse, of_dense, rtol=1e-6, atol=1e-9)
+
+
+def test_rows_are_kept_sparse_where_that_is_faster():
+    draw = np.random.default_rng(0)
+    for density, is_faster in ((0.002, True), (0.5, False)):
+        X = sparse.random_array((500, 1500), density=density, rng=draw, format="csr")
+        problem = InnerProduct().prepare(stack_of(SimpleNamespace(X=X, y=draw.integers(3, size=500)), n_classes=3))
+        at = problem.design, problem.scores.coordinates
+        assert hessian_sample._are_kept_sparse(*at, 700) == is_faster
