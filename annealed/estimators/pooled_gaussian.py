@@ -15,11 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from annealed.estimators.parameters import forget_last_fit
 from annealed.estimators.predictions import LogitsMixin, logits_of_classes
-from annealed.estimators.samples import check_weight, checked_on_host, coded, weighted_classes
+from annealed.estimators.samples import DTYPES, check_weight, checked_on_host, coded, weighted_classes
 from annealed.estimators.types import FloatArray
 from annealed.problems.linear import check_spread, scores_of_rows
 from annealed.rows.base import even_slices
 from annealed.rows.cost import BLOCK_BYTES
+
+READ_IN_BLOCKS = (*DTYPES, np.float16, np.bool_, *map(np.dtype, "bBhHiIqQ"))  # X of other types is copied
 
 
 class PooledGaussian(LogitsMixin, BaseEstimator):
@@ -93,7 +95,7 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
         """
         smoothing = self._checked_smoothing()
         forget_last_fit(self)
-        X, y = checked_on_host(self, X, y)
+        X, y = checked_on_host(self, X, y, dtypes=READ_IN_BLOCKS)
         classes, labels = coded(y)
         weight = check_weight(sample_weight, len(labels))
         weight = weight / weight.max()  # so that the sum of large ones is finite
@@ -163,13 +165,15 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
     def _logits(self, X, method):
         """Logits of the posterior, (n_samples, n_classes)."""
         check_is_fitted(self)
-        X = checked_on_host(self, X, reset=False)
+        X = checked_on_host(self, X, reset=False, dtypes=READ_IN_BLOCKS)
         coef, bias, log_prior = self._about_center()
         if sparse.issparse(X):
             return scores_of_rows(X, coef.T, bias - coef @ self._center) + log_prior
         # About the mean, to avoid cancellation.
-        scores = [scores_of_rows(X[rows] - self._center, coef.T, bias) for rows in _blocks(X)]
-        return np.concatenate(scores) + log_prior
+        logits = np.empty((X.shape[0], len(coef)))
+        for rows in _blocks(X):
+            logits[rows] = scores_of_rows(X[rows] - self._center, coef.T, bias) + log_prior
+        return logits
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -185,7 +189,9 @@ def _blocks(X):
 def _moments(X, share, membership):
     """Mean of all rows, and about it the weighted sums of the rows of each class and the mean squares of all rows."""
     if not sparse.issparse(X):
-        center = np.sum([share[rows] @ X[rows] for rows in _blocks(X)], axis=0, dtype=np.float64)
+        center = np.zeros(X.shape[1])
+        for rows in _blocks(X):
+            center += share[rows] @ X[rows]
         sums, squares = np.zeros((membership.shape[0], X.shape[1])), np.zeros(X.shape[1])
         for rows in _blocks(X):
             near = X[rows] - center

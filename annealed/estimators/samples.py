@@ -39,15 +39,15 @@ LEAST_SHARE = 4 * np.finfo(float).eps
 # --- samples and labels --------------------------------------------------------------------------------------
 
 
-def checked(estimator, X, *y, accept_sparse="csr", reset=True):
-    """X and, if given, y, checked by scikit-learn.
+def checked(estimator, X, *y, accept_sparse="csr", reset=True, dtypes=DTYPES):
+    """X and, if given, y, checked by scikit-learn; dense X of none of `dtypes` is copied to the first of them.
 
     It does not convert the dtype of frames of sparse columns. Neither fits nor predictions of foreign arrays have
     gradients.
     """
     if is_dispatched(X):
         return _checked_foreign(estimator, X, *y, reset=reset)
-    found = validate_data(estimator, X, *y, accept_sparse=accept_sparse, dtype=DTYPES, reset=reset)
+    found = validate_data(estimator, X, *y, accept_sparse=accept_sparse, dtype=dtypes, reset=reset)
     X = found[0] if y else found
     if sparse.issparse(X) and X.dtype not in DTYPES:
         X = X.astype(np.float64)
@@ -70,14 +70,14 @@ def _checked_foreign(estimator, X, y=None, *, reset):
     return X, y
 
 
-def checked_on_host(estimator, X, *y, reset=True):
+def checked_on_host(estimator, X, *y, reset=True, dtypes=DTYPES):
     """X, and y if given, of an estimator that accepts NumPy and SciPy arrays only."""
     if is_dispatched(X):
         raise TypeError(
             f"X of {type(estimator).__name__} must be a NumPy or SciPy array. Got {type(X).__module__}."
             f"{type(X).__name__}. Convert X to NumPy, or set array_api_dispatch=False for arrays on the CPU."
         )
-    return checked(estimator, X, *y, reset=reset)
+    return checked(estimator, X, *y, reset=reset, dtypes=dtypes)
 
 
 def coded(y) -> tuple[np.ndarray, np.ndarray]:

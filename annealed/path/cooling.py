@@ -34,7 +34,7 @@ def anneal(plan: Plan, schedule, validator: Validator, watch: Watch | None = Non
     """
     problem = plan.problem
     path = _Path(plan, validator, schedule.fills_gaps)
-    ladder = falling(schedule.temperatures(problem.hot_temperature))
+    ladder = falling(schedule.temperatures(lambda: _hot_end(problem)))
     is_sparse = problem.interpolates and not problem.visits_all
     for temperatures in path.groups(_with_nodes(ladder, REACH if is_sparse else 0.0)):
         if watch is not None:
@@ -44,6 +44,17 @@ def anneal(plan: Plan, schedule, validator: Validator, watch: Watch | None = Non
             break
     path.finish()
     return path.steps()
+
+
+def _hot_end(problem) -> float:
+    with np.errstate(over="ignore", divide="ignore"):
+        temperature = problem.hot_temperature()
+    if 0 < temperature < np.inf:
+        return temperature
+    raise ValueError(
+        f"The first temperature must be a positive number. Got {temperature}, found from X and the penalty. Divide the "
+        "columns of X by their standard deviations, or give a penalty nearer to 1."
+    )
 
 
 def concluded(plan: Plan, steps: list[Step], certified=slice(None)) -> list[Step]:

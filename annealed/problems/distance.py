@@ -184,6 +184,9 @@ class DistanceProblem(LinearProblem):
         return whitening_coordinates(estimates, all_diagonal=self.anchor == 0)
 
     def start(self, temperature):
+        longest = 2 * self.scores.largest_mean**0.5 / temperature
+        if not longest * longest < np.inf:
+            raise ValueError(f"temperature must be so high that its square is not zero. Got {temperature}. Raise it.")
         return 2 / temperature * reshaped(self.start_means, (self.n_fits, -1))
 
     def penalty(self, temperature, fits):

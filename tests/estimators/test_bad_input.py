@@ -126,9 +126,27 @@ def test_an_invalid_seed_is_refused(estimator, seed):
         estimator(random_state=seed).fit(X, y)
 
 
-def test_a_penalty_that_overflows_is_refused():
-    with pytest.raises(ValueError, match="temperature times l2_strength is out of range"):
-        AnnealedLogisticRegression(l2_strength=1e300, temperature=1e9).fit(X, y)
+@pytest.mark.parametrize(
+    "settings", [{"l2_strength": 1e300, "temperature": 1e9}, {"l2_strength": 1e-310}, {"l2_strength": 5e-324}], ids=str
+)
+def test_a_penalty_that_overflows_is_refused(settings):
+    with pytest.raises(
+        ValueError, match="temperature times l2_strength is out of range: C would be .* Give both nearer"
+    ):
+        AnnealedLogisticRegression(**settings).fit(X, y)
+
+
+def test_a_first_temperature_that_overflows_is_refused():
+    model = AnnealedLogisticRegression(penalty_scaling="none", l2_strength=1e-200)
+    with pytest.raises(ValueError, match="The first temperature must be a positive number. Got inf, found from X and"):
+        model.fit(1e140 * X, y)
+
+
+@pytest.mark.parametrize("anchor", [0, 1.0])
+@pytest.mark.parametrize("settings", [{"temperature": 1e-300}, {"schedule": [1e-300]}])
+def test_a_temperature_at_which_distances_overflow_is_refused(settings, anchor):
+    with pytest.raises(ValueError, match="temperature must be so high .* Got 1e-300. Raise it."):
+        AnnealedLDA(**settings, anchor=anchor).fit(X, y)
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")

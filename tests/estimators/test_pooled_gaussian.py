@@ -154,16 +154,27 @@ def test_shift_changes_nothing(shift):
     np.testing.assert_allclose(posterior, PooledGaussian().fit(TABLE.X, TABLE.y).predict_proba(TABLE.X), atol=1e-6)
 
 
-def test_a_large_memory_map_is_read_in_blocks(tmp_path):
-    X = np.memmap(tmp_path / "X", dtype=np.float32, mode="w+", shape=(100_000, 200))
-    X[:] = np.random.default_rng(0).normal(size=(1000, 200)).repeat(100, axis=0)
-    y = np.arange(len(X)) % 3
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.uint8, np.int64])
+@pytest.mark.parametrize("shape", [(100_000, 200), (200, 100_000)], ids=["tall", "wide"])
+def test_a_large_memory_map_is_read_in_blocks(tmp_path, dtype, shape):
+    """A copy in float64 would take 160 MB; so would an array per block of a wide map."""
+    X = np.memmap(tmp_path / "X", dtype=dtype, mode="w+", shape=shape)
+    X[:] = np.abs(np.random.default_rng(0).normal(scale=9, size=(200, 200))).repeat(500, axis=np.argmax(shape))
+    y, weight = np.arange(len(X)) % 3, 1.0 + np.arange(len(X)) % 5
     tracemalloc.start()
     try:
-        PooledGaussian().fit(X, y).predict(X)
-        assert tracemalloc.get_traced_memory()[1] < 40e6 < X.nbytes
+        PooledGaussian().fit(X, y, weight).predict(X)
+        assert tracemalloc.get_traced_memory()[1] < 40e6
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.uint8, np.int64, bool])
+def test_numbers_of_any_type_count_as_floats(dtype):
+    X, weight = np.abs(3 * TABLE.X).astype(dtype), uneven_weights(len(TABLE.y), 1).ravel()
+    model, oracle = (PooledGaussian().fit(rows, TABLE.y, weight) for rows in (X, X.astype(float)))
+    np.testing.assert_allclose(model.predict_proba(X), oracle.predict_proba(X.astype(float)), atol=1e-6)
+    np.testing.assert_allclose(model.predict_proba(sparse.csr_array(X.astype("d"))), model.predict_proba(X), atol=1e-6)
 
 
 def test_constant_features_alone_give_the_prior():
