@@ -321,7 +321,7 @@ def on_named_device(X, device):
     torch = require("torch", extra="gpu")
     try:
         sample = torch.empty((0,), dtype=getattr(torch, X.dtype.name), device=device)
-    except (AssertionError, RuntimeError, NotImplementedError) as error:  # raised for unavailable devices
+    except (AssertionError, RuntimeError, NotImplementedError, TypeError, ValueError) as error:
         raise ValueError(f"device={device!r} cannot be used by torch here: {str(error).splitlines()[0]}") from error
     device = sample.device
     place = replace(Place.of(sample), returns_numpy=True)

@@ -3,6 +3,8 @@
 `python -m pytest -m gpu` runs the same tests on a GPU. It needs torch, scikit-learn and pytest only.
 """
 
+import re
+
 import numpy as np
 import pytest
 from devices import mover, table
@@ -252,11 +254,12 @@ def test_another_library_is_refused_at_prediction(move):
 
 
 @pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, PottsDA])
-def test_an_unknown_device_is_refused_by_name(estimator):
+@pytest.mark.parametrize("device", ["meaningless", 1.5, 2**70, ["cpu"]])
+def test_an_unknown_device_is_refused_by_name(estimator, device):
     pytest.importorskip("torch")
     table = gaussian()
-    with pytest.raises(ValueError, match="device='meaningless' cannot be used by torch here"):
-        estimator(device="meaningless").fit(table.X, table.y)
+    with pytest.raises(ValueError, match=re.escape(f"device={device!r} cannot be used by torch here")):
+        estimator(device=device).fit(table.X, table.y)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
