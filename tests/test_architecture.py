@@ -205,6 +205,19 @@ def test_no_attribute_is_computed_under_the_lock_of_functools():
     assert under == []
 
 
+def test_the_only_lock_is_the_one_that_a_forked_process_makes_anew():
+    """`annealed.rows.threads` has a test that forks while it is held."""
+    locks = {"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Event", "Barrier", "Queue"}
+    named = {
+        source.name
+        for source in SOURCES
+        for node in ast.walk(ast.parse(source.text))
+        if (isinstance(node, ast.ImportFrom) and locks & {alias.name for alias in node.names})
+        or (isinstance(node, ast.Attribute) and node.attr in locks)
+    }
+    assert named == {"annealed.rows.threads"}
+
+
 def _is_functools_one(node):
     imported = isinstance(node, ast.ImportFrom) and node.module == "functools"
     if imported:

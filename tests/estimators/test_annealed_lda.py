@@ -1,10 +1,13 @@
 """AnnealedLDA: its limit LDA, the form of the paper, and data on which LDA fails."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 from small_problems import sparse_rows
 
@@ -76,12 +79,48 @@ def test_constant_columns_change_nothing(covariance, shrinkage, n_samples):
     np.testing.assert_allclose(model.fit(longer, labels).predict_proba(longer), expected, atol=tolerance)
 
 
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("covariance", ["auto", "diagonal"])
+def test_random_tables_with_spoilt_columns_are_predicted_as_well_as_by_lda(seed, covariance):
+    """Nearly constant columns, constant ones, and sentinels, of any size, in any number."""
+    (features, labels), (new, truth) = clustered(200, 10 + seed), clustered(2000, 20 + seed)
+    generator = np.random.default_rng(seed)
+    n_spoilt = generator.integers(1, 6)
+    rare = np.zeros((200, n_spoilt))
+    for column in rare.T:
+        column[generator.choice(200, generator.integers(1, 8), replace=False)] = np.exp(5 * generator.normal())
+    constant = np.tile(1e3 * generator.normal(size=generator.integers(0, 50)), (200, 1))
+    features[generator.choice(200, 2, replace=False), generator.integers(6, size=2)] = -999
+    features = np.column_stack([features, rare, constant])
+    new = np.column_stack([new, np.zeros((2000, n_spoilt)), np.tile(constant[:1], (2000, 1))])
+    model, oracle = (
+        each.fit(features, labels) for each in (AnnealedLDA(covariance=covariance), LinearDiscriminantAnalysis())
+    )
+    assert model.score(new, truth) > oracle.score(new, truth) - 0.02
+    assert log_loss(truth, model.predict_proba(new)) < 1.05 * log_loss(truth, oracle.predict_proba(new))
+
+
 @pytest.mark.parametrize(("anchor", "most"), [(1e-300, 15), (1e-3, 15), (1e10, 5), (1e300, 5)])
 def test_an_extreme_anchor_takes_few_iterations(anchor, most):
     features, labels = clustered(40)
     path = AnnealedLDA(anchor=anchor).fit(features, labels).path_
     assert path.n_iter.max() <= most
     assert (anchor < 1) or path.converged.all()
+
+
+@pytest.mark.parametrize("anchor", [0.011, 0.03, 0.1])
+@pytest.mark.parametrize("covariance", ["pooled", "diagonal", "identity"])
+@pytest.mark.parametrize("distance", [1, 10])
+def test_a_path_ends_by_its_budget_whatever_the_anchor(anchor, covariance, distance):
+    """Two temperatures that have spent it end the path; a weak anchor and separable classes are the hardest."""
+    features, labels = clustered(40)
+    features += distance * np.eye(3, 6)[labels]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        path = AnnealedLDA(anchor=anchor, covariance=covariance).fit(features, labels).path_
+    assert path.n_iter.sum() <= 3000
+    has_spent = ~path.converged & (path.n_iter >= 100)
+    assert has_spent.sum() <= 2 or not (has_spent[1:] & has_spent[:-1]).any()
 
 
 def test_random_starts_repeat_and_leave_numpys_generator_alone():

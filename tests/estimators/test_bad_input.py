@@ -157,15 +157,33 @@ def test_a_model_that_its_precision_cannot_hold_is_refused():
 
 @pytest.mark.filterwarnings("ignore:Every class has a single sample")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("estimator", [AnnealedLDA, MELDA])
-def test_a_few_enormous_weights_count_alone(estimator, dtype):
+@pytest.mark.parametrize(
+    "model", [AnnealedLDA(), AnnealedLDA(anchor=0), MELDA(), AnnealedLogisticRegression(penalty_scaling="whiten")]
+)
+def test_a_few_enormous_weights_count_alone(model, dtype):
+    """At both ends of the path, too."""
     weight, heavy = np.ones(len(y)), [0, 60, 120]
     weight[heavy] = 1e300
     rows = X.astype(dtype)
-    model, alone = estimator().fit(rows, y, sample_weight=weight), estimator().fit(rows[heavy], y[heavy])
-    np.testing.assert_allclose(model.predict_proba(rows), alone.predict_proba(rows), atol=1e-6)
-    if hasattr(model, "transform"):
-        assert np.isfinite(model.transform(rows)).all()
+    weighted, alone = clone(model).fit(rows, y, sample_weight=weight), clone(model).fit(rows[heavy], y[heavy])
+    ends = [weighted, weighted.at(weighted.path_.temperatures[0]), weighted.at(weighted.path_.temperatures[-1])]
+    for each in ends:
+        assert np.isfinite(each.predict_log_proba(rows)).all()
+        if hasattr(each, "transform"):
+            assert np.isfinite(each.transform(rows)).all()
+    np.testing.assert_allclose(weighted.predict_proba(rows), alone.predict_proba(rows), atol=1e-6)
+
+
+@pytest.mark.parametrize("penalty_scaling", ["standardize", "half-whiten", "whiten"])
+@pytest.mark.parametrize("spread", [30, 300])
+def test_weights_over_hundreds_of_orders_of_magnitude_give_probabilities(penalty_scaling, spread):
+    weight = np.exp(np.random.default_rng(0).normal(scale=spread, size=len(y)))
+    weight[[0, 60, 120]] = weight.max()  # so that no class has lost its weight
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # too few samples are left for the folds
+        model = AnnealedLogisticRegression(penalty_scaling=penalty_scaling).fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
+    assert model.predict(X[[0, 60, 120]]).tolist() == [0, 1, 2]
 
 
 def test_logits_that_are_not_finite_are_refused():
@@ -329,7 +347,7 @@ def test_invalid_settings_of_annealed_lda_are_refused(settings):
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered in reduce")  # scikit-learn sums each row to find NaN
-@pytest.mark.parametrize("unit", [1.0, 1e-140])
+@pytest.mark.parametrize("unit", [1.0, 1e-150])
 @pytest.mark.parametrize(
     "model", [AnnealedLogisticRegression(), AnnealedLDA(), MELDA(), MELDA(n_components=1), PooledGaussian()]
 )

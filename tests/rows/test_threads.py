@@ -130,6 +130,14 @@ def test_a_process_forked_during_a_fit_uses_all_blas_threads_after_its_own():
     assert set(after) == {2}
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_process_forked_while_a_thread_sets_the_limit_can_set_it():
+    with threads._limit._lock, get_context("fork").Pool(1) as pool:
+        during, _ = pool.apply_async(blas_threads_during_and_after_a_fit).get(timeout=60)
+    assert set(during) == {1}
+
+
 def blas_threads_during_and_after_a_fit():
     with threads.one_thread():
         during = blas_threads()
