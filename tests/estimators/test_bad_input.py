@@ -186,11 +186,21 @@ def test_weights_over_hundreds_of_orders_of_magnitude_give_probabilities(penalty
     assert model.predict(X[[0, 60, 120]]).tolist() == [0, 1, 2]
 
 
-def test_logits_that_are_not_finite_are_refused():
+@pytest.mark.parametrize(
+    "logits", [[np.nan, 0, 0], [0, np.inf, 0], [-np.inf] * 3, [0, np.nan, -np.inf]], ids=["nan", "inf", "-inf", "both"]
+)
+def test_logits_that_are_not_finite_are_refused(logits):
+    """In one sample of many. A class of prior 0 may have -inf, and finite logits may be as large as floats are."""
     model = AnnealedLogisticRegression().fit(X, y)
-    model._logits = lambda rows, method: np.full((len(rows), 3), np.nan)
-    with pytest.raises(ValueError, match="predict_proba of AnnealedLogisticRegression has no finite logits"):
-        model.predict_proba(X)
+    made = np.zeros((len(X), 3))
+    made[7], made[8] = logits, [-np.inf, 1e308, 0]
+    model._logits = lambda rows, method: made
+    for predict in (model.predict, model.predict_proba, model.predict_log_proba, model.decision_function):
+        with pytest.raises(ValueError, match=f"{predict.__name__} of AnnealedLogisticRegression has no finite logits"):
+            predict(X)
+    made[7] = made[9] = [1e308, 0, 0]
+    assert model.predict(X)[7:10].tolist() == [0, 1, 0]
+    assert np.isfinite(model.predict_proba(X)).all()
 
 
 @pytest.mark.parametrize(
