@@ -178,14 +178,14 @@ class PathFit:
         settings = {"cooling_rate": self.family.cooling_rate, "learns_late": self.family.learns_late}
         schedule = make_schedule(self.model.schedule, self._unit_C, **settings)
         given = self.model.temperature
-        if self._unit_C is not None:
-            C = self._unit_C if is_auto(given) else self._unit_C / given
-            if not np.finfo(float).tiny <= C < np.inf:
-                raise ValueError(
-                    f"temperature times l2_strength is out of range: C would be {C:.3g}. Got temperature={given!r}. "
-                    "Give both nearer to 1."
-                )
-        return schedule if is_auto(given) else UntilSchedule(schedule, given)
+        if is_auto(given):
+            return schedule
+        if self._unit_C is not None and not np.finfo(float).tiny <= self._unit_C / given < np.inf:
+            raise ValueError(
+                f"temperature times l2_strength is out of range: C would be {self._unit_C / given:.3g}. Got "
+                f"temperature={given!r}. Give both nearer to 1."
+            )
+        return UntilSchedule(schedule, given)
 
     def _design(self, splits):
         samples, place = self.samples, self.samples.place

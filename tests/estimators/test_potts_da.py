@@ -402,7 +402,7 @@ def test_probabilities_are_calibrated():
             {"init": "mean", "n_prototypes": {0: 1, 1: 1, 2: 1}},
             "n_prototypes must be an int, the total, with init=.mean.. Got {0: 1",
         ),
-        ({"random_state": "seven"}, "'seven' cannot be used to seed"),
+        ({"random_state": "seven"}, "random_state must be .* Got 'seven'"),
         ({"init": "random"}, "init must be one of"),
         ({"relaxation": "cubic"}, "relaxation must be one of"),
         ({"decision": "coin"}, "decision must be one of"),
