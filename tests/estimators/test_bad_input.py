@@ -127,7 +127,9 @@ def test_an_invalid_seed_is_refused(estimator, seed):
 
 
 def test_a_penalty_that_overflows_is_refused():
-    with pytest.raises(ValueError, match="temperature times l2_strength is out of range: C would be .* Give both nearer"):
+    with pytest.raises(
+        ValueError, match="temperature times l2_strength is out of range: C would be .* Give both nearer"
+    ):
         AnnealedLogisticRegression(l2_strength=1e300, temperature=1e9).fit(X, y)
 
 
