@@ -325,7 +325,7 @@ class AnnealedClassifier(CallbackSupportMixin, LogitsMixin, BaseEstimator):
         except TypeError:  # `fit` raises it; an estimator with a wrong parameter can still be printed
             return tags
         tags.input_tags.sparse = family.accepts_sparse
-        tags.array_api_support = family.runs_on_devices and self.solver in ("auto", "lbfgs")
+        tags.array_api_support = family.runs_on_devices and str(self.solver) in ("auto", "lbfgs")
         return tags
 
 
