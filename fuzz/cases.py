@@ -331,7 +331,7 @@ def cases(draw, estimators=tuple(CLASSES)):
     rarely = usually(st.just(False), st.just(True), 8)
     is_grouped = is_path and (isinstance(parameters.get("cv"), GroupKFold) or draw(rarely))
     table = draw(tables(name in DENSE_ONLY))
-    has_validation_set = is_path and table.storage not in ("list",) and parameters.get("selection") == "holdout"
+    has_validation_set = is_path and table.storage not in ("list",) and str(parameters.get("selection")) == "holdout"
     return Case(
         name,
         parameters,

@@ -77,11 +77,15 @@ class Point:
         arrays = {name: in_dtype(array, self.dtype) for name, array in arrays.items()}
         for name, array in arrays.items():
             if not bool(namespace_of(array).all(namespace_of(array).isfinite(array))):
-                raise ValueError(
-                    f"The model at temperature {temperature:.3g} has no finite {name} in {self.dtype}. Divide the "
-                    "columns of X by their standard deviations, or give temperatures and penalties nearer to 1."
-                )
+                raise _out_of_range(f"{name} in {self.dtype}", temperature)
         return replace(self, arrays=arrays, temperature=float(temperature), scale=scale)
+
+
+def _out_of_range(name, temperature) -> ValueError:
+    return ValueError(
+        f"The model at temperature {temperature:.3g} has no finite {name}. Divide the columns of X by their standard "
+        "deviations, or give temperatures and penalties nearer to 1."
+    )
 
 
 @dataclass(frozen=True)
@@ -164,6 +168,10 @@ class PathFit:
             rule=self.model.rule,
             unit_C=self._unit_C,
         )
+        for name in ("free_energy", "gradient_norm", "certificate", "C"):
+            numbers = getattr(recorded, name)
+            if numbers is not None and not np.isfinite(numbers).all():
+                raise _out_of_range(name, recorded.temperatures[np.argmin(np.isfinite(numbers))])
         temperature = recorded.temperatures[recorded.best_index]
         arrays, scale = recorded.at(temperature)
         return recorded, self._point(path.plan.problem, arrays, temperature, scale)
@@ -178,14 +186,13 @@ class PathFit:
         settings = {"cooling_rate": self.family.cooling_rate, "learns_late": self.family.learns_late}
         schedule = make_schedule(self.model.schedule, self._unit_C, **settings)
         given = self.model.temperature
-        if is_auto(given):
-            return schedule
-        if self._unit_C is not None and not np.finfo(float).tiny <= self._unit_C / given < np.inf:
+        C = None if self._unit_C is None else self._unit_C / (1.0 if is_auto(given) else float(given))
+        if C is not None and not np.finfo(float).tiny <= C < np.inf:
             raise ValueError(
-                f"temperature times l2_strength is out of range: C would be {self._unit_C / given:.3g}. Got "
-                f"temperature={given!r}. Give both nearer to 1."
+                f"temperature times l2_strength is out of range: C would be {C:.3g}. Got temperature={given!r}. "
+                "Give both nearer to 1."
             )
-        return UntilSchedule(schedule, given)
+        return schedule if is_auto(given) else UntilSchedule(schedule, given)
 
     def _design(self, splits):
         samples, place = self.samples, self.samples.place

@@ -109,9 +109,9 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
             about_all = np.maximum(squares - (counts @ means) ** 2, 0)
         check_spread(np.sqrt(about_all), counts @ means + center)
         widest = np.max(about_all, initial=0.0)
-        variance = variance + (smoothing * widest if widest > 0 else 1.0)
-        coef, bias, log_prior = _scores(means, variance, prior)
         with np.errstate(over="ignore", invalid="ignore"):
+            variance = variance + (smoothing * widest if widest > 0 else 1.0)
+            coef, bias, log_prior = _scores(means, variance, prior)
             intercept = bias + log_prior - coef @ center
         is_finite = np.isfinite(coef).all(axis=0) & np.isfinite(variance)
         if not is_finite.all() or np.isnan(intercept).any():

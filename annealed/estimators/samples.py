@@ -170,7 +170,8 @@ def weighed_by_class(weight, labels, classes, class_weight):
     if class_weight is None:
         return weight, counts
     factors = _class_factors(class_weight, classes, counts)
-    return weight * factors[labels], counts * factors
+    with np.errstate(over="ignore"):  # the total is checked
+        return weight * factors[labels], counts * factors
 
 
 def _class_factors(class_weight, classes, counts):
