@@ -268,7 +268,9 @@ STORAGES = {
     "lil": _sparse(sparse.lil_array),
     "frame": _frame,
     "frame of nullable": _frame_of_nullable,
-    "frame of sparse": lambda values, rng: _frame(values, rng).astype(pandas.SparseDtype(values.dtype, 0)),
+    "frame of sparse": lambda values, rng: _frame(values, rng).astype(
+        pandas.SparseDtype(values.dtype, values.dtype.type(0))
+    ),
 }
 BAD_STORAGES = {
     "one-dimensional": lambda values, rng: values.ravel(),

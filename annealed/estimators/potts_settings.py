@@ -105,9 +105,12 @@ def _cooling(model, seed) -> Cooling:
     if not is_auto(model.temperature):  # the annealing ends there, whether the spins are hard or not
         schedule, saturation = UntilSchedule(schedule, model.temperature), np.inf
     ladder = falling(schedule.temperatures(lambda: 2.0))
-    temperatures = tuple(takewhile(lambda value: value >= EXTREME, ladder))  # memberships are hard long before
+    useful = takewhile(lambda value: value >= EXTREME, ladder)  # memberships are hard long before
+    temperatures = tuple(value for value in useful if value <= 1 / EXTREME)
     if not temperatures:
-        raise ValueError(f"schedule must begin at a temperature of at least {EXTREME:g}. Got {model.schedule!r}.")
+        raise ValueError(
+            f"schedule must have a temperature from {EXTREME:g} to {1 / EXTREME:g}. Got {model.schedule!r}."
+        )
     return Cooling(
         temperatures=temperatures,
         coupling=float(model.label_coupling),
