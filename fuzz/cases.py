@@ -103,7 +103,7 @@ JUNK = one_of(
             [[1.0, 2.0]],
             ["auto"],
         ),
-        *(Thing(), Thing, len),
+        Thing(),
     ]
 )
 MAGNITUDES = one_of([1.0, 0.1, 10.0, 1e-3, 1e3, 1e-8, 1e8, 1e-30, 1e30, 1e-100, 1e100, 1e-300, 1e300, 5e-324, 1.7e308])

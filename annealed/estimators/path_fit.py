@@ -168,7 +168,7 @@ class PathFit:
             rule=self.model.rule,
             unit_C=self._unit_C,
         )
-        for name in ("free_energy", "gradient_norm", "certificate", "C"):
+        for name in ("certificate", "C"):
             numbers = getattr(recorded, name)
             if numbers is not None and not np.isfinite(numbers).all():
                 raise _out_of_range(name, recorded.temperatures[np.argmin(np.isfinite(numbers))])
@@ -222,6 +222,9 @@ class PathFit:
         except Stalled:
             plan = plan.in_columns()
             steps = anneal(plan, self._schedule(), validator, self.watch)
+        for step in steps:
+            if not np.isfinite([step.temperature * step.value, step.gradient_norm]).all():
+                raise _out_of_range("free energy and gradient", step.temperature)
         return SolvedPath(plan, validator, steps, settings)
 
     def _choose(self, path: SolvedPath) -> int:

@@ -136,7 +136,25 @@ def test_a_penalty_that_overflows_is_refused():
         AnnealedLogisticRegression(l2_strength=1e300, temperature=1e9).fit(X, y)
 
 
-@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (
+            AnnealedLogisticRegression(l2_strength=5e-324),
+            "temperature times l2_strength is out of range: C would be inf",
+        ),
+        (AnnealedLogisticRegression(schedule=[1.0, 5e-324]), "at temperature 4.94e-324 has no finite"),
+        (AnnealedLDA(temperature=1.7e308), r"at temperature 1.7e\+308 has no finite free energy"),
+        (AnnealedLDA(schedule=[5e-324]), "at temperature 4.94e-324 has no finite"),
+        (AnnealedLogisticRegression(class_weight={0: 1e300}), "must add up to a finite number. Got inf"),
+    ],
+)
+def test_paths_out_of_the_range_of_floats_are_refused(model, message):
+    with warnings.catch_warnings(), pytest.raises(ValueError, match=message):
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, y, sample_weight=np.full(len(y), 1e10))
+
+
 def test_a_model_that_its_precision_cannot_hold_is_refused():
     with pytest.raises(ValueError, match="has no finite coef in float32"):
         AnnealedLDA().fit((1e-39 * X).astype(np.float32), y)
