@@ -1,1 +1,1 @@
-"""Random trials by the thousand: mutated model files, each of which must be refused or be a valid model."""
+"""Random trials by the thousand: model files that were damaged, and fits of every estimator to tables of every kind."""

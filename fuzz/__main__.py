@@ -1,4 +1,4 @@
-"""`python dev.py fuzz [models] [--number N] [--seed S]`: the parts named, or all of them."""
+"""`python dev.py fuzz [models | estimators] [--number N] [--seed S]`: the parts named, or all of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from importlib import import_module
 for pool in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before NumPy is imported
     os.environ.setdefault(pool, "1")
 
-PARTS = {"models": "fuzz.models"}  # modules with a function `main(number, seed)` that returns the exit code
+# Modules with a function `main(number, seed)` that returns the exit code.
+PARTS = {"models": "fuzz.models", "estimators": "fuzz.estimators"}
 
 
 def main(arguments: list[str]) -> int:

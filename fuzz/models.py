@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
-import select
 import subprocess
 import sys
 import tempfile
@@ -31,6 +29,7 @@ from annealed.app.model_files import KINDS
 from annealed.app.predictions import json_of, write_predictions
 from annealed.app.tables import TableModel
 from annealed.errors import InputError
+from fuzz.lines import lines_of
 from fuzz.mutations import MUTATIONS
 from fuzz.watch import watching
 
@@ -210,7 +209,7 @@ def run(folder: Path, seed: int, number: int):
         arguments = ["--folder", str(folder), "--seed", str(seed), "--first", str(first), "--end", str(end)]
         command = [sys.executable, "-m", "fuzz.models", *arguments]
         with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1]) as child:
-            for result in _lines(child):
+            for result in lines_of(child, PATIENCE):
                 first = result[0] + 1
                 yield result
             child.kill()
@@ -218,17 +217,6 @@ def run(folder: Path, seed: int, number: int):
         if first < end:
             yield [first, "unknown", f"the child ended with {child.returncode}"]
             first += 1
-
-
-def _lines(child):
-    """Results as the child prints them, until it ends or prints nothing for too long."""
-    buffer = b""
-    while select.select([child.stdout], [], [], PATIENCE)[0]:
-        chunk = os.read(child.stdout.fileno(), 1 << 16)
-        if not chunk:
-            return
-        *lines, buffer = (buffer + chunk).split(b"\n")
-        yield from map(json.loads, lines)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Literal, Self
 
 from annealed.estimators.base import AnnealedClassifier
@@ -20,6 +19,7 @@ from annealed.estimators.types import (
 )
 from annealed.path import ExponentialSchedule
 from annealed.problems import Distance
+from annealed.problems.base import number_of
 from annealed.problems.distance import WEAK_ANCHOR
 from annealed.solvers import ScaledConjugateGradient, Solver
 
@@ -252,7 +252,7 @@ class AnnealedLDA(AnnealedClassifier):
 
     def _iteration_bound(self):
         bound = self.inner_iterations
-        if bound is None and isinstance(self.anchor, Real) and self.anchor < WEAK_ANCHOR:
+        if bound is None and number_of(self.anchor) < WEAK_ANCHOR:
             bound = LITERAL_INNER_ITERATIONS
         if bound is None:
             return self.max_iter, False

@@ -244,9 +244,10 @@ class AnnealedClassifier(CallbackSupportMixin, LogitsMixin, BaseEstimator):
         self.classes_ = classes_like(samples.classes, y) if is_dispatched(X) else samples.classes
         watch = FitWatch.of_fit(self, X, y, sample_weight)
         path_fit = PathFit(self, family, samples, validation_set, metadata, max_iter, watch)
-        path = path_fit.solve()
-        with threads_over_blocks():
-            self._keep(path_fit, path)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # models that are not finite are refused
+            path = path_fit.solve()
+            with threads_over_blocks():
+                self._keep(path_fit, path)
         if not is_intended:
             _warn_unconverged(self)
         watch.finish()
@@ -325,7 +326,7 @@ class AnnealedClassifier(CallbackSupportMixin, LogitsMixin, BaseEstimator):
         except TypeError:  # `fit` raises it; an estimator with a wrong parameter can still be printed
             return tags
         tags.input_tags.sparse = family.accepts_sparse
-        tags.array_api_support = family.runs_on_devices and self.solver in ("auto", "lbfgs")
+        tags.array_api_support = family.runs_on_devices and str(self.solver) in ("auto", "lbfgs")
         return tags
 
 

@@ -43,6 +43,7 @@ from annealed.estimators.types import (
 )
 from annealed.path import AnnealingPath, check_given_temperature
 from annealed.problems import InnerProduct
+from annealed.problems.base import check_choice
 
 UNPENALIZED = 1e-8  # temperature at which, in standardized features, the penalty is negligible
 OF_CLASSIFIER = ("path_", "temperature_", "posterior_scale_", "C_", "penalty_scaling_", "n_iter_")
@@ -250,8 +251,7 @@ class MELDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMi
         -------
         self : object
         """
-        if self.coordinates not in COORDINATES:
-            raise ValueError(f"coordinates must be one of {COORDINATES}. Got {self.coordinates!r}.")
+        check_choice(self.coordinates, "coordinates", COORDINATES)
         check_given_temperature(self.temperature)
         forget_last_fit(self)
         X, y = checked(self, X, y)

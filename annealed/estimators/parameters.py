@@ -13,6 +13,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 
 from annealed.arrays import Place
 from annealed.path import check_given_temperature, check_temperature, is_auto
+from annealed.problems.base import check_choice
 from annealed.validation.selection import RULES
 
 SELECTIONS = ("cv", "loo", "holdout", "last")
@@ -22,8 +23,7 @@ SET_BY_VALIDATION = ("n_features_in_", "feature_names_in_", "classes_")  # every
 def check_parameters(estimator, X_val, y_val, sample_weight_val):
     """Check the parameters of an `AnnealedClassifier` that no other object checks."""
     selection, temperature, scoring = estimator.selection, estimator.temperature, estimator.scoring
-    if estimator.rule not in RULES:
-        raise ValueError(f"rule must be one of {RULES}. Got {estimator.rule!r}.")
+    check_choice(estimator.rule, "rule", RULES)
     check_temperature(estimator.tol, "tol")
     check_count(estimator.max_iter, "max_iter")
     check_flag(estimator.calibrate, "calibrate")
@@ -55,7 +55,7 @@ def check_parameters(estimator, X_val, y_val, sample_weight_val):
 def check_precision(precision, place: Place):
     if precision is None:
         return
-    if precision != "tf32":
+    if not isinstance(precision, str) or precision != "tf32":
         raise ValueError(f'matmul_precision must be "tf32" or None. Got {precision!r}.')
     if place.is_host:
         raise ValueError(

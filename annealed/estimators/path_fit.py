@@ -77,11 +77,15 @@ class Point:
         arrays = {name: in_dtype(array, self.dtype) for name, array in arrays.items()}
         for name, array in arrays.items():
             if not bool(namespace_of(array).all(namespace_of(array).isfinite(array))):
-                raise ValueError(
-                    f"The model at temperature {temperature:.3g} has no finite {name} in {self.dtype}. Divide the "
-                    "columns of X by their standard deviations, or give temperatures and penalties nearer to 1."
-                )
+                raise _out_of_range(f"{name} in {self.dtype}", temperature)
         return replace(self, arrays=arrays, temperature=float(temperature), scale=scale)
+
+
+def _out_of_range(name, temperature) -> ValueError:
+    return ValueError(
+        f"The model at temperature {temperature:.3g} has no finite {name}. Divide the columns of X by their standard "
+        "deviations, or give temperatures and penalties nearer to 1."
+    )
 
 
 @dataclass(frozen=True)
@@ -164,6 +168,9 @@ class PathFit:
             rule=self.model.rule,
             unit_C=self._unit_C,
         )
+        bounds = recorded.certificate
+        if bounds is not None and not np.isfinite(bounds).all():
+            raise _out_of_range("certificate", recorded.temperatures[np.argmin(np.isfinite(bounds))])
         temperature = recorded.temperatures[recorded.best_index]
         arrays, scale = recorded.at(temperature)
         return recorded, self._point(path.plan.problem, arrays, temperature, scale)
@@ -180,9 +187,9 @@ class PathFit:
         given = self.model.temperature
         if is_auto(given):
             return schedule
-        if self._unit_C is not None and not np.finfo(float).tiny <= self._unit_C / given < np.inf:
+        if self._unit_C is not None and not np.finfo(float).tiny <= self._unit_C / float(given) < np.inf:
             raise ValueError(
-                f"temperature times l2_strength is out of range: C would be {self._unit_C / given:.3g}. Got "
+                f"temperature times l2_strength is out of range: C would be {self._unit_C / float(given):.3g}. Got "
                 f"temperature={given!r}. Give both nearer to 1."
             )
         return UntilSchedule(schedule, given)
@@ -217,6 +224,9 @@ class PathFit:
         except Stalled:
             plan = plan.in_columns()
             steps = anneal(plan, self._schedule(), validator, self.watch)
+        for step in steps:
+            if not np.isfinite([step.temperature * step.value, step.gradient_norm]).all():
+                raise _out_of_range("free energy and gradient", step.temperature)
         return SolvedPath(plan, validator, steps, settings)
 
     def _choose(self, path: SolvedPath) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from reprlib import repr as shown
 from typing import Any, Literal, Self
 
@@ -17,6 +16,7 @@ from annealed.estimators.parameters import forget_last_fit
 from annealed.estimators.predictions import LogitsMixin, logits_of_classes
 from annealed.estimators.samples import DTYPES, check_weight, checked_on_host, coded, weighted_classes
 from annealed.estimators.types import FloatArray
+from annealed.problems.base import number_of
 from annealed.problems.linear import check_spread, scores_of_rows
 from annealed.rows.base import even_slices
 from annealed.rows.cost import BLOCK_BYTES
@@ -111,16 +111,24 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
             about_all = np.maximum(squares - (counts @ means) ** 2, 0)
         check_spread(np.sqrt(about_all), counts @ means + center)
         widest = np.max(about_all, initial=0.0)
-        self.variance_ = variance + (smoothing * widest if widest > 0 else 1.0)
-        self.means_, self._center = means + center, center
+        with np.errstate(over="ignore", invalid="ignore"):
+            variance = variance + (smoothing * widest if widest > 0 else 1.0)
+            coef, bias, log_prior = _scores(means, variance, prior)
+            intercept = bias + log_prior - coef @ center
+        is_finite = np.isfinite(coef).all(axis=0) & np.isfinite(variance)
+        if not is_finite.all() or np.isnan(intercept).any():
+            raise ValueError(
+                f"var_smoothing must be such that variances within classes are neither zero nor infinite. Got "
+                f"{self.var_smoothing!r}, with which that of column {int(np.argmin(is_finite))} of X is "
+                f"{variance[np.argmin(is_finite)]:.3g}. Give a number nearer to 1e-9."
+            )
+        self.variance_, self.means_, self._center = variance, means + center, center
         self.classes_, self.class_prior_ = classes, prior
-        coef, bias, log_prior = self._about_center()
-        intercept = bias + log_prior - coef @ center
         self.coef_, self.intercept_ = logits_of_classes(coef, intercept)
         return self
 
     def _checked_smoothing(self):
-        if not isinstance(self.var_smoothing, Real) or not 0 <= float(self.var_smoothing) < np.inf:
+        if not 0 <= number_of(self.var_smoothing) < np.inf:
             raise ValueError(f"var_smoothing must be a finite number of at least 0. Got {self.var_smoothing!r}.")
         return float(self.var_smoothing)
 
@@ -155,18 +163,11 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
     def __sklearn_is_fitted__(self):
         return hasattr(self, "means_")
 
-    def _about_center(self):
-        """Coefficients and intercepts of the logits of `X - center`, the latter without the log priors, and these."""
-        means = self.means_ - self._center
-        coef = means / self.variance_
-        with np.errstate(divide="ignore"):
-            return coef, -0.5 * np.sum(coef * means, axis=1), np.log(self.class_prior_)
-
     def _logits(self, X, method):
         """Logits of the posterior, (n_samples, n_classes)."""
         check_is_fitted(self)
         X = checked_on_host(self, X, reset=False, dtypes=READ_IN_BLOCKS)
-        coef, bias, log_prior = self._about_center()
+        coef, bias, log_prior = _scores(self.means_ - self._center, self.variance_, self.class_prior_)
         if sparse.issparse(X):
             return scores_of_rows(X, coef.T, bias - coef @ self._center) + log_prior
         # About the mean, to avoid cancellation.
@@ -179,6 +180,13 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _scores(means, variance, prior):
+    """Coefficients and intercepts of the logits, given means about some point; the latter without log priors; these."""
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        coef = means / variance
+        return coef, -0.5 * np.sum(coef * means, axis=1), np.log(prior)
 
 
 def _blocks(X):

@@ -63,7 +63,8 @@ class PottsDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupport
         number of prototypes, the shrinkage and the refinement are still chosen on held-out samples, unless given.
     schedule : "auto", array-like of temperatures, or Schedule, default="auto"
         Temperatures of the annealing. "auto" multiplies beta = 1 / temperature by 1.5, from 0.5 on; a
-        :class:`annealed.InverseTemperatureSchedule` has other factors. Temperatures below 1e-30 are left out.
+        :class:`annealed.InverseTemperatureSchedule` has other factors. Temperatures below 1e-30 or above 1e30 are
+        left out.
     max_sweeps : int, default=5
         Largest number of sweeps at one temperature. A sweep updates memberships, labels, prototypes and metric once.
     random_state : int, RandomState instance or None, default=None

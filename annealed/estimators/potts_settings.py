@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import takewhile
-from numbers import Integral, Real
+from numbers import Integral
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from annealed.path import (
 from annealed.potts import RELAXATIONS, SHRINKAGES, Columns, Cooling, LabelledRows, SearchSettings, distinct_rows
 from annealed.potts.on_device import ArrayLabelledRows
 from annealed.potts.search import FIT_ROWS, STRENGTHS
+from annealed.problems.base import check_choice, number_of
 
 INITS = ("kmeans++", "mean")
 DECISIONS = ("posterior", "nearest")
@@ -34,8 +35,7 @@ def check_parameters(model):
     """Check the parameters of a `PottsDA` that no other object checks."""
     choices = {"init": INITS, "relaxation": tuple(RELAXATIONS), "decision": DECISIONS}
     for name, known in choices.items():
-        if getattr(model, name) not in known:
-            raise ValueError(f"{name} must be one of {known}. Got {getattr(model, name)!r}.")
+        check_choice(getattr(model, name), name, known)
     for name in ("n_init", "max_sweeps"):
         check_count(getattr(model, name), name)
     check_flag(model.refine, "refine")
@@ -44,12 +44,12 @@ def check_parameters(model):
         raise ValueError(f"temperature must be from {EXTREME:g} to {1 / EXTREME:g}. Got {model.temperature!r}.")
     if check_temperature(model.label_coupling, "label_coupling") > 1 / EXTREME:
         raise ValueError(f"label_coupling must be at most {1 / EXTREME:g}. Got {model.label_coupling!r}.")
-    if not isinstance(model.saturation, Real) or not 0 < float(model.saturation) <= 1:
+    if not 0 < number_of(model.saturation) <= 1:
         raise ValueError(f"saturation must be above 0 and at most 1. Got {model.saturation!r}.")
-    if not isinstance(model.perturbation, Real) or not 0 <= float(model.perturbation) < np.inf:
-        raise ValueError(f"perturbation must be a number that is not negative. Got {model.perturbation!r}.")
+    if not 0 <= number_of(model.perturbation) <= 1 / EXTREME:
+        raise ValueError(f"perturbation must be a number from 0 to {1 / EXTREME:g}. Got {model.perturbation!r}.")
     known = ("auto", *SHRINKAGES)
-    is_share = isinstance(model.shrinkage, Real) and 0 <= float(model.shrinkage) <= 1
+    is_share = 0 <= number_of(model.shrinkage) <= 1
     is_known = isinstance(model.shrinkage, str) and model.shrinkage in known
     if not is_share and not is_known:
         raise ValueError(f"shrinkage must be one of {known} or a number from 0 to 1. Got {model.shrinkage!r}.")
@@ -105,9 +105,12 @@ def _cooling(model, seed) -> Cooling:
     if not is_auto(model.temperature):  # the annealing ends there, whether the spins are hard or not
         schedule, saturation = UntilSchedule(schedule, model.temperature), np.inf
     ladder = falling(schedule.temperatures(lambda: 2.0))
-    temperatures = tuple(takewhile(lambda value: value >= EXTREME, ladder))  # memberships are hard long before
+    useful = takewhile(lambda value: value >= EXTREME, ladder)  # memberships are hard long before
+    temperatures = tuple(value for value in useful if value <= 1 / EXTREME)
     if not temperatures:
-        raise ValueError(f"schedule must begin at a temperature of at least {EXTREME:g}. Got {model.schedule!r}.")
+        raise ValueError(
+            f"schedule must have a temperature from {EXTREME:g} to {1 / EXTREME:g}. Got {model.schedule!r}."
+        )
     return Cooling(
         temperatures=temperatures,
         coupling=float(model.label_coupling),

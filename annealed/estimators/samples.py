@@ -29,6 +29,7 @@ from annealed.arrays import (
     to_host,
 )
 from annealed.estimators.predictions import named_classes
+from annealed.problems.base import number_of
 from annealed.problems.contrasts import MOST_ROWS
 
 DTYPES = (np.float64, np.float32)
@@ -42,12 +43,13 @@ LEAST_SHARE = 4 * np.finfo(float).eps
 def checked(estimator, X, *y, accept_sparse="csr", reset=True, dtypes=DTYPES):
     """X and, if given, y, checked by scikit-learn; dense X of none of `dtypes` is copied to the first of them.
 
-    It does not convert the dtype of frames of sparse columns. Neither fits nor predictions of foreign arrays have
-    gradients.
+    It does not convert the dtype of frames of sparse columns, and sums X to find NaN, whatever overflows. Neither fits
+    nor predictions of foreign arrays have gradients.
     """
     if is_dispatched(X):
         return _checked_foreign(estimator, X, *y, reset=reset)
-    found = validate_data(estimator, X, *y, accept_sparse=accept_sparse, dtype=dtypes, reset=reset)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = validate_data(estimator, X, *y, accept_sparse=accept_sparse, dtype=dtypes, reset=reset)
     X = found[0] if y else found
     if sparse.issparse(X) and X.dtype not in DTYPES:
         X = X.astype(np.float64)
@@ -168,7 +170,8 @@ def weighed_by_class(weight, labels, classes, class_weight):
     if class_weight is None:
         return weight, counts
     factors = _class_factors(class_weight, classes, counts)
-    return weight * factors[labels], counts * factors
+    with np.errstate(over="ignore"):  # the total is checked
+        return weight * factors[labels], counts * factors
 
 
 def _class_factors(class_weight, classes, counts):
@@ -192,7 +195,7 @@ def _class_factors(class_weight, classes, counts):
 
 
 def _checked_factor(label, factor) -> float:
-    if not isinstance(factor, Real) or not 0 <= float(factor) < np.inf:
+    if not 0 <= number_of(factor) < np.inf:
         raise ValueError(f"class_weight of class {label!r} must be a finite number of at least 0. Got {factor!r}.")
     return float(factor)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +13,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from annealed.estimators.parameters import forget_last_fit
 from annealed.estimators.samples import checked_on_host
 from annealed.estimators.types import FloatArray
+from annealed.problems.base import number_of
 
 
 class SecondOrderFeatures(TransformerMixin, BaseEstimator):
@@ -71,9 +71,9 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
         return self
 
     def _radius(self):
-        if not isinstance(self.neighborhood, Real) or not float(self.neighborhood) >= 0:
+        if not number_of(self.neighborhood) >= 0:
             raise ValueError(f"neighborhood must be None or a number of at least 0. Got {self.neighborhood!r}.")
-        return float(self.neighborhood)
+        return number_of(self.neighborhood)
 
     def _near_pairs(self, n_columns):
         """Pairs of neighbouring pixels, found step by step, as all pairs of a large image would be too many."""
@@ -117,7 +117,7 @@ class SecondOrderFeatures(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = checked_on_host(self, X, reset=False)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             products = self._sparse_products(X) if sparse.issparse(X) else self._dense_products(X)
             values = products.data if sparse.issparse(X) else products
             is_finite = np.isfinite(values.sum()) or np.isfinite(values).all()  # a sum of finite numbers may overflow

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from numbers import Integral, Real
+from numbers import Integral
 from reprlib import repr as shown
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from annealed.arrays import ROUNDING
+from annealed.problems.base import number_of
 
 
 class Schedule(BaseEstimator, ABC):
@@ -66,8 +67,7 @@ def check_given_temperature(value):
 
 def check_temperature(value, name="temperature") -> float:
     """The value as a float if it is a positive, finite number; else raise an error that shows it."""
-    is_number = isinstance(value, Real) and str(value) not in ("True", "False")
-    if not is_number or not 0 < float(value) < np.inf:
+    if str(value) in ("True", "False") or not 0 < number_of(value) < np.inf:
         raise ValueError(f"{name} must be a positive number. Got {value!r}.")
     return float(value)
 
@@ -277,7 +277,8 @@ class CGrid(Schedule):
         values = self.values()
         if unit_C is None:
             raise ValueError(NOT_DEFINED.format(schedule=self))
-        return (unit_C / values).tolist()
+        with np.errstate(over="ignore"):  # the path refuses temperatures that are not finite
+            return (unit_C / values).tolist()
 
     def temperatures(self, hot):
         raise TypeError(

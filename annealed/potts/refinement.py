@@ -127,7 +127,8 @@ def slopes(rows: LabelledRows, prototypes, directions, label_logits):
     """Mean log-loss, and its derivatives in directions, minus levels, and label logits."""
     levels = 0.5 * (directions * prototypes).sum(axis=1)
     labels = gibbs.posterior(label_logits)
-    row_directions, row_levels, row_labels = (part.astype(rows.X.dtype) for part in (directions, levels, labels))
+    with np.errstate(over="ignore"):  # points that a line search tries may be too far away for float32
+        row_directions, row_levels, row_labels = (part.astype(rows.X.dtype) for part in (directions, levels, labels))
 
     def block_terms(block):
         with np.errstate(invalid="ignore"):  # BLAS may set the flag when it reads past the end of an array

@@ -40,9 +40,23 @@ class TrainingSummary:
     entropy: float
 
 
+def number_of(value) -> float:
+    """The value as a float: NaN if it is no number, infinite if it is a whole number that no float can hold."""
+    try:
+        return float(value) if isinstance(value, Real) else np.nan
+    except OverflowError:
+        return np.inf if value > 0 else -np.inf
+
+
+def check_choice(value, name, known):
+    """Raise ValueError if a parameter is not one of the known strings; an array is compared as a whole."""
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"{name} must be one of {known}. Got {value!r}.")
+
+
 def check_strength(value) -> float:
     """Return the penalty's strength as a float; raise ValueError if it is not a positive number."""
-    if not isinstance(value, Real) or not 0 < float(value) < np.inf:
+    if not 0 < number_of(value) < np.inf:
         raise ValueError(f"l2_strength must be a positive number. Got {value!r}.")
     return float(value)
 

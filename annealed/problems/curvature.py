@@ -24,8 +24,7 @@ from scipy.linalg import blas, lapack
 from annealed.problems import gibbs
 from annealed.problems.hessian import factored
 from annealed.problems.hessian_sample import N_LEVELS, NEGLIGIBLE, HessianSample
-from annealed.rows.cost import BLOCK, STORED_BYTES, factor_time, pass_time
-from annealed.rows.csr import row_length
+from annealed.rows.cost import BLOCK, STORED_BYTES, factor_time, pass_time, row_length
 from annealed.rows.threads import blas_threads
 
 CLASSES_SHARE = 0.25  # time of the class blocks over that of a full Hessian, up to which the blocks come first
@@ -95,7 +94,7 @@ class Preconditioners:
         float32_rows, n_scores = self.scores.float32_rows, self.problem.n_fits * self.table.n_scores
         n_blocks = 1 if float32_rows is None else float32_rows.n_groups
         design = self.scores.design
-        return pass_time(design.n_rows, row_length(design), n_scores, self.scores.has_quick_rows, n_blocks)
+        return pass_time(design.n_rows, row_length(design.X), n_scores, self.scores.has_quick_rows, n_blocks)
 
 
 class LearnedCurvature:

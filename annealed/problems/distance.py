@@ -16,7 +16,6 @@ Shapes: coef (n_fits, n_classes, rank). Covariance and class means are estimated
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +23,7 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from annealed.arrays import ROUNDING, at_least, reshaped, take, to_host
-from annealed.problems.base import Features, Objective
+from annealed.problems.base import Features, Objective, check_choice, number_of
 from annealed.problems.contrasts import missing_class_weight
 from annealed.problems.linear import (
     LinearProblem,
@@ -72,14 +71,12 @@ class Distance(Objective):
         self.init = init
 
     def prepare(self, design, random_state=None):
-        if self.covariance not in COVARIANCES:
-            raise ValueError(f"covariance must be one of {COVARIANCES}. Got {self.covariance!r}.")
-        if self.init not in INITS:
-            raise ValueError(f"init must be one of {INITS}. Got {self.init!r}.")
-        if not isinstance(self.anchor, Real) or not 0 <= float(self.anchor) < np.inf:
+        check_choice(self.covariance, "covariance", COVARIANCES)
+        check_choice(self.init, "init", INITS)
+        if not 0 <= number_of(self.anchor) < np.inf:
             raise ValueError(f"anchor must be a number that is not negative. Got {self.anchor!r}.")
-        is_fraction = isinstance(self.shrinkage, Real) and 0 <= float(self.shrinkage) <= 1
-        if self.shrinkage not in SHRINKAGES and not is_fraction:
+        is_name = isinstance(self.shrinkage, str) and self.shrinkage in SHRINKAGES
+        if not is_name and not 0 <= number_of(self.shrinkage) <= 1:
             raise ValueError(f"shrinkage must be one of {SHRINKAGES} or in [0, 1]. Got {self.shrinkage!r}.")
         if self.shrinkage == "ledoit_wolf" and isinstance(design, ArrayDesign):
             raise ValueError('shrinkage="ledoit_wolf" needs rows on the host. Use "oas" or a number on a device.')

@@ -97,7 +97,7 @@ class PenalizedLinearProblem(LinearProblem):
 
     def __init__(self, design: Design, *, l2_strength: float, penalty_scaling: str, fit_intercept: bool):
         self.l2_strength = check_strength(l2_strength)
-        if fit_intercept not in (True, False):
+        if not isinstance(fit_intercept, bool | np.bool_):
             raise ValueError(f"fit_intercept must be True or False. Got {fit_intercept!r}.")
         self.scaling = Scaling.of(penalty_scaling, design)
         contrasts, mean = Contrasts(design.n_classes), mean_of_columns(design)

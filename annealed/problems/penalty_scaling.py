@@ -19,7 +19,7 @@ from scipy import sparse
 
 from annealed.arrays import to_host
 from annealed.lazy import cached_property
-from annealed.problems.base import Features
+from annealed.problems.base import Features, check_choice
 from annealed.rows import Design
 from annealed.rows.class_points import class_point_coordinates
 from annealed.rows.coordinates import (
@@ -50,8 +50,7 @@ class Scaling(NamedTuple):
 
     @classmethod
     def of(cls, asked, design) -> Scaling:
-        if asked not in PENALTY_SCALINGS:
-            raise ValueError(f"penalty_scaling must be one of {PENALTY_SCALINGS}. Got {asked!r}.")
+        check_choice(asked, "penalty_scaling", PENALTY_SCALINGS)
         usual = "none" if sparse.issparse(design.X) else "standardize"
         return cls(asked, usual if asked in ("auto", "cv") else asked, design)
 

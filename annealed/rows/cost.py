@@ -6,6 +6,8 @@ little. What is multiplied, and how often, follows from shapes.
 
 from __future__ import annotations
 
+from scipy import sparse
+
 CALL = 5.4e5  # overhead of a pass over the rows: calls of Python and NumPy
 BLOCK = 2.4e5  # overhead of each further group of rows
 ENTRY = 2.5  # an entry of a row that is copied, or combined with another one
@@ -19,6 +21,12 @@ FACTOR = 0.05  # a multiplication in a Cholesky factor
 # Smaller blocks would stay in cache, but threads exchange the interpreter lock at every block, which costs more.
 BLOCK_BYTES = 1 << 22
 STORED_BYTES = 1 << 26  # of an array that is kept beside X to save time
+
+
+def row_length(X) -> float:
+    """Columns of a dense row whose product with a vector takes as long as that of a row of X."""
+    n_rows, n_features = X.shape
+    return min(n_features, X.nnz / max(1, n_rows) * ENTRY / MULTIPLY[False]) if sparse.issparse(X) else n_features
 
 
 def score_time(n_features, is_float32=False) -> float:

@@ -7,7 +7,6 @@ from scipy import sparse
 
 from annealed.lazy import cached_property
 from annealed.rows.base import Block, Design
-from annealed.rows.cost import ENTRY, MULTIPLY
 
 MOST_USED = 0.5  # share of non-empty features up to which the empty ones are dropped
 
@@ -119,13 +118,6 @@ class CsrDesign(Design):
         gram = (scaled @ scaled.T).toarray().astype(np.float64)
         cross = scaled @ center
         return gram - cross[:, None] - cross[None, :] + center @ center
-
-
-def row_length(design: Design) -> float:
-    """Columns of a dense row whose product with a vector takes as long as that of a row of the design."""
-    if not isinstance(design, CsrDesign):
-        return design.n_features
-    return min(design.n_features, design.n_entries * ENTRY / MULTIPLY[False])
 
 
 def _near_zero(values, center):

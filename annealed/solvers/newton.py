@@ -58,26 +58,29 @@ class Newton(Solver):
         if size > 1 and not points.fits.any():
             size = max(1, BLOCK_BYTES // (8 * problem.hessians.size**2))
             if accuracy.certify:  # most interpolated starts are solved: that needs no Hessian
-                _evaluate(problem, solution, points, accuracy.tol)
+                solution.was_far[:] = is_far(_evaluate(problem, solution, points, accuracy.tol), accuracy.tol)
                 rest = np.flatnonzero(~solution.converged)
         for first in range(0, len(rest), size):
             places = rest[first : first + size]
             search = _Search(problem, points.part(places), accuracy)
             solution.tangent[places] = search.run(accuracy.max_iter)
             solution.put(places, search.solution)
+        ended = np.flatnonzero(~solution.converged & np.isnan(solution.certificate) & (points.fits == 0))
+        if len(ended):
+            _evaluate(problem, solution, points, accuracy.tol, ended)
         return solution
 
 
-def _evaluate(problem, solution: Solution, points: Points, tol):
-    """Mark the points that are solved at their start."""
-    fits, temperatures = points.fits, points.temperatures
-    solution.value[:], gradient, _ = problem.objective(solution.parameters, temperatures, fits)
-    largest, bound = largest_entry(gradient), problem.certificate(gradient, solution.value, temperatures, fits)
-    at = solution.value, largest, bound, fits
-    solution.converged[:] = is_solved(problem, *at, tol, np.full(len(fits), np.inf))
-    solution.is_certified[:] = solution.converged
-    solution.was_far[:] = is_far(bound, tol)
-    solution.note(problem, slice(None), gradient, largest, bound, temperatures, fits)
+def _evaluate(problem, solution: Solution, points: Points, tol, places=slice(None)):
+    """Certify points where they are, mark those that are solved there, and return their certificates."""
+    fits, temperatures, x = points.fits[places], points.temperatures[places], solution.parameters[places]
+    value, gradient, _ = problem.objective(x, temperatures, fits)
+    largest, bound = largest_entry(gradient), problem.certificate(gradient, value, temperatures, fits)
+    solution.value[places] = value
+    solution.converged[places] = is_solved(problem, value, largest, bound, fits, tol, np.full(len(fits), np.inf))
+    solution.is_certified[places] = solution.converged[places]
+    solution.note(problem, places, gradient, largest, bound, temperatures, fits)
+    return bound
 
 
 class _Search:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +13,7 @@ from annealed.problems import Problem, RepresenterProblem
 from annealed.problems.linear import LinearProblem
 from annealed.problems.penalized_linear import PenalizedLinearProblem
 from annealed.rows.coordinates import CONSTANT, WIDEST_EIGENPROBLEM
-from annealed.rows.cost import STORED_BYTES, pass_time
-from annealed.rows.csr import row_length
+from annealed.rows.cost import STORED_BYTES, pass_time, row_length
 from annealed.solvers.base import Accuracy, Points, Solution, Solver
 from annealed.solvers.lbfgs import LBFGS
 from annealed.solvers.newton import Newton
@@ -28,6 +28,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "subspace": Subspace,
 }
 BUDGET, FEWEST_BEFORE = 4, 25  # iterations of a temperature for each of all hotter ones, counted as at least so many
+LOOSEST = float(np.sqrt(np.finfo(float).max))  # products with larger tolerances may overflow
 PASSES_OF_HESSIAN = 2.5  # time of the Hessians of all fits, in passes, up to which Newton's method is faster
 NEWTON_STEPS = 4  # Hessians of all fits that take as long as L-BFGS may take at a temperature, before Newton's method
 
@@ -55,6 +56,7 @@ class Plan:
 
     @classmethod
     def of(cls, problem: Problem, solver: Solver, tol, max_iter, is_given=False) -> Plan:
+        tol, max_iter = min(float(tol), LOOSEST), min(int(max_iter), sys.maxsize)
         problem = solver.adapt(problem, tol)
         return cls(problem, solver, tol, max_iter, solver.new_memory(problem), is_given)
 
@@ -148,10 +150,10 @@ def _coordinates(problem) -> str:
 def make_solver(solver, problem: Problem) -> Solver:
     """A solver from its name, or the given solver; "auto" chooses by the shape of the problem."""
     if not problem.place.is_host:
-        if solver not in ("auto", "lbfgs"):
+        if not isinstance(solver, str) or solver not in ("auto", "lbfgs"):
             raise ValueError(f'X on a device needs solver="auto" or "lbfgs". Got {solver!r}.')
         return LBFGS()
-    if solver == "auto":
+    if isinstance(solver, str) and solver == "auto":
         solver = _by_shape(problem)
     if not isinstance(solver, Solver) and not (isinstance(solver, str) and solver in SOLVERS):
         raise ValueError(f"solver must be one of {('auto', *SOLVERS)} or a Solver. Got {solver!r}.")
@@ -199,7 +201,7 @@ def _iterations_before_newton(plan: Plan) -> float:
 def _pass_time(problem):
     """Estimated time of a pass of all fits over the rows, in nanoseconds."""
     design = problem.design
-    return pass_time(design.n_rows, row_length(design), problem.n_fits * problem.scores.table.n_scores)
+    return pass_time(design.n_rows, row_length(design.X), problem.n_fits * problem.scores.table.n_scores)
 
 
 def _has_row_form(problem):

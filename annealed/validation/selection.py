@@ -276,7 +276,7 @@ def _check_training_classes(parts, y, labels, weight):
 def _row_numbers(rows, every_row):
     """Indices of samples that are given by indices, or by a boolean mask."""
     rows = np.asarray(rows)
-    if rows.ndim > 1:
+    if rows.ndim != 1:
         raise ValueError(f"cv must give lists of sample indices, or boolean masks. Got shape {rows.shape}.")
     try:
         return every_row[rows if rows.size else rows.astype(int)]

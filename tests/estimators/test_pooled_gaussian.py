@@ -217,6 +217,13 @@ def test_bad_smoothing(smoothing):
         PooledGaussian(var_smoothing=smoothing).fit(TABLE.X, TABLE.y)
 
 
+def test_columns_that_are_constant_within_classes_need_smoothing():
+    X, y = np.array([[0.0, 3], [1, 3], [2, 4], [3, 4]]), [0, 0, 1, 1]
+    with pytest.raises(ValueError, match="var_smoothing must be such .* Got 0, with which that of column 1 of X is 0."):
+        PooledGaussian(var_smoothing=0).fit(X, y)
+    assert PooledGaussian().fit(X, y).score(X, y) == 1
+
+
 @pytest.mark.parametrize("priors", ["equal", "empirical", [2, 0, 2]])
 def test_a_class_without_weight_is_not_predicted(priors):
     weight = (TABLE.y != 1).astype(float)

@@ -198,10 +198,10 @@ def test_one_sample_may_outweigh_all_others():
     assert np.isfinite(PottsDA(**QUICK).fit(X, y, sample_weight=weight).predict_proba(X)).all()
 
 
-def test_temperatures_below_the_smallest_are_left_out():
+def test_temperatures_beyond_all_use_are_left_out():
     X, y = make_xor_means(120, random_state=1)
     options = QUICK | {"saturation": 1.0}
-    cold = PottsDA(**options, schedule=[1.0, 0.1, 1e-60]).fit(X, y)
+    cold = PottsDA(**options, schedule=[1.7e308, 1.0, 0.1, 1e-60]).fit(X, y)
     np.testing.assert_array_equal(cold.path_.temperatures, [1.0, 0.1])
     mild = PottsDA(**options, schedule=[1.0, 0.1]).fit(X, y)
     np.testing.assert_array_equal(cold.predict_proba(X), mild.predict_proba(X))
@@ -402,7 +402,7 @@ def test_probabilities_are_calibrated():
             {"init": "mean", "n_prototypes": {0: 1, 1: 1, 2: 1}},
             "n_prototypes must be an int, the total, with init=.mean.. Got {0: 1",
         ),
-        ({"random_state": "seven"}, "random_state must be .* Got 'seven'"),
+        ({"random_state": "seven"}, "random_state must be None, a whole number .* Got 'seven'"),
         ({"init": "random"}, "init must be one of"),
         ({"relaxation": "cubic"}, "relaxation must be one of"),
         ({"decision": "coin"}, "decision must be one of"),
@@ -413,9 +413,11 @@ def test_probabilities_are_calibrated():
         ({"temperature": 1e-60}, r"temperature must be from 1e-30 to 1e\+30. Got 1e-60"),
         ({"label_coupling": 0}, "label_coupling must be a positive number. Got 0"),
         ({"label_coupling": 1e307}, r"label_coupling must be at most 1e\+30. Got 1e\+307"),
-        ({"schedule": [1e-40]}, r"schedule must begin at a temperature of at least 1e-30. Got \[1e-40\]"),
+        ({"schedule": [1e-40]}, r"schedule must have a temperature from 1e-30 to 1e\+30. Got \[1e-40\]"),
+        ({"schedule": [1e40]}, r"schedule must have a temperature from 1e-30 to 1e\+30. Got \[1e\+40\]"),
         ({"saturation": 0}, "saturation must be above 0"),
-        ({"perturbation": -1}, "perturbation must be a number that is not negative. Got -1"),
+        ({"perturbation": -1}, r"perturbation must be a number from 0 to 1e\+30. Got -1"),
+        ({"perturbation": 1e300}, r"perturbation must be a number from 0 to 1e\+30. Got 1e\+300"),
         ({"n_init": 0}, "n_init must be a positive whole number. Got 0"),
         ({"schedule": []}, "at least one temperature"),
     ],

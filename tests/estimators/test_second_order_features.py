@@ -188,7 +188,7 @@ def test_sparse_products_have_indices_that_scikit_learn_takes():
 
 @pytest.mark.parametrize("store", [np.asarray, sparse.csr_array])
 def test_products_that_overflow_are_refused(store):
-    rows = np.full((2, 3), 1e20, dtype=np.float32)
+    rows = np.array([[1e20, -1e20, 1e20]] * 2, dtype=np.float32)
     with pytest.raises(ValueError, match=r"infinite in float32. Its largest absolute value is 1e\+20"):
         SecondOrderFeatures().fit_transform(store(rows))
     assert SecondOrderFeatures().fit_transform(store(rows.astype(np.float64))).max() < 1.1e40

@@ -21,6 +21,12 @@ def visited(schedule, hot=8.0):
     return list(schedule.temperatures(lambda: hot))
 
 
+def test_values_of_C_whose_temperatures_overflow_are_refused():
+    X, y = np.arange(6.0)[:, None], np.arange(6) % 2
+    with pytest.raises(ValueError, match="every temperature of the schedule must be a positive number. Got inf"):
+        AnnealedLogisticRegression(schedule=CGrid([5e-324, 1.0]), selection="last").fit(X, y)
+
+
 def never_hot():
     raise AssertionError("the hot end was computed but is not needed")
 
