@@ -222,7 +222,8 @@ def _read_only(values, rng):
 
 def _sparse(make):
     def stored(values, rng):
-        return make(np.where(values > np.median(values), values, 0) if values.dtype.kind == "f" else values)
+        has_zeros = values.dtype.kind == "f" and values.size > 0
+        return make(np.where(values > np.median(values), values, 0) if has_zeros else values)
 
     return stored
 
