@@ -12,7 +12,7 @@ import numpy as np
 import pandas
 from scipy import sparse
 
-HUGE, TINY, DENORMAL = 1e300, 1e-300, 5e-324
+HUGE, TINY, DENORMAL, NEW_ROWS = 1e300, 1e-300, 5e-324, 9
 ENTRIES = {
     "nan": np.nan,
     "inf": np.inf,
@@ -22,7 +22,6 @@ ENTRIES = {
     "1e30": 1e30,
     "1e-300": TINY,
 }
-NEW_ROWS = 9
 
 
 class Table(NamedTuple):
@@ -222,7 +221,8 @@ def _read_only(values, rng):
 
 def _sparse(make):
     def stored(values, rng):
-        return make(np.where(values > np.median(values), values, 0) if values.dtype.kind == "f" else values)
+        is_thinned = values.dtype.kind == "f" and values.size
+        return make(np.where(values > np.median(values), values, 0) if is_thinned else values)
 
     return stored
 
