@@ -32,6 +32,8 @@ LOOSEST = float(np.sqrt(np.finfo(float).max))  # products with larger tolerances
 PASSES_OF_HESSIAN = 2.5  # time of the Hessians of all fits, in passes, up to which Newton's method is faster
 NEWTON_STEPS = 4  # Hessians of all fits that take as long as L-BFGS may take at a temperature, before Newton's method
 
+MOST_NEWTON_ITERATIONS = 4 * NEWTON_STEPS  # at a temperature; every second one needs a Hessian
+
 
 class Stalled(Exception):
     """Combinations of samples take too many steps: solve the path by `Plan.in_columns`."""
@@ -43,7 +45,7 @@ class Plan:
 
     is_given : whether the user has chosen the solver
     follow_up : Newton's method, from the first temperature at which L-BFGS has taken as long as some exact Hessians
-        would: it solves what is left there, and all later temperatures
+        would: it solves what is left there, and all later temperatures, unless one takes it too many iterations
     """
 
     problem: Problem
@@ -53,6 +55,7 @@ class Plan:
     memory: Any
     is_given: bool = False
     follow_up: Solver | None = None
+    may_follow: bool = True
 
     @classmethod
     def of(cls, problem: Problem, solver: Solver, tol, max_iter, is_given=False) -> Plan:
@@ -68,26 +71,37 @@ class Plan:
         most = self.max_iter
         if n_before is not None and not self.is_given:
             most = min(most, BUDGET * max(FEWEST_BEFORE, n_before))
-        if self.follow_up is None:
-            solution = self._solved(points, Accuracy(self.tol, most, certify))
-        else:
-            solution = self.follow_up.solve(self.problem, points, Accuracy(self.tol, most, certify), None)
+        solution = self._solved(points, Accuracy(self.tol, most, certify))
         is_replaceable = isinstance(self.problem, RepresenterProblem) and not self.is_given
         if is_replaceable and self.max_iter > MOST_STEPS and not solution.converged.all():
             raise Stalled
         return solution
 
     def _solved(self, points: Points, accuracy: Accuracy) -> Solution:
-        most = np.inf if self.is_given else _iterations_before_newton(self)
-        patience = int(min(accuracy.max_iter, most))
-        solution = self.solver.solve(self.problem, points, accuracy._replace(max_iter=patience), self.memory)
-        left = np.flatnonzero(~solution.converged)
-        if patience < accuracy.max_iter and len(left):
+        """L-BFGS, then Newton's method for what is left; where that takes long too, L-BFGS from then on."""
+        patience = np.inf if self.is_given or not self.may_follow else _iterations_before_newton(self)
+        if patience >= accuracy.max_iter:
+            return self.solver.solve(self.problem, points, accuracy, self.memory)
+        first = int(patience)
+        if self.follow_up is None:
+            solution = self.solver.solve(self.problem, points, accuracy._replace(max_iter=first), self.memory)
+            if solution.converged.all():
+                return solution
             self.follow_up = Newton()
-            rest = points.part(left)._replace(parameters=solution.parameters[as_slice(left)])
-            accuracy = accuracy._replace(max_iter=accuracy.max_iter - patience)
-            solution.put(left, self.follow_up.solve(self.problem, rest, accuracy, None))
+            self._continue(solution, points, self.follow_up, accuracy._replace(max_iter=MOST_NEWTON_ITERATIONS))
+        else:
+            few = accuracy._replace(max_iter=min(MOST_NEWTON_ITERATIONS, accuracy.max_iter))
+            solution = self.follow_up.solve(self.problem, points, few, None)
+        if not solution.converged.all():
+            self.follow_up, self.may_follow = None, False
+            self._continue(solution, points, self.solver, accuracy._replace(max_iter=accuracy.max_iter - first))
         return solution
+
+    def _continue(self, solution: Solution, points: Points, solver: Solver, accuracy: Accuracy):
+        """Solve the points that have not converged further."""
+        left = np.flatnonzero(~solution.converged)
+        rest = points.part(left)._replace(parameters=solution.parameters[as_slice(left)])
+        solution.put(left, solver.solve(self.problem, rest, accuracy, self.memory))
 
     def in_columns(self) -> Plan:
         """The plan that replaces one in combinations of samples."""

@@ -123,3 +123,11 @@ def test_newtons_method_does_not_follow_where_its_hessians_need_much_memory(monk
     table = make("gaussian", 1, 8000)
     model = AnnealedLogisticRegression(penalty_scaling="standardize", schedule=np.geomspace(10, 1e-7, 20), cv=3)
     assert model.fit(table.X, table.y).path_.plan.startswith("L-BFGS in")
+
+
+def test_l_bfgs_goes_on_where_newtons_method_takes_many_iterations_too(monkeypatch):
+    monkeypatch.setattr(plan, "MOST_NEWTON_ITERATIONS", 1)
+    table = make("gaussian", 1, 8000)
+    model = AnnealedLogisticRegression(penalty_scaling="standardize", schedule=np.geomspace(10, 1e-7, 20), cv=3)
+    path = model.fit(table.X, table.y).path_
+    assert path.plan.startswith("L-BFGS in") and path.converged.all() and path.n_iter.max() > 50
