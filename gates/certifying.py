@@ -1,4 +1,8 @@
-"""Certificates of random problems, at every point of every path, against an oracle in double precision."""
+"""Certificates of random problems, at every point of every path, against an oracle in double precision.
+
+The oracle's number is a bound on the excess over the minimum, too. Where it exceeds the certificate, the excess itself
+is computed from a solution at REFERENCE_TOL: after a last step, which lowers the value, the gradient may be larger.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import warnings
 from time import process_time
 
 import numpy as np
+from sklearn.base import clone
 
 from annealed import AnnealedLogisticRegression
 from gates.comparing import HONEST, ROUNDING
@@ -15,6 +20,7 @@ from gates.random_tables import random_table
 MOST_VALUES = 60_000
 SCALINGS = ("auto", "auto", "none", "standardize", "half-whiten", "whiten")
 TOLERANCES = (1e-4, 1e-4, 1e-2, 1e-6, 1e-8)
+REFERENCE_TOL = 1e-10
 CERTIFIED_SHARE = 0.01  # of `tol`: what the library promises of a converged point
 
 
@@ -31,6 +37,16 @@ def random_problem(seed: int):
     )
 
 
+def _excess(model, table, temperature, gap) -> float:
+    """The relative excess at a point of a path."""
+    settings = {"penalty_scaling": model.penalty_scaling_, "tol": REFERENCE_TOL, "selection": "last"}
+    exact = clone(model).set_params(schedule=[temperature], **settings)
+    exact.fit(table.X, table.y, sample_weight=table.weight)
+    at = table.X, table.y, table.weight, exact.penalty_scaling_, exact.l2_strength
+    (reference,) = oracle_bounds(exact.path_, *at)
+    return gap.value / (reference.value - reference.bound) - 1
+
+
 def certify(n_problems: int, first: int) -> int:
     """Print every point whose certificate is below what the oracle finds; the exit status."""
     n_points, n_wrong, n_loose, worst, began = 0, 0, 0, 0.0, process_time()
@@ -42,6 +58,8 @@ def certify(n_problems: int, first: int) -> int:
         path = model.path_
         bounds = oracle_bounds(path, table.X, table.y, table.weight, model.penalty_scaling_, model.l2_strength)
         found = np.array([gap.relative for gap in bounds])
+        is_above = found > HONEST * path.certificate + ROUNDING
+        found[is_above] = [_excess(model, table, path.temperatures[at], bounds[at]) for at in np.flatnonzero(is_above)]
         is_wrong = found > HONEST * path.certificate + ROUNDING
         is_loose = path.converged & (found > HONEST * CERTIFIED_SHARE * model.tol + ROUNDING)
         n_points, n_wrong, n_loose = n_points + len(path), n_wrong + is_wrong.sum(), n_loose + is_loose.sum()
