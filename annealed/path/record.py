@@ -207,14 +207,15 @@ class AnnealingPath:
         """A table of the path: its ends, the best scores, and the chosen temperature, marked with an arrow."""
         names = "temperature C free_energy entropy train_score validation_score compared_score n_iter".split()
         columns = {name: values for name, values in self._columns().items() if name in names}
-        widths = [max(12, len(name)) for name in columns]
+        narrowest = len("-1.23456e-78")  # a number as it is printed
+        widths = [max(narrowest, len(name)) for name in columns]
         header = "  " + " ".join(f"{name:>{width}}" for name, width in zip(columns, widths, strict=True))
         method = f", {self.plan.partition('. ')[0]}" if self.plan else ""
         lines = [f"AnnealingPath: {len(self)} temperatures, score {self.score_name}{method}", header]
         previous = -1
         for index in self._printed_indices():
             if index != previous + 1:
-                lines.append(f"  {'...':>12}")
+                lines.append(f"  {'...':>{narrowest}}")
             mark = "->" if index == self.best_index else "  "
             cells = zip(columns.values(), widths, strict=True)
             lines.append(mark + " ".join(f"{values[index]:>{width}.6g}" for values, width in cells))
