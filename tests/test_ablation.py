@@ -7,7 +7,8 @@ import pytest
 import annealed.rows.dense
 from annealed.solvers import newton
 from benchmarks import ablation
-from benchmarks.mechanisms import LIMITS, MECHANISMS, ON_A_DEVICE, Mechanism, attribute, constant
+from benchmarks.limits import LIMITS, ON_A_DEVICE
+from benchmarks.mechanisms import MECHANISMS, Mechanism, attribute, constant
 from gates.size import core
 
 
