@@ -56,6 +56,9 @@ def factor_time(size) -> float:
 
 
 def hessian_time(n_rows, width, n_pairs, size, is_stored) -> float:
-    """The Hessian of a fit and its factor; `is_stored`: from products of columns that are stored."""
-    of_row = ENTRY * (1 if is_stored else width) + SQUARE[False] * width**2 / 2
-    return n_pairs * n_rows * of_row + factor_time(size)
+    """The Hessian of a fit and its factor; `is_stored`: from products of columns, which few pairs only read."""
+    if is_stored:
+        of_row = ENTRY * n_pairs + max(MULTIPLY[False], SQUARE[False] * n_pairs) * width**2 / 2
+    else:
+        of_row = n_pairs * (ENTRY * width + SQUARE[False] * width**2 / 2)
+    return n_rows * of_row + factor_time(size)
