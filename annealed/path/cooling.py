@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -102,6 +103,7 @@ class _Path:
         self.is_adaptive = is_adaptive  # whether temperatures may be added, and given up
         self.adds_middles = is_adaptive and self.problem.interpolates
         self.nodes: list[Step] = []
+        self.values: Any = None  # of all fits at the last node
         self.others: list[Step] = []
         self.waiting: list[float] = []  # temperatures between nodes, to be refined
 
@@ -137,6 +139,7 @@ class _Path:
         first, *later = temperatures
         starts = [predicted(self.problem, self.nodes, first), *(self._foreseen(temperature) for temperature in later)]
         solutions = self._solved_from(starts, temperatures)
+        self.values = to_host(solutions[-1].value)
         points = [solution.parameters for solution in solutions]
         validated = self.validator.validate_all(self.problem, points, temperatures)
         seconds = (perf_counter() - began) / len(temperatures)
@@ -163,7 +166,8 @@ class _Path:
     def _solved(self, starts, temperatures) -> list[Solution]:
         certify = self.validator.sees_final and self.plan.solver.certifies_gaps
         n_before = sum(node.n_iter for node in self.nodes) if self.is_adaptive and self.nodes else None
-        solution = self.plan.solve(Points.of_fits(starts, temperatures), certify, n_before)
+        hotter = (self.nodes[-1].parameters, self.values) if self.nodes and self.problem.interpolates else None
+        solution = self.plan.solve(Points.of_fits(starts, temperatures, hotter), certify, n_before)
         size = self.problem.n_fits
         return [solution.part(slice(first, first + size)) for first in range(0, size * len(starts), size)]
 

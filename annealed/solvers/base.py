@@ -25,18 +25,22 @@ class Points(NamedTuple):
     """What is to be solved: point i belongs to fit `fits[i]` at `temperatures[i]` and starts at `parameters[i]`.
 
     The fits of a temperature are consecutive, the final one first.
+
+    hotter : parameters and values of all fits at a hotter temperature, whose values no minimum exceeds; None if unknown
     """
 
     fits: np.ndarray
     temperatures: np.ndarray
     parameters: Any
+    hotter: tuple[Any, np.ndarray] | None = None
 
     @classmethod
-    def of_fits(cls, starts: list, temperatures) -> Points:
+    def of_fits(cls, starts: list, temperatures, hotter=None) -> Points:
         """All fits at each temperature; `starts` has the parameters of all fits at each."""
         n_fits = starts[0].shape[0]
         parameters = starts[0] if len(starts) == 1 else namespace_of(starts[0]).concat(starts)
-        return cls(np.tile(np.arange(n_fits), len(starts)), np.repeat(np.asarray(temperatures), n_fits), parameters)
+        fits = np.tile(np.arange(n_fits), len(starts))
+        return cls(fits, np.repeat(np.asarray(temperatures), n_fits), parameters, hotter)
 
     @classmethod
     def of_final(cls, parameters, temperatures) -> Points:
@@ -50,7 +54,7 @@ class Points(NamedTuple):
 
     def part(self, positions) -> Points:
         chosen = as_slice(positions)
-        return Points(self.fits[chosen], self.temperatures[chosen], self.parameters[chosen, ...])
+        return Points(self.fits[chosen], self.temperatures[chosen], self.parameters[chosen, ...], self.hotter)
 
 
 class Accuracy(NamedTuple):

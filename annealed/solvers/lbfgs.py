@@ -180,6 +180,8 @@ class _Search:
         self.active, self.is_done = np.arange(n_points), np.zeros(n_points, dtype=bool)
         self.gradient, self.loss_gradient, terms = self._evaluate(self.x, self.active)
         self.value, self.largest, self.bound = self.problem.place.host(*terms)
+        if points.hotter is not None:
+            _leave_misleading_starts(self, *points.hotter)
         if self.rules.rounding.is_exact and not solution.n_iter[positions].any() and not self.fits.any():
             solution.was_far[positions] = is_far(self.bound, self.tol)
         self._aim(self.active)
@@ -380,3 +382,17 @@ def _preconditioned(problem, learned, temperature, fits, factor, vectors):
         of_it = temperature == each
         solved[of_it] = problem.precondition(vectors[of_it], float(each), fits[of_it], learned)
     return solved
+
+
+def _leave_misleading_starts(search: _Search, parameters, value):
+    """Start where a fit was solved at a hotter temperature, if the predicted start has a larger value than that.
+
+    From there, Q / T can only decrease. An outlying sample can make tangents point in a wrong direction.
+    """
+    misled = np.flatnonzero(~(search.value <= value[search.fits]))
+    if len(misled):
+        put(search.x, misled, take(parameters, search.fits[misled]))
+        gradient, loss_gradient, terms = search._evaluate(take(search.x, misled), misled)
+        put(search.gradient, misled, gradient)
+        put(search.loss_gradient, misled, loss_gradient)
+        search.value[misled], search.largest[misled], search.bound[misled] = search.problem.place.host(*terms)

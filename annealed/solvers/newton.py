@@ -87,7 +87,7 @@ class _Search:
     """The state of a stack of Newton iterations: point i belongs to fit `fits[i]` at `temperatures[i]`."""
 
     def __init__(self, problem, points: Points, accuracy: Accuracy):
-        fits, temperatures, parameters = points
+        fits, temperatures, parameters, _ = points
         self.problem, self.fits, self.temperatures = problem, fits, temperatures
         self.hessians = problem.hessians
         self.tol, self.certify = accuracy.tol, accuracy.certify

@@ -22,7 +22,7 @@ from small_problems import (
 from annealed.arrays import HOST
 from annealed.path.prediction import carried_over
 from annealed.problems import Distance, InnerProduct, Quadratic
-from annealed.solvers import LBFGS, SOLVERS, Accuracy, Points
+from annealed.solvers import LBFGS, SOLVERS, Accuracy, Plan, Points
 from annealed.solvers.base import STEP_SHARE
 from annealed.solvers.lbfgs import POINTS_TOGETHER
 from annealed.solvers.pairs import WHOLE
@@ -472,3 +472,17 @@ def test_without_a_penalty_every_step_is_evaluated():
         np.testing.assert_allclose(value, solution.value, rtol=1e-9, atol=1e-300)
         assert np.abs(solution.parameters).max() < 1e12
         start = carried_over(problem, solution.parameters, temperature, 0.6 * temperature)
+
+
+def test_a_start_above_a_hotter_solution_is_replaced_by_it():
+    """Q / T can only decrease from there; outlying samples can make predicted starts worse than any."""
+    problem = InnerProduct().prepare(stack_of(gaussian(), fold_masks(len(gaussian().y), 2)))
+    temperatures, found = ([1.0], [0.5]), {}
+    for start in ("near", "far"):
+        plan = Plan.of(problem, LBFGS(), 1e-6, 500, is_given=True)
+        hot = plan.solve(Points.of_fits([problem.start(1.0)], temperatures[0]))
+        away = 1e3 * np.random.default_rng(0).normal(size=hot.parameters.shape) * (start == "far")
+        starts = [hot.parameters + away]
+        found[start] = plan.solve(Points.of_fits(starts, temperatures[1], (hot.parameters, hot.value)))
+    assert found["far"].converged.all() and found["far"].n_iter.max() <= found["near"].n_iter.max() + 3
+    np.testing.assert_allclose(found["far"].value, found["near"].value, rtol=1e-6)
