@@ -234,7 +234,7 @@ import annealed.path.cooling
 visit = annealed.path.cooling._Path.add_nodes
 def slowly(self, *arguments):
     print("visiting", file=sys.stderr, flush=True)
-    time.sleep(1.0)
+    time.sleep(2.0)
     return visit(self, *arguments)
 annealed.path.cooling._Path.add_nodes = slowly
 from annealed.__main__ import main
