@@ -158,7 +158,8 @@ class AnnealingPath:
     @property
     def C(self) -> np.ndarray | None:
         """Scikit-learn's C at each temperature, (n_temperatures,); None if it is not defined for the model."""
-        return None if self.unit_C is None else self.unit_C / self.temperatures
+        with np.errstate(over="ignore"):  # infinite where no float can hold it
+            return None if self.unit_C is None else self.unit_C / self.temperatures
 
     def __len__(self) -> int:
         return len(self.temperatures)
