@@ -19,6 +19,7 @@ import numpy as np
 from scipy import linalg
 
 from annealed.problems.base import Problem
+from annealed.problems.hessian import factored
 from annealed.problems.hessian_sample import N_LEVELS
 from annealed.problems.linear import LinearScores
 from annealed.problems.penalized_linear import PenalizedLinearProblem
@@ -129,11 +130,12 @@ class ExactBlocks:
         """`hessian` includes the penalty; theta (n_parameters,)."""
         self.contrasts = contrasts
         size = contrasts.n_differences
-        factor = linalg.cho_factor(hessian, lower=True, check_finite=False)
-        inverse = linalg.cho_solve(factor, np.eye(len(hessian)), check_finite=False)
+        balance = 1 / np.sqrt(np.maximum(np.diag(hessian), np.finfo(float).tiny))
+        factor = factored(hessian * balance * balance[:, None]), True
+        inverse = balance[:, None] * linalg.cho_solve(factor, np.diag(balance), check_finite=False)
         self.inverse = inverse.reshape(size, len(hessian) // size, size, -1)
         pull = contrasts.by_differences(theta.reshape(contrasts.n_scores, -1)).reshape(-1)
-        self.solved = linalg.cho_solve(factor, pull, check_finite=False).reshape(size, -1)
+        self.solved = (inverse @ pull).reshape(size, -1)
 
     def __call__(self, points):
         """M and G H^-1 theta of rows, from their points (n_rows, width)."""

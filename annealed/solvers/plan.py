@@ -46,6 +46,7 @@ class Plan:
     is_given : whether the user has chosen the solver
     follow_up : Newton's method, from the first temperature at which L-BFGS has taken as long as some exact Hessians
         would: it solves what is left there, and all later temperatures, unless one takes it too many iterations
+    may_follow : whether that has not happened yet
     """
 
     problem: Problem
