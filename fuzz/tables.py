@@ -59,8 +59,10 @@ class Table(NamedTuple):
         return self._stored(self.values())
 
     def new_rows(self) -> Any:
-        """Samples that the fit has not seen, without the entry that does not belong."""
-        return self._replace(entry="")._stored(self._replace(entry="").values(NEW_ROWS))
+        """Samples that the fit has not seen, without the entry that does not belong, finite in their type."""
+        values = self._replace(entry="").values(NEW_ROWS)
+        largest = np.finfo(self.dtype).max if self.dtype in ("float16", "float32") else np.inf
+        return self._stored(np.clip(values, -largest, largest))
 
     def far_rows(self) -> Any:
         """Samples far from those of the fit, in all directions, and zeros."""

@@ -47,6 +47,7 @@ class Plan:
     follow_up : Newton's method, from the first temperature at which L-BFGS has taken as long as some exact Hessians
         would: it solves what is left there, and all later temperatures, unless one takes it too many iterations
     may_follow : whether that has not happened yet
+    n_converged, n_in_vain : iterations so far at temperatures that have converged, and at those that have not
     """
 
     problem: Problem
@@ -57,6 +58,8 @@ class Plan:
     is_given: bool = False
     follow_up: Solver | None = None
     may_follow: bool = True
+    n_converged: int = 0
+    n_in_vain: int = 0
 
     @classmethod
     def of(cls, problem: Problem, solver: Solver, tol, max_iter, is_given=False) -> Plan:
@@ -65,14 +68,19 @@ class Plan:
         return cls(problem, solver, tol, max_iter, solver.new_memory(problem), is_given)
 
     def solve(self, points: Points, certify=True, n_before: int | None = None) -> Solution:
-        """Minimize at all points.
+        """Minimize at all points, within what iterations are left.
 
         n_before : iterations at all hotter temperatures, if a point that takes many times as many may be given up
         """
-        most = self.max_iter
+        left = max(self.max_iter, BUDGET * self.n_converged) - self.n_in_vain
+        most = min(self.max_iter, max(left, FEWEST_BEFORE))
         if n_before is not None and not self.is_given:
             most = min(most, BUDGET * max(FEWEST_BEFORE, n_before))
         solution = self._solved(points, Accuracy(self.tol, most, certify))
+        if solution.converged.all():
+            self.n_converged += int(solution.n_iter.max())
+        else:
+            self.n_in_vain += int(solution.n_iter.max())
         is_replaceable = isinstance(self.problem, RepresenterProblem) and not self.is_given
         if is_replaceable and self.max_iter > MOST_STEPS and not solution.converged.all():
             raise Stalled

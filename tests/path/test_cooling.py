@@ -7,6 +7,7 @@ import numpy as np
 import oracles
 import pytest
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+from sklearn.exceptions import ConvergenceWarning
 from small_problems import (
     Radial,
     badly_scaled,
@@ -31,6 +32,7 @@ from annealed.path.prediction import predicted
 from annealed.problems import Distance, InnerProduct
 from annealed.solvers import LBFGS, Newton, Plan, Points, Solution
 from annealed.solvers.newton import GROUP_SIZE
+from annealed.solvers.plan import FEWEST_BEFORE
 from annealed.validation.selection import NoValidation
 from benchmarks.quality import PenalizedLikelihood
 
@@ -176,6 +178,16 @@ def test_a_temperature_has_a_budget_relative_to_all_hotter_ones(is_given, n_befo
     plan = Plan(FewFits(), Recording(), 1e-4, 1000, None, is_given)
     plan.solve(Points.of_final(np.zeros((1, 2)), [1.0]), n_before=n_before)
     assert allowed == [most]
+
+
+def test_temperatures_that_do_not_converge_share_a_budget():
+    """The penalty of separable classes is lost in rounding at 1e-20; a ladder of 300 such temperatures took minutes."""
+    model = AnnealedClassifier(schedule=10.0 ** -np.arange(1, 60), tol=1e-9, max_iter=300)
+    with pytest.warns(ConvergenceWarning):
+        path = model.fit(*load_iris(return_X_y=True)).path_
+    in_vain = path.n_iter[~path.converged]
+    assert len(in_vain) > 20
+    assert set(in_vain[-20:]) == {FEWEST_BEFORE}
 
 
 def test_the_middle_of_every_gap_is_a_temperature_of_the_path():
