@@ -43,7 +43,7 @@ from annealed.solvers.base import (
     is_solved,
     largest_entry,
 )
-from annealed.solvers.pairs import KINDS, PathMemory
+from annealed.solvers.pairs import KINDS, PathMemory, preconditioned
 
 REFINED_SHARE = 0.8  # of `tol`: tolerance of corrected half precision, before full precision verifies it
 POINTS_TOGETHER = 8  # temperatures of the final fit that step together: more need memory and save no time
@@ -297,6 +297,7 @@ class _Search:
         value, largest, bound, new_slope, *numbers = place.host(*terms, *products, *ratio)
         self.n_iter[chosen] += 1
         accepted = self._accept(chosen, value, largest, bound, new_slope)
+        is_noise = _is_noise(self, chosen, value, new_slope)
         self._shorten(chosen[~accepted], value[~accepted])
         good = chosen[accepted]
         self.pairs.add(chosen, step, change, numbers, accepted)
@@ -309,18 +310,17 @@ class _Search:
             put(self.x, good, take(trial, at))
             put(self.gradient, good, take(gradient, at))
             put(self.loss_gradient, good, take(loss_gradient, at))
-        self._give_up(chosen[~accepted])
+        self._give_up(chosen[~accepted], is_noise[~accepted])
         self._aim(good)
 
-    def _give_up(self, chosen):
+    def _give_up(self, chosen, is_noise):
         """Drop points whose steps are too short. In rounded precision, no digits may be left to resolve a decrease."""
-        stuck = chosen[self.length[chosen] < SHORTEST_STEP]
-        if not len(stuck):
-            return
+        is_stuck = self.length[chosen] < SHORTEST_STEP
         if not self.rules.may_be_exact:
-            resolved = -0.5 * self.slope[stuck] > self.rules.rounding.loss * np.abs(self.value[stuck])
-            self.converged[stuck] = self.quick | ~resolved
-        self.is_done[stuck] = True
+            resolved = -0.5 * self.slope[chosen] > self.rules.rounding.loss * np.abs(self.value[chosen])
+            is_accurate = (self.bound[chosen] <= self.tol) | (not self.rules.certifies)
+            self.converged[chosen] = (is_noise & is_accurate) | (is_stuck & (self.quick | ~resolved))
+        self.is_done[chosen[is_stuck | is_noise]] = True
         self.active = self.active[~self.is_done[self.active]]
 
     def _ratio(self, chosen, step, change):
@@ -359,7 +359,7 @@ class _Search:
         fits, temperature = self.fits[chosen], self._temperature(chosen)
         strength, _ = self.problem.penalty(temperature, fits)
         factor = self.problem.place.wide(self.pairs.factor(chosen))[:, None] if self.rules.has_factor else None
-        precondition = partial(_preconditioned, self.problem, self.memory.learned, temperature, fits, factor)
+        precondition = partial(preconditioned, self.problem, self.memory.learned, temperature, fits, factor)
         direction, product = self.pairs.apply(chosen, gradient, strength, precondition)
         uphill = np.flatnonzero(~(product > 0))
         if len(uphill):
@@ -370,18 +370,6 @@ class _Search:
         else:
             put(self.direction, chosen, -direction)
         self.slope[chosen], self.length[chosen] = -product, 1.0
-
-
-def _preconditioned(problem, learned, temperature, fits, factor, vectors):
-    """The approximate inverse Hessian of each point's fit at its temperature, applied to vectors."""
-    if isinstance(temperature, float) or learned is None:
-        solved = problem.precondition(vectors, temperature, fits, learned)
-        return solved if factor is None else factor * solved
-    solved = np.empty_like(vectors)
-    for each in np.unique(temperature):
-        of_it = temperature == each
-        solved[of_it] = problem.precondition(vectors[of_it], float(each), fits[of_it], learned)
-    return solved
 
 
 def _leave_misleading_starts(search: _Search, parameters, value):
@@ -396,3 +384,13 @@ def _leave_misleading_starts(search: _Search, parameters, value):
         put(search.gradient, misled, gradient)
         put(search.loss_gradient, misled, loss_gradient)
         search.value[misled], search.largest[misled], search.bound[misled] = search.problem.place.host(*terms)
+
+
+def _is_noise(search: _Search, chosen, value, slope):
+    """Whether the gradient is rounding error: a convex function does not rise where its slope still falls.
+
+    value, slope : at the trial points
+    """
+    old = search.value[chosen]
+    is_resolved = -search.length[chosen] * search.slope[chosen] > search.rules.rounding.loss * np.abs(old)
+    return (value > old) & (slope < 0) & is_resolved & (not search.rules.may_be_exact)

@@ -163,3 +163,15 @@ def _along(pairs, vectors):
 
 def _combined(weights, pairs):
     return (weights[:, None, :] @ pairs)[:, 0, :]
+
+
+def preconditioned(problem, learned, temperature, fits, factor, vectors):
+    """The approximate inverse Hessian of each point's fit at its temperature, applied to vectors."""
+    if isinstance(temperature, float) or learned is None:
+        solved = problem.precondition(vectors, temperature, fits, learned)
+        return solved if factor is None else factor * solved
+    solved = np.empty_like(vectors)
+    for each in np.unique(temperature):
+        of_it = temperature == each
+        solved[of_it] = problem.precondition(vectors[of_it], float(each), fits[of_it], learned)
+    return solved
