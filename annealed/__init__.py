@@ -3,13 +3,14 @@
 Begin with ``AnnealedLogisticRegression().fit(X, y)``. It fits the models of all regularization strengths, from strong
 to weak, and cross-validation chooses one. ``path_`` records all of them, and
 ``AnnealingPathDisplay.from_estimator(model)`` plots them. The other estimators are ``AnnealedLDA`` (fitted class
-means), ``MELDA`` (a supervised projection), ``PottsDA`` (prototypes) and ``AnnealedClassifier`` (families from
-``annealed.problems``, or your own).
+means), ``AnnealedKernelClassifier`` (curved boundaries), ``MELDA`` (a supervised projection), ``PottsDA`` (prototypes)
+and ``AnnealedClassifier`` (families from ``annealed.problems``, or your own).
 """
 
 from annealed.estimators import (
     MELDA,
     AnnealedClassifier,
+    AnnealedKernelClassifier,
     AnnealedLDA,
     AnnealedLogisticRegression,
     PooledGaussian,
@@ -32,6 +33,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AdaptiveSchedule",
     "AnnealedClassifier",
+    "AnnealedKernelClassifier",
     "AnnealedLDA",
     "AnnealedLogisticRegression",
     "AnnealingPath",

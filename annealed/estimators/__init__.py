@@ -1,5 +1,6 @@
 """scikit-learn's language."""
 
+from annealed.estimators.annealed_kernel_classifier import AnnealedKernelClassifier
 from annealed.estimators.annealed_lda import AnnealedLDA
 from annealed.estimators.annealed_logistic_regression import AnnealedLogisticRegression
 from annealed.estimators.base import AnnealedClassifier
@@ -11,6 +12,7 @@ from annealed.estimators.second_order_features import SecondOrderFeatures
 
 __all__ = [
     "AnnealedClassifier",
+    "AnnealedKernelClassifier",
     "AnnealedLDA",
     "GaussianModel",
     "AnnealedLogisticRegression",

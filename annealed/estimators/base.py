@@ -239,7 +239,8 @@ class AnnealedClassifier(CallbackSupportMixin, LogitsMixin, BaseEstimator):
         samples = Samples.of(self, X, y, sample_weight, accept_sparse)
         check_precision(self.matmul_precision, samples.place)
         validation_set = samples.validation_set(self, X_val, y_val, sample_weight_val, accept_sparse)
-        if is_number_of_folds(self.cv) and is_log_loss(self.scoring):  # no splitter or scorer of the user sees them
+        is_unseen = is_number_of_folds(self.cv) and is_log_loss(self.scoring)  # by a splitter or a scorer of the user
+        if is_unseen and not family.keeps_rows:
             samples = samples.without_idle()
         self.classes_ = classes_like(samples.classes, y) if is_dispatched(X) else samples.classes
         watch = FitWatch.of_fit(self, X, y, sample_weight)
@@ -313,7 +314,8 @@ class AnnealedClassifier(CallbackSupportMixin, LogitsMixin, BaseEstimator):
         point, arrays = self._point, self._point.arrays
         check_same_library(X, next(iter(arrays.values())), self, method)
         if is_foreign(X):  # other libraries do not multiply arrays of different precisions
-            arrays = {name: Place.of(X).row(array) for name, array in arrays.items()}
+            convert = Place.of(X).wide if point.predictor.needs_digits else Place.of(X).row
+            arrays = {name: convert(array) for name, array in arrays.items()}
         return point.scale * point.predictor.logits(X, arrays, point.temperature)
 
     def _html_repr(self):

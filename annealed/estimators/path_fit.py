@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -16,6 +17,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 
 from annealed.arrays import in_dtype, namespace_of
 from annealed.callbacks import FitWatch
+from annealed.estimators.kernel_search import KernelSearch
 from annealed.estimators.parameters import generator_of, is_log_loss
 from annealed.estimators.samples import Samples
 from annealed.path import (
@@ -29,6 +31,7 @@ from annealed.path import (
     make_schedule,
 )
 from annealed.problems import NOTHING_HELD_OUT, Objective, Predictor
+from annealed.problems.kernel import KernelProblem
 from annealed.problems.leave_one_out import NotTrusted
 from annealed.problems.penalty_scaling import ScalingChoices
 from annealed.rows import ArrayDesign, make_design
@@ -95,13 +98,17 @@ class SolvedPath:
     plan: Plan
     validator: Any
     steps: list[Step]
-    settings: dict[str, Any]
+    settings: Mapping[str, Any]
 
     @property
     def fold_scores(self) -> np.ndarray:
         """Compared score of each fold at the best temperature."""
         scores = compared(self.steps)
         return scores[best_of(scores)]
+
+    @property
+    def best_step(self) -> Step:
+        return self.steps[best_of(compared(self.steps))]
 
 
 @dataclass(frozen=True)
@@ -141,16 +148,15 @@ class PathFit:
             self._check_rule(1)
         with threads_over_blocks():
             random_state = generator_of(self.model.random_state)
-            choices = ScalingChoices(self.family.prepare(self._design(splits), random_state))
-            if len(splits) > 1 and self._leaves_scaling_open and deals_rows(self.model.cv):
-                choices = choices.initial()
-            score_point = self._point_scorer(splits)
-            first = best = self._solve_path(choices.problem, self._validator(selection, splits, score_point))
-            for problem in self._alternatives(choices, first):
-                other = self._solve_path(problem, self._validator(selection, splits, score_point))
-                scores = other.fold_scores
-                if scores.mean() > best.fold_scores.mean() and clearly_exceeds(scores, first.fold_scores):
-                    best = other
+            problem, score_point = self.family.prepare(self._design(splits), random_state), self._point_scorer(splits)
+
+            def solve(problem):
+                return self._solve_path(problem, self._validator(selection, splits, score_point))
+
+            if isinstance(problem, KernelProblem):
+                best = self._best_kernel(problem, solve)
+            else:
+                best = self._best_scaling(problem, solve, len(splits))
             certified = slice(None)
             if not self.samples.place.is_host:  # only the chosen one: full precision takes several times as long
                 chosen = self._choose(best)
@@ -207,7 +213,7 @@ class PathFit:
         return design
 
     def _solve_path(self, problem, validator) -> SolvedPath:
-        model, settings = self.model, ScalingChoices(problem).chosen()
+        model, settings = self.model, problem.settings
         if not is_auto(model.temperature):
             problem.start(model.temperature)  # raises an error, before any fit, if nothing can be computed there
         solver = make_solver(model.solver, problem)
@@ -243,7 +249,24 @@ class PathFit:
                 'Set selection="cv" and let cv give several splits, or set rule="best".'
             )
 
-    # -- other penalty scalings --------------------------------------------------------------------------------
+    # -- other kernels and penalty scalings --------------------------------------------------------------------
+
+    def _best_kernel(self, problem, solve) -> SolvedPath:
+        """The path of the kernel that validates best."""
+        search = KernelSearch(problem, solve, lambda: self.watch.is_stopped)
+        return search.best if isinstance(search.best.validator, NoValidation) else search.run()
+
+    def _best_scaling(self, problem, solve, n_folds) -> SolvedPath:
+        """The path of the problem, or that of another penalty scaling with clearly better validation scores."""
+        choices = ScalingChoices(problem)
+        if n_folds > 1 and self._leaves_scaling_open and deals_rows(self.model.cv):
+            choices = choices.initial()
+        first = best = solve(choices.problem)
+        for other in map(solve, self._alternatives(choices, first)):
+            scores = other.fold_scores
+            if scores.mean() > best.fold_scores.mean() and clearly_exceeds(scores, first.fold_scores):
+                best = other
+        return best
 
     def _alternatives(self, choices: ScalingChoices, first: SolvedPath):
         """Problems that may validate better than the first path.
@@ -344,8 +367,10 @@ class PathFit:
         return other
 
     def _point(self, problem, arrays, temperature, scale) -> Point:
-        empty = Point(problem.predictor, {}, 1.0, 1.0, self._unit_C, self.samples.dtype)
-        return empty.moved(arrays, temperature, scale)
+        dtype, place = self.samples.dtype, self.samples.place
+        if problem.predictor.needs_digits:
+            dtype = np.float64 if place.is_host or place.returns_numpy else place.wide_dtype
+        return Point(problem.predictor, {}, 1.0, 1.0, self._unit_C, dtype).moved(arrays, temperature, scale)
 
 
 def _prefers_alternative(choices: ScalingChoices, path: SolvedPath) -> bool:

@@ -15,8 +15,10 @@ the solver; logits (n_rows, n_fits, n_classes).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -80,6 +82,7 @@ class Objective(BaseEstimator, ABC):
 
     accepts_sparse = True
     runs_on_devices = False  # whether rows may be arrays on a device
+    keeps_rows = False  # whether the model refers to rows by their indices, so that none may be left out
     cooling_rate = 0.7
     learns_late = False
 
@@ -99,7 +102,12 @@ class Objective(BaseEstimator, ABC):
 
 
 class Predictor(ABC):
-    """What a fitted estimator keeps of a family: it computes logits of new rows from reported arrays. Holds no rows."""
+    """What a fitted estimator keeps of a family: it computes logits of new rows from reported arrays.
+
+    needs_digits : whether the arrays must stay in double precision, whatever the dtype of X
+    """
+
+    needs_digits = False
 
     @abstractmethod
     def logits(self, X, arrays: dict[str, np.ndarray], temperature: float) -> np.ndarray:
@@ -144,10 +152,12 @@ class Problem(ABC):
     `temperature_free` : the loss part of the objective, as a function of the parameters, is the same at every
     temperature. `extrapolates` : minima move smoothly enough with temperature to be predicted. `interpolates` : minima
     are unique and lie on one smooth curve, so that a few nodes determine all of it. `hessians` computes exact Hessians,
-    None if the family has none. Small arrays, such as parameters, are arrays of `place`.
+    None if the family has none. Small arrays, such as parameters, are arrays of `place`. `settings` are those that the
+    family or validation chose, by name; the estimator shows them with an underscore.
     """
 
     hessians: Any = None
+    settings: Mapping[str, Any] = MappingProxyType({})
     temperature_free = False
     extrapolates = True
     interpolates = False

@@ -127,6 +127,10 @@ class PenalizedLinearProblem(LinearProblem):
         self.penalty_weight = self.place.wide(table.is_coef)
 
     @property
+    def settings(self):
+        return {"penalty_scaling": self.scaling.name}
+
+    @property
     def hessians(self) -> ExactHessians | None:
         return ExactHessians(self) if self.place.is_host else None
 

@@ -75,11 +75,13 @@ class DeviceValidator(HeldOutValidator):
             return
         place, weight = self.place, self.sample_weight[:, None]
         design = ArrayDesign(self.X, place.whole(self.labels), weight, None, problem.n_classes, place)
-        arrays = problem.report(parameters[:1, ...], temperature, slice(0, 1))
-        coef, intercept = (place.row(arrays[name][0, ...]) for name in ("coef", "intercept"))
+        arrays = {
+            name: array[0, ...] for name, array in problem.report(parameters[:1, ...], temperature, slice(0, 1)).items()
+        }
 
         def part(block):
-            deviation = deviations(place, block.scores(coef, intercept), block.labels)
+            logits = place.row(problem.predictor.logits(block.raw, arrays, temperature))
+            deviation = deviations(place, logits, block.labels)
             return HeldOutPart(deviation, place.wide(block.weight[:, 0]), block.labels * 0)
 
         with place.products_in(problem.design.matmul_precision):
