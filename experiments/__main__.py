@@ -17,7 +17,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("name", choices=sorted(EXPERIMENTS), help="which experiment")
     parser.add_argument("--corpora", nargs="+", help="only these corpora, named as in the paper's table")
     parser.add_argument(
-        "--resume", action="store_true", help="keep the results of an earlier run (the suite always does)"
+        "--resume", action="store_true", help="keep the results of an earlier run (suite, keel and kernel always do)"
     )
     parser.add_argument("--splits", type=int, help="number of random splits, for experiments that draw them")
     parser.add_argument(

@@ -4,7 +4,7 @@ It has a `TITLE`, `OPTIONS` (the names of the options that it accepts), `run(opt
 the published ones, and optionally `add_options(parser)` for further options.
 """
 
-from experiments import ada_newsgroups, ada_webkb, keel, melda_table2, potts_suite, potts_tables, suite
+from experiments import ada_newsgroups, ada_webkb, keel, kernel, melda_table2, potts_suite, potts_tables, suite
 
-MODULES = (melda_table2, ada_webkb, ada_newsgroups, potts_tables, potts_suite, suite, keel)
+MODULES = (melda_table2, ada_webkb, ada_newsgroups, potts_tables, potts_suite, suite, keel, kernel)
 EXPERIMENTS = {module.__name__.rpartition(".")[2].replace("_", "-"): module for module in MODULES}

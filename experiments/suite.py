@@ -244,7 +244,7 @@ def measured_tasks(path: Path) -> set[Task]:
         return {Task(row["table"], int(row["split"]), row["method"]) for row in csv.DictReader(file)}
 
 
-def drop_torn_row(path: Path) -> None:
+def drop_torn_row(path: Path, columns: tuple[str, ...] = COLUMNS) -> None:
     """Drop an incomplete last row, left by a kill or a full disk. Raise an error if the file has other columns."""
     if not path.exists():
         return
@@ -253,17 +253,17 @@ def drop_torn_row(path: Path) -> None:
     if not whole:
         path.unlink()
         return
-    if whole.splitlines()[0].decode(errors="replace") != ",".join(COLUMNS):
-        raise SystemExit(f"{path} has other columns than suite.COLUMNS: move it away and run again.")
+    if whole.splitlines()[0].decode(errors="replace") != ",".join(columns):
+        raise SystemExit(f"{path} has other columns than this experiment writes: move it away and run again.")
     if whole != written:
         os.truncate(path, len(whole))
 
 
-def append(path: Path, row: dict) -> None:
+def append(path: Path, row: dict, columns: tuple[str, ...] = COLUMNS) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     is_new = not path.exists()
     with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, restval="")
+        writer = csv.DictWriter(file, columns, restval="")
         if is_new:
             writer.writeheader()
         writer.writerow(row)

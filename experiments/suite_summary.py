@@ -7,6 +7,7 @@ win is a relative difference in log-loss of more than MARGIN; smaller difference
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -66,8 +67,8 @@ def ours(methods: list[str]) -> list[str]:
 class Tables:
     """Means over the splits of the complete tables, as frames with one row per table and one column per method."""
 
-    def __init__(self, rows: pd.DataFrame):
-        self.methods = [name for name in METHODS if name in set(rows["method"])]
+    def __init__(self, rows: pd.DataFrame, methods: Iterable[str] = METHODS):
+        self.methods = [name for name in methods if name in set(rows["method"])]
         n_splits = rows.groupby(["table", "method"])["split"].nunique().unstack().reindex(columns=self.methods)
         self.names = [name for name, counts in n_splits.iterrows() if counts.notna().all() and counts.nunique() == 1]
         self.rows = rows[rows["table"].isin(self.names)]
