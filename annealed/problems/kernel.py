@@ -25,6 +25,7 @@ from annealed.rows.indicators import categories_of
 KERNELS = ("rbf", "laplacian", "polynomial", "precomputed")
 SCALES = ("auto", "standardize", "ard", "none")
 MOST_ROWS = 10_000  # rows that may all be landmarks on the host
+TABLES, MOST_DEVICE_BYTES = 8, 1e12  # tables as large as the kernel of all rows, on a device
 CANDIDATES = 20_000  # rows among which landmarks are chosen
 SAMPLED_ROWS = 1000  # rows on which the loss by too few landmarks, and the relevance of columns, are estimated
 MOST_BYTES = 1 << 28  # of features in double precision
@@ -291,9 +292,11 @@ class KernelInnerProduct(Objective):
         """Number of landmarks to begin with."""
         n_rows = len(rows.weighty)
         if isinstance(self.n_landmarks, str) and self.n_landmarks == "all":
-            if n_rows > MOST_ROWS and rows.design.place.is_host:
+            place = rows.design.place
+            most = MOST_ROWS if place.is_host else int(np.sqrt(min(place.free_bytes(), MOST_DEVICE_BYTES) / TABLES / 8))
+            if n_rows > most:
                 raise ValueError(
-                    f'n_landmarks="all" is for at most {MOST_ROWS:,} samples here. Got {n_rows:,}. '
+                    f'n_landmarks="all" is for at most {most:,} samples here. Got {n_rows:,}. '
                     'Use n_landmarks="auto", or a number of landmarks.'
                 )
             return n_rows

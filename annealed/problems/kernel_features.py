@@ -202,16 +202,21 @@ class KernelFeatures:
 
 def _whitening(among, kernel, place):
     """W, from the kernel of the landmarks."""
+    is_large = among.shape[0] > LARGEST_EIGENPROBLEM and kernel.is_bounded
     if not place.is_host:
-        values, vectors = place.xp.linalg.eigh(among)
+        xp = place.xp
+        if is_large:
+            ridge = LEAST_EIGENVALUE * among.shape[0] * xp.eye(among.shape[0], dtype=among.dtype, device=place.device)
+            return xp.matrix_transpose(xp.linalg.inv(xp.linalg.cholesky(among + ridge)))
+        values, vectors = xp.linalg.eigh(among)
         kept = np.flatnonzero(to_host(values) > LEAST_EIGENVALUE * float(to_host(values)[-1]))
-        return vectors[:, int(kept[0]) :] / place.xp.sqrt(values[int(kept[0]) :])
+        return vectors[:, int(kept[0]) :] / xp.sqrt(values[int(kept[0]) :])
     if not np.isfinite(among).all():
         raise ValueError(
             f"The kernel of some samples is too large for a float. Got kernel={kernel.name!r}, "
             f"gamma={kernel.gamma:.3g}. Give a smaller gamma, or scale the columns of X."
         )
-    if len(among) > LARGEST_EIGENPROBLEM and kernel.is_bounded:
+    if is_large:
         among[np.diag_indices_from(among)] += LEAST_EIGENVALUE * len(among)
         lower = linalg.cholesky(among, lower=True, overwrite_a=True, check_finite=False)
         inverse, _ = linalg.lapack.dtrtri(lower, lower=1, overwrite_c=1)

@@ -75,9 +75,9 @@ class DeviceValidator(HeldOutValidator):
             return
         place, weight = self.place, self.sample_weight[:, None]
         design = ArrayDesign(self.X, place.whole(self.labels), weight, None, problem.n_classes, place)
-        arrays = {
-            name: array[0, ...] for name, array in problem.report(parameters[:1, ...], temperature, slice(0, 1)).items()
-        }
+        convert = place.wide if problem.predictor.needs_digits else place.row
+        reported = problem.report(parameters[:1, ...], temperature, slice(0, 1))
+        arrays = {name: convert(array[0, ...]) for name, array in reported.items()}
 
         def part(block):
             logits = place.row(problem.predictor.logits(block.raw, arrays, temperature))
