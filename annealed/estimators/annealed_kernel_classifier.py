@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annealed.estimators.base import AnnealedClassifier
+from annealed.estimators.kernel_search import TriedKernel
 from annealed.estimators.path_fit import Point
 from annealed.estimators.predictions import logits_of_classes
 from annealed.estimators.types import (
@@ -23,7 +24,7 @@ from annealed.estimators.types import (
     Temperature,
     Temperatures,
 )
-from annealed.problems.kernel import KernelInnerProduct
+from annealed.problems.kernel import KernelInnerProduct, KernelPredictor
 from annealed.problems.kernel_features import place_of
 
 
@@ -123,6 +124,9 @@ class AnnealedKernelClassifier(AnnealedClassifier):
         The chosen temperature, the same as scikit-learn's C for the features of the kernel, and the calibration factor.
     path_ : AnnealingPath
         Record of all temperatures: coefficients, scores, convergence and certificates.
+    tried_kernels_ : list of TriedKernel
+        The kernels whose paths were validated, in the order in which they were tried: `gamma`, `n_landmarks`,
+        `has_learned_scales`, `temperatures`, and `validation_score` at these.
     classes_ : ndarray of shape (n_classes,)
     n_iter_ : int
     n_features_in_ : int
@@ -151,6 +155,7 @@ class AnnealedKernelClassifier(AnnealedClassifier):
     dual_coef_: FloatArray
     support_: NDArray[np.int64]
     n_support_: int
+    tried_kernels_: list[TriedKernel]
 
     def __init__(
         self,
@@ -212,6 +217,7 @@ class AnnealedKernelClassifier(AnnealedClassifier):
 
     def _set_point(self, point: Point):
         super()._set_point(point)
+        assert isinstance(point.predictor, KernelPredictor)
         features, dual_coef = point.predictor.features, point.scale * point.arrays["dual_coef"]
         self.dual_coef_, self.intercept_ = logits_of_classes(dual_coef, point.scale * point.arrays["intercept"])
         support = features.indices[point.predictor.support(dual_coef)]

@@ -7,7 +7,8 @@ longer raises the validation score.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,20 @@ MOST_LANDMARKS = 4000
 WORTHWHILE = 0.01  # relative gain of the mean score by twice as many landmarks, for which they are kept
 
 
+class TriedKernel(NamedTuple):
+    """A kernel whose path was validated.
+
+    has_learned_scales : whether the columns were divided by their relevance
+    temperatures, validation_score : of the path, the score as a mean over folds
+    """
+
+    gamma: float
+    n_landmarks: int
+    has_learned_scales: bool
+    temperatures: np.ndarray
+    validation_score: np.ndarray
+
+
 class KernelSearch:
     """Solves the paths of several kernels and remembers the best one.
 
@@ -31,22 +46,37 @@ class KernelSearch:
 
     def __init__(self, problem: KernelProblem, solve: Callable[[KernelProblem], Any], is_stopped: Callable[[], bool]):
         self.rows, self.family = problem.rows, problem.rows.family
-        self.solve, self.is_stopped = solve, is_stopped
-        self.best = solve(first_candidate(problem.rows, problem.gamma, problem.n_landmarks).problem)
+        self._solve, self.is_stopped = solve, is_stopped
+        self.tried: list[TriedKernel] = []
+        self.best = self.solve(first_candidate(problem.rows, problem.gamma, problem.n_landmarks))
 
     @property
     def problem(self) -> KernelProblem:
         return problem_of(self.best)
 
+    def solve(self, candidate: Candidate) -> Any:
+        """The path of a kernel, recorded."""
+        found = self._solve(candidate.problem)
+        if found.is_validated:
+            temperatures = np.array([step.temperature for step in found.steps])
+            kernel, is_learned = candidate.features.kernel, candidate.rows.is_relative
+            scores = np.mean(found.scores, axis=1)
+            self.tried.append(TriedKernel(kernel.gamma, len(candidate.indices), is_learned, temperatures, scores))
+        return found
+
     def run(self) -> Any:
         """The path of the best kernel."""
+        if self.best.is_validated:
+            self._improve()
+        return replace(self.best, settings={**self.best.settings, "tried_kernels": self.tried})
+
+    def _improve(self):
         if self.family.has_gamma:
             if self.family.gamma == "cv":
                 self._climb()
             self._learn_scales()
         if self.family.n_landmarks == "auto":
             self._add_landmarks()
-        return self.best
 
     def _climb(self):
         """Go along the ladder of gammas as long as the validation score rises, first to the better neighbour."""
@@ -60,7 +90,7 @@ class KernelSearch:
             candidates = {near: start.rows.candidate(start.gamma * ratio**near, start.indices) for near in ends}
             near = min(ends, key=lambda near: candidates[near].error())
             tried.add(near)
-            found = self.solve(candidates[near].problem)
+            found = self.solve(candidates[near])
             if score(found) > score(self.best):
                 self.best, step = found, near
             elif len(ends) == 1 or step is None:
@@ -75,7 +105,7 @@ class KernelSearch:
                 return
             problem, step = self.problem, self.best.best_step
             rows = problem.rows.relative(problem.relevance(step.parameters[:1, ...], step.temperature))
-            found = self.solve(first_candidate(rows, problem.gamma, problem.n_landmarks).problem)
+            found = self.solve(first_candidate(rows, problem.gamma, problem.n_landmarks))
             is_better = score(found) > score(self.best)
             if not is_better or not (asked == "ard" or clearly_exceeds(found.fold_scores, self.best.fold_scores)):
                 return
@@ -87,7 +117,8 @@ class KernelSearch:
         while self.problem.n_landmarks < min(n_rows, MOST_LANDMARKS) and not self.is_stopped():
             number = 2 * self.problem.n_landmarks
             number = n_rows if number > 0.7 * n_rows else number
-            found = self.solve(self.problem.rows.problem(self.problem.gamma, number))
+            rows = self.problem.rows
+            found = self.solve(rows.candidate(self.problem.gamma, rows.landmarks(number)))
             gain, size = score(found) - score(self.best), abs(score(self.best))
             if gain > 0:
                 self.best = found
@@ -100,8 +131,8 @@ def first_candidate(rows: KernelRows, gamma, n_landmarks) -> Candidate:
     indices = rows.landmarks(n_landmarks)
     if rows.family.gamma != "cv" or not rows.family.has_gamma:
         return rows.candidate(gamma, indices)
-    ratio, tried = LADDER[rows.family.kernel], {}
-    best = 0
+    ratio, best = LADDER[rows.family.kernel], 0
+    tried: dict[int, tuple[float, Candidate]] = {}
     while len(tried) < MOST_GAMMAS:
         left = [place for place in (best, best + 1, best - 1) if place not in tried]
         if not left:

@@ -20,6 +20,7 @@ from annealed.callbacks import FitWatch
 from annealed.estimators.kernel_search import KernelSearch
 from annealed.estimators.parameters import generator_of, is_log_loss
 from annealed.estimators.samples import Samples
+from annealed.estimators.scaling_search import prefers_alternative
 from annealed.path import (
     AdaptiveSchedule,
     AnnealingPath,
@@ -36,7 +37,7 @@ from annealed.problems.leave_one_out import NotTrusted
 from annealed.problems.penalty_scaling import ScalingChoices
 from annealed.rows import ArrayDesign, make_design
 from annealed.rows.threads import threads_over_blocks
-from annealed.solvers import Accuracy, Plan, Points, Stalled, make_solver
+from annealed.solvers import Plan, Stalled, make_solver
 from annealed.validation.on_device import DeviceValidator
 from annealed.validation.point_scorer import Part, PointScorer
 from annealed.validation.selection import (
@@ -101,14 +102,22 @@ class SolvedPath:
     settings: Mapping[str, Any]
 
     @property
+    def is_validated(self) -> bool:
+        return not isinstance(self.validator, NoValidation)
+
+    @property
+    def scores(self) -> np.ndarray:
+        """Compared score of each temperature and fold."""
+        return compared(self.steps)
+
+    @property
     def fold_scores(self) -> np.ndarray:
         """Compared score of each fold at the best temperature."""
-        scores = compared(self.steps)
-        return scores[best_of(scores)]
+        return self.scores[best_of(self.scores)]
 
     @property
     def best_step(self) -> Step:
-        return self.steps[best_of(compared(self.steps))]
+        return self.steps[best_of(self.scores)]
 
 
 @dataclass(frozen=True)
@@ -154,7 +163,7 @@ class PathFit:
                 return self._solve_path(problem, self._validator(selection, splits, score_point))
 
             if isinstance(problem, KernelProblem):
-                best = self._best_kernel(problem, solve)
+                best = KernelSearch(problem, solve, lambda: self.watch.is_stopped).run()
             else:
                 best = self._best_scaling(problem, solve, len(splits))
             certified = slice(None)
@@ -165,7 +174,7 @@ class PathFit:
 
     def record(self, path: SolvedPath) -> tuple[AnnealingPath, Point]:
         """The record of a path, and the model at its chosen temperature."""
-        is_scored = not is_log_loss(self.model.scoring) and not isinstance(path.validator, NoValidation)
+        is_scored = not is_log_loss(self.model.scoring) and path.is_validated
         recorded = AnnealingPath.from_steps(
             path.steps,
             path.plan,
@@ -236,7 +245,7 @@ class PathFit:
         return SolvedPath(plan, validator, steps, settings)
 
     def _choose(self, path: SolvedPath) -> int:
-        if isinstance(path.validator, NoValidation):
+        if not path.is_validated:
             return len(path.steps) - 1
         scores = compared(path.steps)
         self._check_rule(scores.shape[1])  # a scorer may have left out folds
@@ -250,11 +259,6 @@ class PathFit:
             )
 
     # -- other kernels and penalty scalings --------------------------------------------------------------------
-
-    def _best_kernel(self, problem, solve) -> SolvedPath:
-        """The path of the kernel that validates best."""
-        search = KernelSearch(problem, solve, lambda: self.watch.is_stopped)
-        return search.best if isinstance(search.best.validator, NoValidation) else search.run()
 
     def _best_scaling(self, problem, solve, n_folds) -> SolvedPath:
         """The path of the problem, or that of another penalty scaling with clearly better validation scores."""
@@ -274,7 +278,7 @@ class PathFit:
         With `penalty_scaling="cv"` these are all that the family offers, with "auto" one that a small perturbation of
         the scaling supports.
         """
-        if isinstance(first.validator, NoValidation):
+        if not first.is_validated:
             return
         scores = first.fold_scores
         if is_log_loss(self.model.scoring) and scores.mean() >= -LEAST_GAIN:  # no other can be better by that much
@@ -284,7 +288,7 @@ class PathFit:
             return
         shares = first.plan.problem.class_shares[0]
         has_learned = improves_significantly(scores, np.full(len(scores), np.sum(xlogy(shares, shares))))
-        if choices.tries_alternative(has_learned) or _prefers_alternative(choices, first):
+        if choices.tries_alternative(has_learned) or prefers_alternative(choices, first):
             yield choices.alternative()
 
     @property
@@ -371,33 +375,6 @@ class PathFit:
         if problem.predictor.needs_digits:
             dtype = np.float64 if place.is_host or place.returns_numpy else place.wide_dtype
         return Point(problem.predictor, {}, 1.0, 1.0, self._unit_C, dtype).moved(arrays, temperature, scale)
-
-
-def _prefers_alternative(choices: ScalingChoices, path: SolvedPath) -> bool:
-    """Whether validation scores clearly improve with a small step towards another scaling.
-
-    The folds are solved again with a slightly perturbed scaling, at the best of the last nodes, the only ones that
-    keep their folds. First they are solved on with the scaling as it is, so that the effect of further steps is not
-    attributed to the scaling.
-    """
-    nodes = [step for step in path.steps if step.is_node and step.parameters.shape[0] > 1]
-    if not nodes:
-        return False
-    node = nodes[best_of(compared(nodes))]
-    perturbed = choices.perturbed(node.parameters[:1, ...], node.temperature, node.value)
-    if perturbed is None:
-        return False
-    plan, folds = path.plan, np.arange(1, node.parameters.shape[0])
-    accuracy = Accuracy(plan.tol, plan.max_iter)
-
-    def scores_of(problem, parameters):
-        points = Points(folds, np.full(len(folds), node.temperature), parameters[1:])
-        solution = plan.solver.solve(problem, points, accuracy, plan.memory)
-        parameters = np.concatenate([parameters[:1], solution.parameters])
-        return path.validator.validate(problem, parameters, node.temperature).compared, parameters
-
-    reference, parameters = scores_of(plan.problem, node.parameters)
-    return improves_significantly(scores_of(perturbed, parameters)[0], reference)
 
 
 def _takes_weight(scorer) -> bool:

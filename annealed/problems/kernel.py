@@ -75,6 +75,7 @@ class KernelRows:
     """The rows of a fit, and the scales of their columns, from which kernels are made.
 
     n_varying : columns that vary; those of a category count as one
+    is_relative : whether scales were divided by the relevance of columns
     """
 
     family: KernelInnerProduct
@@ -83,6 +84,7 @@ class KernelRows:
     scale: np.ndarray
     n_varying: float
     random_state: Any
+    is_relative: bool = False
 
     @classmethod
     def of(cls, family: KernelInnerProduct, design: Design, random_state) -> KernelRows:
@@ -116,7 +118,7 @@ class KernelRows:
     def relative(self, relevance) -> KernelRows:
         """The same rows with scales divided by the relevance of each column."""
         with np.errstate(divide="ignore"):
-            return replace(self, scale=np.where(relevance > 0, self.scale / relevance, np.inf))
+            return replace(self, scale=np.where(relevance > 0, self.scale / relevance, np.inf), is_relative=True)
 
     def sample(self):
         """Some of the rows that have weight, evenly spaced."""
@@ -167,6 +169,11 @@ class Candidate:
     points: Any
 
     @property
+    def indices(self) -> np.ndarray:
+        """Of the landmarks."""
+        return self.features.indices
+
+    @property
     def problem(self) -> KernelProblem:
         return KernelProblem(self)
 
@@ -208,8 +215,10 @@ class KernelProblem(PenalizedLinearProblem):
         returns_numpy = design.place.is_host or design.place.returns_numpy
         self.predictor = KernelPredictor(candidate.features.on_host() if returns_numpy else candidate.features)
 
+    predictor: KernelPredictor
+
     @property
-    def settings(self):
+    def settings(self):  # type: ignore[override]
         lost = self.kernel_features.lost(self.rows.sample())
         return {"gamma": self.gamma, "approximation_error": lost}
 

@@ -127,7 +127,7 @@ class PenalizedLinearProblem(LinearProblem):
         self.penalty_weight = self.place.wide(table.is_coef)
 
     @property
-    def settings(self):
+    def settings(self):  # type: ignore[override]
         return {"penalty_scaling": self.scaling.name}
 
     @property
