@@ -25,6 +25,11 @@ LIMITS = {
     "SMALLEST_SHARED": "threads: the ablation has one",
     "THREAD": "threads: the ablation has one",
 }
+# Measured by `python dev.py reproduce kernel`: the ablation has no kernels.
+OF_KERNELS = {
+    *("MOST_GAMMAS", "ROWS_OF_COLUMN", "MOST_LANDMARKS", "WORTHWHILE", "CANDIDATES", "SAMPLED_ROWS", "MOST_BYTES"),
+    *("NEGLIGIBLE", "FIRST_LANDMARKS", "LEAST_EIGENVALUE", "LARGEST_EIGENPROBLEM", "kernel.MOST_ROWS"),
+}
 # Measured by `benchmarks/gpu_*.py`.
 ON_A_DEVICE = {
     *("DEVICE_BLOCK_BYTES", "REFINED_SHARE", "SMALLEST_FACTOR", "INSPECTED_ROWS", "FEW_COLUMNS", "TEMPORARIES"),

@@ -7,7 +7,7 @@ import pytest
 import annealed.rows.dense
 from annealed.solvers import newton
 from benchmarks import ablation
-from benchmarks.limits import LIMITS, ON_A_DEVICE
+from benchmarks.limits import LIMITS, OF_KERNELS, ON_A_DEVICE
 from benchmarks.mechanisms import MECHANISMS, Mechanism, attribute, constant
 from gates.size import core
 
@@ -43,10 +43,10 @@ def test_names_are_distinct_and_entries_say_what_they_trade():
 
 
 def test_every_tuned_number_belongs_to_a_mechanism_or_is_a_limit():
-    known = [*LIMITS, *ON_A_DEVICE, *(number for mechanism in MECHANISMS for number in mechanism.numbers)]
+    known = [*LIMITS, *OF_KERNELS, *ON_A_DEVICE, *(number for mechanism in MECHANISMS for number in mechanism.numbers)]
     tuned = core().tuned
     assert [own for own in tuned if not any(f".{own}".endswith(f".{number}") for number in known)] == []
-    listed = [*LIMITS, *ON_A_DEVICE]
+    listed = [*LIMITS, *OF_KERNELS, *ON_A_DEVICE]
     assert [number for number in listed if sum(f".{own}".endswith(f".{number}") for own in tuned) != 1] == []
 
 

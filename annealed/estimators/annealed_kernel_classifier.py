@@ -221,6 +221,7 @@ class AnnealedKernelClassifier(AnnealedClassifier):
         features, dual_coef = point.predictor.features, point.scale * point.arrays["dual_coef"]
         self.dual_coef_, self.intercept_ = logits_of_classes(dual_coef, point.scale * point.arrays["intercept"])
         support = features.indices[point.predictor.support(dual_coef)]
+        self.gamma_ = features.kernel.gamma
         self.n_landmarks_, self.n_support_ = features.n_landmarks, len(support)
         place = place_of(dual_coef)
         self.landmarks_, self.support_ = place.whole(features.indices), place.whole(support)

@@ -17,7 +17,6 @@ from annealed.validation.selection import clearly_exceeds
 
 LADDER = {"rbf": 4.0, "laplacian": 2.0, "polynomial": 4.0}  # ratio of successive gammas
 MOST_GAMMAS = 8  # tried for one scale of the columns
-MOST_SCALES = 3  # times that the scales of the columns are learned
 ROWS_OF_COLUMN = 50  # samples for each column, from which its scale is learned
 MOST_LANDMARKS = 4000
 WORTHWHILE = 0.01  # relative gain of the mean score by twice as many landmarks, for which they are kept
@@ -45,30 +44,32 @@ class KernelSearch:
     """
 
     def __init__(self, problem: KernelProblem, solve: Callable[[KernelProblem], Any], is_stopped: Callable[[], bool]):
-        self.rows, self.family = problem.rows, problem.rows.family
+        self.rows, self.family = problem.candidate.rows, problem.candidate.rows.family
         self._solve, self.is_stopped = solve, is_stopped
         self.tried: list[TriedKernel] = []
-        self.best = self.solve(first_candidate(problem.rows, problem.gamma, problem.n_landmarks))
+        self.best = self.solve(best_candidate(self.rows, problem.candidate.gamma, len(problem.candidate.indices)))
 
     @property
-    def problem(self) -> KernelProblem:
-        return problem_of(self.best)
+    def candidate(self) -> Candidate:
+        """The best one so far."""
+        problem = self.best.plan.problem
+        return (problem if isinstance(problem, KernelProblem) else problem.primal).candidate
 
     def solve(self, candidate: Candidate) -> Any:
         """The path of a kernel, recorded."""
         found = self._solve(candidate.problem)
         if found.is_validated:
             temperatures = np.array([step.temperature for step in found.steps])
-            kernel, is_learned = candidate.features.kernel, candidate.rows.is_relative
-            scores = np.mean(found.scores, axis=1)
-            self.tried.append(TriedKernel(kernel.gamma, len(candidate.indices), is_learned, temperatures, scores))
+            kernel = candidate.gamma, len(candidate.indices), candidate.rows.is_relative
+            self.tried.append(TriedKernel(*kernel, temperatures, np.mean(found.scores, axis=1)))
         return found
 
     def run(self) -> Any:
         """The path of the best kernel."""
         if self.best.is_validated:
             self._improve()
-        return replace(self.best, settings={**self.best.settings, "tried_kernels": self.tried})
+        settings = {"approximation_error": self.candidate.lost(), "tried_kernels": self.tried}
+        return replace(self.best, settings=settings)
 
     def _improve(self):
         if self.family.has_gamma:
@@ -80,7 +81,7 @@ class KernelSearch:
 
     def _climb(self):
         """Go along the ladder of gammas as long as the validation score rises, first to the better neighbour."""
-        ratio, start, step = LADDER[self.family.kernel], self.problem, None
+        ratio, start, step = LADDER[self.family.kernel], self.candidate, None
         tried = {0}
         while not self.is_stopped():
             place = 0 if step is None else step
@@ -100,12 +101,11 @@ class KernelSearch:
         """Divide the scales of the columns by their relevance, as long as that clearly raises the validation score."""
         asked, n_columns = self.family.scale, max(1.0, self.rows.n_varying)
         is_asked = asked == "ard" or (asked == "auto" and len(self.rows.weighty) >= ROWS_OF_COLUMN * n_columns)
-        for _ in range(MOST_SCALES if is_asked and n_columns >= 2 else 0):
-            if self.is_stopped():
-                return
-            problem, step = self.problem, self.best.best_step
-            rows = problem.rows.relative(problem.relevance(step.parameters[:1, ...], step.temperature))
-            found = self.solve(first_candidate(rows, problem.gamma, problem.n_landmarks))
+        while is_asked and n_columns >= 2 and not self.is_stopped():
+            candidate, step = self.candidate, self.best.best_step
+            reported = self.best.plan.problem.report(step.parameters[:1, ...], step.temperature, slice(0, 1))
+            rows = candidate.rows.relative(candidate.relevance(reported["dual_coef"][0, ...]))
+            found = self.solve(best_candidate(rows, candidate.gamma, len(candidate.indices)))
             is_better = score(found) > score(self.best)
             if not is_better or not (asked == "ard" or clearly_exceeds(found.fold_scores, self.best.fold_scores)):
                 return
@@ -114,11 +114,10 @@ class KernelSearch:
     def _add_landmarks(self):
         """Double the landmarks as long as that raises the validation score."""
         n_rows = len(self.rows.weighty)
-        while self.problem.n_landmarks < min(n_rows, MOST_LANDMARKS) and not self.is_stopped():
-            number = 2 * self.problem.n_landmarks
+        while len(self.candidate.indices) < min(n_rows, MOST_LANDMARKS) and not self.is_stopped():
+            best, number = self.candidate, 2 * len(self.candidate.indices)
             number = n_rows if number > 0.7 * n_rows else number
-            rows = self.problem.rows
-            found = self.solve(rows.candidate(self.problem.gamma, rows.landmarks(number)))
+            found = self.solve(best.rows.candidate(best.gamma, best.rows.landmarks(number)))
             gain, size = score(found) - score(self.best), abs(score(self.best))
             if gain > 0:
                 self.best = found
@@ -126,7 +125,7 @@ class KernelSearch:
                 return
 
 
-def first_candidate(rows: KernelRows, gamma, n_landmarks) -> Candidate:
+def best_candidate(rows: KernelRows, gamma, n_landmarks) -> Candidate:
     """The candidate with the least error of left-out samples, among gammas near this one if it is not given."""
     indices = rows.landmarks(n_landmarks)
     if rows.family.gamma != "cv" or not rows.family.has_gamma:
@@ -141,11 +140,6 @@ def first_candidate(rows: KernelRows, gamma, n_landmarks) -> Candidate:
         tried[left[0]] = candidate.error(), candidate
         best = min(tried, key=lambda place: tried[place][0])
     return tried[best][1]
-
-
-def problem_of(path) -> KernelProblem:
-    problem = path.plan.problem
-    return problem if isinstance(problem, KernelProblem) else problem.primal
 
 
 def score(path) -> float:

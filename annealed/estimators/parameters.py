@@ -9,7 +9,7 @@ from sklearn import get_config
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, get_routing_for_object, process_routing
 
 from annealed.arrays import Place
 from annealed.path import check_given_temperature, check_temperature, is_auto
@@ -147,3 +147,19 @@ def routed_metadata(estimator, sample_weight, params) -> dict:
         )
     score = {} if sample_weight is None else {"sample_weight": sample_weight}
     return {"split": {key: value for key, value in params.items() if value is not None}, "score": score}
+
+
+def takes_weight(scorer) -> bool:
+    """Whether a scorer receives weights: always, unless metadata routing is enabled and it does not request them."""
+    if not get_config()["enable_metadata_routing"]:
+        return True
+    return bool(get_routing_for_object(scorer).consumes("score", ["sample_weight"]))
+
+
+def score_name(scoring) -> str:
+    """Name of a scorer by scikit-learn's convention: the names of losses begin with neg_."""
+    if isinstance(scoring, str):
+        return scoring
+    function = getattr(scoring, "_score_func", scoring)
+    name = getattr(function, "__name__", type(scoring).__name__)
+    return f"neg_{name}" if getattr(scoring, "_sign", 1) < 0 else name

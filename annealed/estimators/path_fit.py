@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -11,16 +10,13 @@ from typing import Any
 
 import numpy as np
 from scipy.special import xlogy
-from sklearn import get_config
 from sklearn.metrics import check_scoring
-from sklearn.utils.metadata_routing import get_routing_for_object
 
 from annealed.arrays import in_dtype, namespace_of
 from annealed.callbacks import FitWatch
 from annealed.estimators.kernel_search import KernelSearch
-from annealed.estimators.parameters import generator_of, is_log_loss
+from annealed.estimators.parameters import generator_of, is_log_loss, score_name, takes_weight
 from annealed.estimators.samples import Samples
-from annealed.estimators.scaling_search import prefers_alternative
 from annealed.path import (
     AdaptiveSchedule,
     AnnealingPath,
@@ -37,7 +33,7 @@ from annealed.problems.leave_one_out import NotTrusted
 from annealed.problems.penalty_scaling import ScalingChoices
 from annealed.rows import ArrayDesign, make_design
 from annealed.rows.threads import threads_over_blocks
-from annealed.solvers import Plan, Stalled, make_solver
+from annealed.solvers import Accuracy, Plan, Points, Stalled, make_solver
 from annealed.validation.on_device import DeviceValidator
 from annealed.validation.point_scorer import Part, PointScorer
 from annealed.validation.selection import (
@@ -99,7 +95,7 @@ class SolvedPath:
     plan: Plan
     validator: Any
     steps: list[Step]
-    settings: Mapping[str, Any]
+    settings: dict[str, Any]
 
     @property
     def is_validated(self) -> bool:
@@ -179,7 +175,7 @@ class PathFit:
             path.steps,
             path.plan,
             best_index=self._choose(path),
-            score_name=_score_name(self.model.scoring) if is_scored else "neg_log_loss",
+            score_name=score_name(self.model.scoring) if is_scored else "neg_log_loss",
             rule=self.model.rule,
             unit_C=self._unit_C,
         )
@@ -222,7 +218,7 @@ class PathFit:
         return design
 
     def _solve_path(self, problem, validator) -> SolvedPath:
-        model, settings = self.model, problem.settings
+        model, settings = self.model, {} if self.family.keeps_rows else ScalingChoices(problem).chosen()
         if not is_auto(model.temperature):
             problem.start(model.temperature)  # raises an error, before any fit, if nothing can be computed there
         solver = make_solver(model.solver, problem)
@@ -288,7 +284,7 @@ class PathFit:
             return
         shares = first.plan.problem.class_shares[0]
         has_learned = improves_significantly(scores, np.full(len(scores), np.sum(xlogy(shares, shares))))
-        if choices.tries_alternative(has_learned) or prefers_alternative(choices, first):
+        if choices.tries_alternative(has_learned) or _prefers_alternative(choices, first):
             yield choices.alternative()
 
     @property
@@ -359,7 +355,7 @@ class PathFit:
             parts = [training._replace(fit=fit, rows=test) for fit, test in tests]
         else:
             weight = self.validation_set.given_weight
-            is_weighed = weight is not None and _takes_weight(scorer)
+            is_weighed = weight is not None and takes_weight(scorer)
             metadata = {"sample_weight": weight} if is_weighed else {}
             parts = [Part(0, *self.validation_set.shown.in_one_library(), metadata)]
         return PointScorer(scorer, self._model_at, training, parts)
@@ -377,17 +373,28 @@ class PathFit:
         return Point(problem.predictor, {}, 1.0, 1.0, self._unit_C, dtype).moved(arrays, temperature, scale)
 
 
-def _takes_weight(scorer) -> bool:
-    """Whether a scorer receives weights: always, unless metadata routing is enabled and it does not request them."""
-    if not get_config()["enable_metadata_routing"]:
-        return True
-    return bool(get_routing_for_object(scorer).consumes("score", ["sample_weight"]))
+def _prefers_alternative(choices: ScalingChoices, path: SolvedPath) -> bool:
+    """Whether validation scores clearly improve with a small step towards another scaling.
 
+    The folds are solved again with a slightly perturbed scaling, at the best of the last nodes, the only ones that
+    keep their folds. First they are solved on with the scaling as it is, so that the effect of further steps is not
+    attributed to the scaling.
+    """
+    nodes = [step for step in path.steps if step.is_node and step.parameters.shape[0] > 1]
+    if not nodes:
+        return False
+    node = nodes[best_of(compared(nodes))]
+    perturbed = choices.perturbed(node.parameters[:1, ...], node.temperature, node.value)
+    if perturbed is None:
+        return False
+    plan, folds = path.plan, np.arange(1, node.parameters.shape[0])
+    accuracy = Accuracy(plan.tol, plan.max_iter)
 
-def _score_name(scoring) -> str:
-    """Name of a scorer by scikit-learn's convention: the names of losses begin with neg_."""
-    if isinstance(scoring, str):
-        return scoring
-    function = getattr(scoring, "_score_func", scoring)
-    name = getattr(function, "__name__", type(scoring).__name__)
-    return f"neg_{name}" if getattr(scoring, "_sign", 1) < 0 else name
+    def scores_of(problem, parameters):
+        points = Points(folds, np.full(len(folds), node.temperature), parameters[1:])
+        solution = plan.solver.solve(problem, points, accuracy, plan.memory)
+        parameters = np.concatenate([parameters[:1], solution.parameters])
+        return path.validator.validate(problem, parameters, node.temperature).compared, parameters
+
+    reference, parameters = scores_of(plan.problem, node.parameters)
+    return improves_significantly(scores_of(perturbed, parameters)[0], reference)

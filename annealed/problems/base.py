@@ -15,10 +15,8 @@ the solver; logits (n_rows, n_fits, n_classes).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -152,12 +150,10 @@ class Problem(ABC):
     `temperature_free` : the loss part of the objective, as a function of the parameters, is the same at every
     temperature. `extrapolates` : minima move smoothly enough with temperature to be predicted. `interpolates` : minima
     are unique and lie on one smooth curve, so that a few nodes determine all of it. `hessians` computes exact Hessians,
-    None if the family has none. Small arrays, such as parameters, are arrays of `place`. `settings` are those that the
-    family or validation chose, by name; the estimator shows them with an underscore.
+    None if the family has none. Small arrays, such as parameters, are arrays of `place`.
     """
 
     hessians: Any = None
-    settings: Mapping[str, Any] = MappingProxyType({})
     temperature_free = False
     extrapolates = True
     interpolates = False

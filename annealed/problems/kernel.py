@@ -20,12 +20,12 @@ from annealed.problems.kernel_features import Kernel, KernelFeatures, as_dense, 
 from annealed.problems.linear import mean_of_columns, spread_of_columns
 from annealed.problems.penalized_linear import PenalizedLinearProblem
 from annealed.rows import Design, make_design
+from annealed.rows.array_api import DEVICE_BLOCK_BYTES
 from annealed.rows.indicators import categories_of
 
 KERNELS = ("rbf", "laplacian", "polynomial", "precomputed")
 SCALES = ("auto", "standardize", "ard", "none")
 MOST_ROWS = 10_000  # rows that may all be landmarks on the host
-TABLES, MOST_DEVICE_BYTES = 8, 1e12  # tables as large as the kernel of all rows, on a device
 CANDIDATES = 20_000  # rows among which landmarks are chosen
 SAMPLED_ROWS = 1000  # rows on which the loss by too few landmarks, and the relevance of columns, are estimated
 MOST_BYTES = 1 << 28  # of features in double precision
@@ -61,11 +61,13 @@ class KernelPredictor(Predictor):
         if is_foreign(X):
             place = place_of(X)
             dual_coef, intercept = place.wide(dual_coef), place.wide(intercept)
-            blocks = [features.against(X[rows, :]) @ dual_coef.T for rows in features.slices(X.shape[0])]
+            blocks = [
+                features.against(X[rows, :]) @ dual_coef.T for rows in features.slices(X.shape[0], DEVICE_BLOCK_BYTES)
+            ]
             return place.row(place.xp.concat(blocks) + intercept)
         chosen = self.support(dual_coef)
         logits = np.empty((X.shape[0], len(dual_coef)))
-        for rows in features.slices(X.shape[0], len(chosen)):
+        for rows in features.slices(X.shape[0]):
             logits[rows] = features.against(X[rows], chosen) @ dual_coef[:, chosen].T
         return (logits + intercept).astype(np.float32 if X.dtype == np.float32 else np.float64)
 
@@ -169,6 +171,10 @@ class Candidate:
     points: Any
 
     @property
+    def gamma(self) -> float:
+        return self.features.kernel.gamma
+
+    @property
     def indices(self) -> np.ndarray:
         """Of the landmarks."""
         return self.features.indices
@@ -198,6 +204,22 @@ class Candidate:
             errors.append(float(weight @ xp.sum(residual * residual, axis=1)))
         return min((error for error in errors if error >= 0), default=np.inf)
 
+    def lost(self) -> float:
+        """Share of the kernel of a row and itself that the features lack, on some rows."""
+        return self.features.lost(self.rows.sample())
+
+    def relevance(self, dual_coef) -> np.ndarray:
+        """Root mean square of the derivatives of the logits by each scaled column, relative to that of all columns.
+
+        dual_coef : of the logits, (n_classes, n_landmarks)
+        """
+        features = self.features
+        rows, landmarks = (as_dense(part) for part in (features.scaled(self.rows.sample()), features.landmarks))
+        slopes = np.sqrt(np.mean(features.kernel.derivatives(rows, landmarks, to_host(dual_coef)) ** 2, axis=(0, 1)))
+        varies = np.isfinite(self.rows.scale)
+        whole = np.sqrt(np.mean(slopes[varies] ** 2)) if varies.any() else 0.0
+        return np.where(varies, slopes / whole, 0.0) if whole > 0 else np.ones(len(slopes))
+
 
 class KernelProblem(PenalizedLinearProblem):
     """The penalized free energy of scores that are linear in the features of a kernel."""
@@ -211,43 +233,13 @@ class KernelProblem(PenalizedLinearProblem):
             penalty_scaling="none",
             fit_intercept=family.fit_intercept,
         )
-        self.rows, self.kernel_features = candidate.rows, candidate.features
+        self.candidate = candidate
         returns_numpy = design.place.is_host or design.place.returns_numpy
         self.predictor = KernelPredictor(candidate.features.on_host() if returns_numpy else candidate.features)
 
-    predictor: KernelPredictor
-
-    @property
-    def settings(self):  # type: ignore[override]
-        lost = self.kernel_features.lost(self.rows.sample())
-        return {"gamma": self.gamma, "approximation_error": lost}
-
-    @property
-    def gamma(self) -> float:
-        return self.kernel_features.kernel.gamma
-
-    @property
-    def indices(self) -> np.ndarray:
-        """Of the landmarks."""
-        return self.kernel_features.indices
-
-    @property
-    def n_landmarks(self) -> int:
-        return self.kernel_features.n_landmarks
-
     def report(self, parameters, temperature, fits=slice(None)):
         found = super().report(parameters, temperature, fits)
-        return {"dual_coef": self.kernel_features.combinations(found["coef"]), "intercept": found["intercept"]}
-
-    def relevance(self, parameters, temperature) -> np.ndarray:
-        """Root mean square of the derivatives of the logits by each scaled column, relative to that of all columns."""
-        dual_coef = to_host(self.report(parameters, temperature, slice(0, 1))["dual_coef"])[0]
-        features, kernel = self.kernel_features, self.kernel_features.kernel
-        rows, landmarks = (as_dense(part) for part in (features.scaled(self.rows.sample()), features.landmarks))
-        slopes = np.sqrt(np.mean(kernel.derivatives(rows, landmarks, dual_coef) ** 2, axis=(0, 1)))
-        varies = np.isfinite(to_host(features.scale))
-        whole = np.sqrt(np.mean(slopes[varies] ** 2)) if varies.any() else 0.0
-        return np.where(varies, slopes / whole, 0.0) if whole > 0 else np.ones(len(slopes))
+        return {"dual_coef": self.candidate.features.combinations(found["coef"]), "intercept": found["intercept"]}
 
 
 class KernelInnerProduct(Objective):
@@ -302,7 +294,8 @@ class KernelInnerProduct(Objective):
         n_rows = len(rows.weighty)
         if isinstance(self.n_landmarks, str) and self.n_landmarks == "all":
             place = rows.design.place
-            most = MOST_ROWS if place.is_host else int(np.sqrt(min(place.free_bytes(), MOST_DEVICE_BYTES) / TABLES / 8))
+            # On a device, as many as eight tables of kernels of all rows have room in double precision.
+            most = int(np.sqrt(place.free_bytes()) / 8) if place.is_accelerator else MOST_ROWS
             if n_rows > most:
                 raise ValueError(
                     f'n_landmarks="all" is for at most {most:,} samples here. Got {n_rows:,}. '

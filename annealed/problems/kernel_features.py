@@ -18,12 +18,12 @@ from scipy import linalg, sparse
 from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
 
 from annealed.arrays import HOST, Place, is_foreign, to_host
+from annealed.problems.quadratic import FARTHEST
+from annealed.rows.array_api import DEVICE_BLOCK_BYTES
 from annealed.rows.base import even_slices
+from annealed.rows.cost import BLOCK_BYTES
 
-BLOCK_ENTRIES = 1 << 23  # of the kernel of a block of rows
-FARTHEST = 1e100  # scaled entries are clipped to it: sums of squares of more may overflow
 LEAST_EIGENVALUE = 1e-10  # relative: directions of the landmarks with less are rounding errors of the others
-MOST_NEGATIVE = 1e-6  # relative: eigenvalues below minus this are no rounding errors
 LARGEST_EIGENPROBLEM = 3000  # landmarks for which eigenvectors are computed; a Cholesky factor takes a tenth of it
 
 
@@ -172,13 +172,14 @@ class KernelFeatures:
         landmarks = self.landmarks if chosen is None else self.landmarks[chosen]
         return self.kernel(place_of(X), self.scaled(X), landmarks)
 
-    def slices(self, n_rows, n_landmarks=None) -> list[slice]:
-        return even_slices(0, n_rows, max(16, BLOCK_ENTRIES // max(1, n_landmarks or self.n_landmarks)))
+    def slices(self, n_rows, n_bytes=BLOCK_BYTES) -> list[slice]:
+        """Slices of rows whose kernels take so many bytes."""
+        return even_slices(0, n_rows, max(256, n_bytes // (8 * self.n_landmarks)))
 
     def of_rows(self, X, dtype):
         """Features of rows X, (n_rows, rank)."""
         if is_foreign(X):
-            place, parts = place_of(X), self.slices(X.shape[0])
+            place, parts = place_of(X), self.slices(X.shape[0], DEVICE_BLOCK_BYTES)
             return place.xp.concat([place.row(self.against(X[rows, :]) @ self.whitening) for rows in parts])
         features = np.empty((X.shape[0], self.whitening.shape[1]), dtype)
         for rows in self.slices(X.shape[0]):
@@ -223,7 +224,7 @@ def _whitening(among, kernel, place):
         return inverse.T
     values, vectors = linalg.eigh(among, check_finite=False)
     largest = max(values[-1], np.finfo(float).tiny)
-    if values[0] < -MOST_NEGATIVE * largest:
+    if values[0] < -np.sqrt(LEAST_EIGENVALUE) * largest:
         raise ValueError(
             f"The kernel must be positive semi-definite. Got {kernel.name!r}, whose matrix has the eigenvalue "
             f"{values[0]:.3g} beside the largest, {largest:.3g}. Give a kernel that is an inner product."

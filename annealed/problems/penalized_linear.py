@@ -127,10 +127,6 @@ class PenalizedLinearProblem(LinearProblem):
         self.penalty_weight = self.place.wide(table.is_coef)
 
     @property
-    def settings(self):  # type: ignore[override]
-        return {"penalty_scaling": self.scaling.name}
-
-    @property
     def hessians(self) -> ExactHessians | None:
         return ExactHessians(self) if self.place.is_host else None
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -85,6 +85,10 @@ class ScalingChoices:
         self.problem = problem
         self.scaling: Scaling | None = getattr(problem, "scaling", None)
         self.is_open = self.scaling is not None and self.scaling.asked == "auto"  # whether validation may change it
+
+    def chosen(self) -> dict[str, Any]:
+        """Settings that the family or validation chose, by name; the estimator exposes them with an underscore."""
+        return {} if self.scaling is None else {"penalty_scaling": self.scaling.name}
 
     def initial(self) -> ScalingChoices:
         """The choices from the scaling to start with.

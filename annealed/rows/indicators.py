@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from annealed.rows.base import even_slices
-
-BLOCK_ROWS = 1 << 14
+from annealed.rows.cost import BLOCK_BYTES
 
 
 def categories_of(X) -> list[slice]:
@@ -26,7 +25,7 @@ def categories_of(X) -> list[slice]:
 
 def _holds_indicators(X) -> np.ndarray:
     found = np.full(X.shape[1], True)
-    for rows in even_slices(0, X.shape[0], BLOCK_ROWS):
+    for rows in even_slices(0, X.shape[0], max(1, BLOCK_BYTES // max(1, X.shape[1]))):
         found &= ((X[rows] == 0) | (X[rows] == 1)).all(axis=0)
         if not found.any():
             break
