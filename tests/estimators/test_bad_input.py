@@ -333,7 +333,7 @@ def test_numbers_beyond_all_use_mean_no_limit(estimator, settings):
     assert np.isfinite(estimator(schedule=[1.0, 0.1], **settings).fit(X, y).predict_proba(X)).all()
 
 
-@pytest.mark.parametrize("settings", [{"max_iter": 1}, {"tol": 1e-300}])
+@pytest.mark.parametrize("settings", [{"max_iter": 1}, {"max_iter": 2}])
 def test_temperatures_that_do_not_converge_have_certificates(settings):
     with pytest.warns(ConvergenceWarning):
         path = AnnealedLogisticRegression(**settings).fit(X, y).path_
