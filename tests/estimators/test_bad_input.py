@@ -166,9 +166,29 @@ def test_paths_out_of_the_range_of_floats_are_refused(model, message):
         model.fit(X, y, sample_weight=np.full(len(y), 1e10))
 
 
-def test_a_model_that_its_precision_cannot_hold_is_refused():
-    with pytest.raises(ValueError, match="has no finite coef in float32"):
-        AnnealedLDA().fit((1e-39 * X).astype(np.float32), y)
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        (AnnealedLDA(), "coef"),
+        (AnnealedLogisticRegression(), "coef"),
+        (MELDA(temperature=1e3), "scalings"),
+        (MELDA(temperature=1e3, coordinates="orthonormal", n_components=1), "scalings"),
+    ],
+)
+def test_a_model_that_its_precision_cannot_hold_is_refused(model, name):
+    tiny = (1e-40 * X).astype(np.float32)
+    with pytest.raises(ValueError, match=f"has no finite {name} in float32"):
+        model.fit(tiny, y)
+    with pytest.raises(NotFittedError):
+        model.predict(tiny)
+
+
+@pytest.mark.parametrize("scale", [1.0, 10.0], ids=["as solved", "calibrated"])
+def test_a_model_at_another_temperature_must_fit_its_precision(scale):
+    point = AnnealedLogisticRegression(schedule=[1.0, 0.1]).fit(X.astype(np.float32), y)._point
+    arrays = {"coef": np.full((3, 4), 1e39 / scale), "intercept": np.zeros(3)}
+    with pytest.raises(ValueError, match="at temperature 0.5 has no finite coef in float32"):
+        point.moved(arrays, 0.5, scale).weights()
 
 
 @pytest.mark.filterwarnings("ignore:Every class has a single sample")
