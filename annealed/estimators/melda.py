@@ -26,7 +26,7 @@ from annealed.estimators.base import AnnealedClassifier
 from annealed.estimators.melda_projection import COORDINATES, GaussianModel, Projection, checked_coordinates, project
 from annealed.estimators.parameters import forget_last_fit, make_published, routing_of
 from annealed.estimators.predictions import LogitsMixin, check_same_library
-from annealed.estimators.samples import DTYPES, check_weight, checked, coded, weighed_by_class
+from annealed.estimators.samples import DTYPES, check_weight, checked, coded, weighed_samples
 from annealed.estimators.sparkline import diagram_with_path
 from annealed.estimators.types import (
     ClassWeight,

@@ -68,6 +68,12 @@ def test_a_single_class_of_positive_weight_is_refused(estimator, lost):
 
 
 @ESTIMATORS
+def test_classes_without_any_weight_are_refused(estimator):
+    with pytest.raises(ValueError, match="at least two classes with positive weight. Got none. Check sample_weight"):
+        estimator(class_weight={0: 0, 1: 0, 2: 1}).fit(X, y, sample_weight=np.where(y == 2, 0.0, 1.0))
+
+
+@ESTIMATORS
 @pytest.mark.parametrize(
     ("weight", "message"),
     [
