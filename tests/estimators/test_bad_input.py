@@ -115,6 +115,8 @@ def test_invalid_sample_weights_are_refused(estimator, weight, message):
         ({"rule": np.array(["best", "best"])}, "rule must be one of .* Got array"),
         ({"matmul_precision": np.ones(2)}, 'matmul_precision must be "tf32" or None'),
         ({"cv": [(0, 1)]}, r"cv must give lists of sample indices, or boolean masks. Got shape \(\)"),
+        ({"cv": b"auto"}, "cv must be a number of folds, a splitter, or pairs of .* Got b'auto': cannot unpack"),
+        ({"cv": [([0], [1], [2])]}, "or pairs of training and test rows. Got .* too many values to unpack"),
         ({"class_weight": "heavy"}, "Got 'heavy'"),
         ({"class_weight": {0: -1.0}}, "class_weight of class 0 must be a finite number of at least 0. Got -1.0"),
         ({"class_weight": {1: np.nan}}, "class_weight of class 1 must be .* Got nan"),
