@@ -318,7 +318,7 @@ MECHANISMS = [
     _set("nodes on both sides of a gap", "gaps wait; better starts", "COLDER_NODES", 1),
     _set("nodes far apart", "interpolated folds; fewer nodes", "REACH", 0.0, "prediction"),
     _set("no polynomials through close temperatures", "a rule; no amplified errors", "CLOSEST", 0.0),
-    _call("second try of misled starts", "a rule; no lost fits", "_Path._was_misled", lambda *_: False),
+    _call("no start above the hotter minimum", "a pass; no lost fits", "_leave_misleading_starts", lambda *_: None),
     _flag("folds move as the final fit does", "a rule; fewer fold steps", "SmoothProblem.fits_are_alike", False),
     _flag("last step without evaluation", "a rule; a pass less", "PenalizedLinearProblem.takes_last_step", False),
     _set("folds solved loosely", "less exact folds; fewer steps", "STEP_SHARE", 1e-3, fits=BOTH),

@@ -302,6 +302,16 @@ class Case(NamedTuple):
         model = CLASSES[self.estimator](**self.parameters)
         return model if self.products is None else make_pipeline(SecondOrderFeatures(**self.products), model)
 
+    def n_temperatures(self) -> int:
+        """How many a geometric schedule has, which may be thousands; 0 for other schedules."""
+        schedule = self.parameters.get("schedule")
+        if not isinstance(schedule, ExponentialSchedule | InverseTemperatureSchedule):
+            return 0
+        try:
+            return sum(1 for _ in schedule.temperatures(lambda: 1.0))
+        except ValueError:
+            return 0
+
     def arguments(self) -> dict[str, Any]:
         """Arguments of `fit`, made anew."""
         table, given = self.table, {}

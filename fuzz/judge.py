@@ -27,7 +27,7 @@ import annealed
 from fuzz.cases import Case
 
 GOOD = ("refused", "fitted")
-SECONDS = 20.0  # of CPU time for one fit
+SECONDS, SECONDS_OF_A_TEMPERATURE = 20.0, 0.05  # of CPU time for one fit
 CLEAR = (ValueError, TypeError)  # and subclasses that the library or scikit-learn defines
 SHORTEST, LONGEST = 15, 2000  # characters of a message; scikit-learn shows X as a whole in one of its own
 OWN, VALIDATION = (str(Path(package.__file__).parent) for package in (annealed, sklearn))
@@ -49,9 +49,10 @@ def judge(case: Case) -> str:
     arguments, state = case.arguments(), _global_state()
     before = _content(arguments)
     template = case.model()
-    outcome, model = _fitted(clone(template), arguments)
+    seconds = SECONDS + SECONDS_OF_A_TEMPERATURE * case.n_temperatures()
+    outcome, model = _fitted(clone(template), arguments, seconds)
     _require(_content(arguments) == before, "the fit changed its arguments")
-    again, other = _fitted(clone(template), case.arguments())
+    again, other = _fitted(clone(template), case.arguments(), seconds)
     _require(outcome == again, f"a second fit ended otherwise: {outcome} and {again}")
     if outcome:
         _check_refusal(model, arguments["X"])
@@ -75,14 +76,14 @@ def _require(condition, message):
 # --- errors and warnings --------------------------------------------------------------------------------------
 
 
-def _fitted(model, arguments):
+def _fitted(model, arguments, seconds):
     """The clear error with which a fit was refused, or "", and the model."""
     began = process_time()
     arguments = dict(arguments)
     with _watched():
         error = clear_error(model.fit, arguments.pop("X"), arguments.pop("y"), **arguments)
     took = process_time() - began
-    _require(took <= SECONDS, f"the fit took {took:.0f} s of CPU time")
+    _require(took <= seconds, f"the fit took {took:.0f} s of CPU time")
     return error, model
 
 
@@ -148,8 +149,10 @@ def _content(value) -> Any:
     """All numbers of X, y and weights, as something that can be compared."""
     if isinstance(value, dict):
         return {name: _content(part) for name, part in value.items()}
-    if isinstance(value, pandas.DataFrame | pandas.Series):
-        return pickle.dumps(value)
+    if isinstance(value, pandas.DataFrame):
+        return value.index.tolist(), [_content(value.iloc[:, column]) for column in range(value.shape[1])]
+    if isinstance(value, pandas.Series):  # a pickle would have the caches of pandas
+        return value.name, repr(value.dtype), value.index.tolist(), repr(value.tolist())
     if sparse.issparse(value):
         names = ("data", "indices", "indptr", "row", "col", "rows")
         return [value.format, *(_content(getattr(value, name)) for name in names if hasattr(value, name))]
@@ -255,11 +258,14 @@ def _check_path(path, model, case):
 
 
 def _check_other_temperatures(model, X):
-    """Models between the temperatures of the path, and at its ends."""
+    """Models between the temperatures of the path, and at its ends; only the chosen one must fit the dtype of X."""
     temperatures = model.path_.temperatures
     for temperature in {temperatures[0], np.sqrt(temperatures[0]) * np.sqrt(temperatures[-1]), temperatures[-1]}:
-        posterior = model.at(float(np.clip(temperature, temperatures[-1], temperatures[0]))).predict_proba(X)
-        _check_finite(posterior, f"posterior at temperature {temperature:g}")
+        temperature = float(np.clip(temperature, temperatures[-1], temperatures[0]))
+        error = clear_error(model.at, temperature)
+        _require(not error or "has no finite" in error, f"no model at temperature {temperature:g}: {error}")
+        if not error:
+            _check_finite(model.at(temperature).predict_proba(X), f"posterior at temperature {temperature:g}")
 
 
 def _check_finite(numbers, name):

@@ -68,13 +68,13 @@ def test_names_that_are_gone_are_errors():
 
 def test_mechanisms_are_measured_and_the_idle_ones_are_told(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(ablation, "QUICK", {"logistic": (1, 1500)})
-    words = ["Newton's method [", "misled starts", "centred copy"]
+    words = ["Newton's method [", "hotter minimum", "centred copy"]
     assert ablation.main([*words, "--quick", "--fits", "logistic", "--results", str(tmp_path)]) == 0
     with (tmp_path / "ablation.csv").open() as file:
         states = {row["mechanism"].split(" [")[0]: row["state"] for row in csv.DictReader(file)}
-    idle = "second try of misled starts"
+    idle = "no start above the hotter minimum"
     assert states == {"Newton's method": "acts", "kept centred copy of a small X": "acts", idle: "idle"}
-    assert "goes  second try of misled starts" in capsys.readouterr().out
+    assert f"goes  {idle}" in capsys.readouterr().out
     assert ablation.main(["--report", "--results", str(tmp_path)]) == 0
 
 

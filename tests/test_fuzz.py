@@ -5,7 +5,13 @@ import os
 import pytest
 
 pytest.importorskip("pandas")
+pytest.importorskip("hypothesis")
 from fuzz import models, watch
+from fuzz.cases import Case
+from fuzz.judge import judge
+from fuzz.tables import Table
+
+DATES = Table(38, ("signal",) * 3, 3, storage="frame of nullable", dtype="dates")
 
 
 def test_mutated_model_files(capsys):
@@ -14,6 +20,19 @@ def test_mutated_model_files(capsys):
     numbers = {word: int(number) for number, word in (part.split(" ", 1) for part in counts.split(": ")[1].split(", "))}
     assert numbers["refused"] > 80
     assert min(numbers["equal"], numbers["valid"]) > 5
+
+
+@pytest.mark.parametrize(
+    ("case", "outcome"),
+    [
+        (Case("AnnealedLDA", {"scoring": "accuracy"}, DATES), "fitted"),
+        (Case("AnnealedLDA", {"schedule": [1e-100, 1e8]}, Table(31, ("signal",), 3, dtype="float32")), "fitted"),
+        (Case("PooledGaussian", {}, Table(12, n_classes=1)), "refused"),
+    ],
+    ids=["pandas caches the unit of dates", "a model that float32 cannot hold is not chosen", "a single class"],
+)
+def test_cases_are_judged_good(case, outcome):
+    assert judge(case) == outcome
 
 
 @pytest.mark.parametrize(

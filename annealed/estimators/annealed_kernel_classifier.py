@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from annealed.estimators.base import AnnealedClassifier
 from annealed.estimators.kernel_search import TriedKernel
 from annealed.estimators.path_fit import Point
-from annealed.estimators.predictions import logits_of_classes
 from annealed.estimators.types import (
     ClassWeight,
     FloatArray,
@@ -218,8 +217,8 @@ class AnnealedKernelClassifier(AnnealedClassifier):
     def _set_point(self, point: Point):
         super()._set_point(point)
         assert isinstance(point.predictor, KernelPredictor)
-        features, dual_coef = point.predictor.features, point.scale * point.arrays["dual_coef"]
-        self.dual_coef_, self.intercept_ = logits_of_classes(dual_coef, point.scale * point.arrays["intercept"])
+        features, dual_coef = point.predictor.features, point.arrays["dual_coef"]
+        self.dual_coef_, self.intercept_ = point.weights("dual_coef")
         support = features.indices[point.predictor.support(dual_coef)]
         self.gamma_ = features.kernel.gamma
         self.n_landmarks_, self.n_support_ = features.n_landmarks, len(support)

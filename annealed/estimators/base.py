@@ -23,7 +23,7 @@ from annealed.estimators.parameters import (
     routing_of,
 )
 from annealed.estimators.path_fit import PathFit, Point, SolvedPath
-from annealed.estimators.predictions import LogitsMixin, check_same_library, classes_like, logits_of_classes
+from annealed.estimators.predictions import LogitsMixin, check_same_library, classes_like
 from annealed.estimators.samples import Samples, checked, weight_of_each
 from annealed.estimators.sparkline import diagram_with_path
 from annealed.estimators.types import (
@@ -263,12 +263,11 @@ class AnnealedClassifier(CallbackSupportMixin, LogitsMixin, BaseEstimator):
         self._set_point(point)
 
     def _set_point(self, point: Point):
+        if "coef" in point.arrays:  # first, as it may raise an error
+            self.coef_, self.intercept_ = point.weights()
         self._point, self.temperature_, self.posterior_scale_ = point, point.temperature, point.scale
         if point.unit_C is not None:
             self.C_ = point.unit_C / point.temperature
-        if "coef" in point.arrays:
-            coef, intercept = (point.scale * point.arrays[name] for name in ("coef", "intercept"))
-            self.coef_, self.intercept_ = logits_of_classes(coef, intercept)
 
     def get_metadata_routing(self):
         """Get the metadata requests of this estimator, its splitter and its scorer."""

@@ -75,7 +75,9 @@ def score_moments(X, labels, weight, coef) -> Moments:
     classes = place.whole(np.arange(len(counts)))
 
     def scores_of(rows):
-        return (X[rows] if place.is_host else place.wide(X[rows, :])) @ wide_coef.T
+        with np.errstate(over="ignore", invalid="ignore"):  # without weight, a sample may be any distance away
+            scores = (X[rows] if place.is_host else place.wide(X[rows, :])) @ wide_coef.T
+        return place.xp.where(weights[rows][:, None] > 0, scores, place.xp.zeros_like(scores))
 
     def total(sums):
         return place.host(sum(map(sums, row_batches(len(labels), max(coef.shape), place))))[0]

@@ -26,7 +26,7 @@ from annealed.estimators.base import AnnealedClassifier
 from annealed.estimators.melda_projection import COORDINATES, GaussianModel, Projection, checked_coordinates, project
 from annealed.estimators.parameters import forget_last_fit, make_published, routing_of
 from annealed.estimators.predictions import LogitsMixin, check_same_library
-from annealed.estimators.samples import DTYPES, check_weight, checked, coded, weighed_by_class
+from annealed.estimators.samples import DTYPES, check_weight, checked, coded, weighed_samples
 from annealed.estimators.sparkline import diagram_with_path
 from annealed.estimators.types import (
     ClassWeight,
@@ -262,8 +262,9 @@ class MELDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMi
         cv = list(self.cv) if isinstance(self.cv, Iterator) else self.cv  # the second fit needs the splits, too
         classifier = hand_over(self, log_linear(self, cv)).fit(X, y, sample_weight, X_val=X_val, **params)
         take_back(classifier)
-        weight, _ = weighed_by_class(check_weight(sample_weight, len(labels)), labels, classes, self.class_weight)
+        weight, _ = weighed_samples(check_weight(sample_weight, len(labels)), labels, classes, self.class_weight)
         projection = Projection.of(classifier, X, labels, weight, self.coordinates, n_components, reference)
+        projection.check_range(X, classifier.temperature_)
         reduced_classifier, self.coef_, self.intercept_ = classifier, classifier.coef_, classifier.intercept_
         if projection.whitened is not None:
             params["X_val"] = None if X_val is None else project(X_val, *projection.whitened)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from annealed.arrays import ROUNDING, Place, in_dtype, is_foreign
+from annealed.arrays import ROUNDING, Place, is_foreign
 from annealed.estimators.discriminant_axes import Directions, class_weights_of, directions_of, score_moments
-from annealed.estimators.predictions import logits_of_classes
+from annealed.estimators.predictions import finite_in, logits_of_classes
 from annealed.problems.linear import scores_of_rows
 
 COORDINATES = ("whitened", "paper", "orthonormal")
@@ -120,10 +120,13 @@ class Projection:
         """Coefficients and intercepts in the features, of a classifier of the whitened directions."""
         scalings, offset = self.whitened or (self.scalings, self.offset)
         loadings, bias = class_weights_of(classifier)
-        weights, fitted = logits_of_classes(loadings @ scalings.T, bias - loadings @ offset), classifier.coef_
-        if is_foreign(fitted):
-            return tuple(map(Place.of(fitted).row, weights))
-        return tuple(in_dtype(array, fitted.dtype) for array in weights)
+        coef, intercept = logits_of_classes(loadings @ scalings.T, bias - loadings @ offset)
+        return _finite_like(classifier.coef_, classifier.temperature_, coef=coef, intercept=intercept).values()
+
+    def check_range(self, X, temperature):
+        """Refuse directions that the dtype of X cannot hold."""
+        for scalings, offset in filter(None, [(self.scalings, self.offset), self.whitened]):
+            _finite_like(X, temperature, scalings=scalings, offset=offset)
 
     def logits(self, projected):
         """Logits of the posterior at projected points (..., n_components).
@@ -154,6 +157,13 @@ class Projection:
         means = means + np.linalg.lstsq(about, missing - missing.mean(), rcond=SMALLEST_SHIFT)[0]
         log_prior = self.bias + 0.5 * np.sum(means**2, axis=1)
         return GaussianModel(log_prior - np.logaddexp.reduce(log_prior), means, np.eye(means.shape[1]))
+
+
+def _finite_like(array, temperature, **arrays):
+    """NumPy arrays in the library and the dtype of another array, which must hold their numbers."""
+    if is_foreign(array):
+        arrays = {name: Place.of(array).row(values) for name, values in arrays.items()}
+    return finite_in(array.dtype, temperature, **arrays)
 
 
 def project(X, scalings, offset):

@@ -12,10 +12,10 @@ import numpy as np
 from scipy.special import xlogy
 from sklearn.metrics import check_scoring
 
-from annealed.arrays import in_dtype, namespace_of
 from annealed.callbacks import FitWatch
 from annealed.estimators.kernel_search import KernelSearch
 from annealed.estimators.parameters import generator_of, is_log_loss, score_name, takes_weight
+from annealed.estimators.predictions import finite_in, logits_of_classes, out_of_range
 from annealed.estimators.samples import Samples
 from annealed.path import (
     AdaptiveSchedule,
@@ -74,18 +74,14 @@ class Point:
 
     def moved(self, arrays, temperature, scale) -> Point:
         """Another point of the path, whose parameters are in full precision."""
-        arrays = {name: in_dtype(array, self.dtype) for name, array in arrays.items()}
-        for name, array in arrays.items():
-            if not bool(namespace_of(array).all(namespace_of(array).isfinite(array))):
-                raise _out_of_range(f"{name} in {self.dtype}", temperature)
+        arrays = finite_in(self.dtype, temperature, **arrays)
         return replace(self, arrays=arrays, temperature=float(temperature), scale=scale)
 
-
-def _out_of_range(name, temperature) -> ValueError:
-    return ValueError(
-        f"The model at temperature {temperature:.3g} has no finite {name}. Divide the columns of X by their standard "
-        "deviations, or give temperatures and penalties nearer to 1."
-    )
+    def weights(self, name="coef"):
+        """Coefficients and intercepts of the logits, calibrated."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            coef, intercept = logits_of_classes(*(self.scale * self.arrays[each] for each in (name, "intercept")))
+        return finite_in(self.dtype, self.temperature, **{name: coef, "intercept": intercept}).values()
 
 
 @dataclass(frozen=True)
@@ -181,7 +177,7 @@ class PathFit:
         )
         bounds = recorded.certificate
         if bounds is not None and not np.isfinite(bounds).all():
-            raise _out_of_range("certificate", recorded.temperatures[np.argmin(np.isfinite(bounds))])
+            raise out_of_range("certificate", recorded.temperatures[np.argmin(np.isfinite(bounds))])
         temperature = recorded.temperatures[recorded.best_index]
         arrays, scale = recorded.at(temperature)
         return recorded, self._point(path.plan.problem, arrays, temperature, scale)
@@ -237,7 +233,7 @@ class PathFit:
             steps = anneal(plan, self._schedule(), validator, self.watch)
         for step in steps:
             if not np.isfinite([step.temperature * step.value, step.gradient_norm]).all():
-                raise _out_of_range("free energy and gradient", step.temperature)
+                raise out_of_range("free energy and gradient", step.temperature)
         return SolvedPath(plan, validator, steps, settings)
 
     def _choose(self, path: SolvedPath) -> int:

@@ -113,18 +113,20 @@ class PooledGaussian(LogitsMixin, BaseEstimator):
         widest = np.max(about_all, initial=0.0)
         with np.errstate(over="ignore", invalid="ignore"):
             variance = variance + (smoothing * widest if widest > 0 else 1.0)
-            coef, bias, log_prior = _scores(means, variance, prior)
-            intercept = bias + log_prior - coef @ center
-        is_finite = np.isfinite(coef).all(axis=0) & np.isfinite(variance)
-        if not is_finite.all() or np.isnan(intercept).any():
+            coef, _, log_prior = _scores(means, variance, prior)
+            terms = coef * (0.5 * means + center)
+            level = terms.sum(axis=1)
+        is_finite = np.isfinite(terms).all(axis=0) & np.isfinite(variance)
+        if not is_finite.all() or not np.isfinite(level).all():
+            worst = int(np.argmax(np.where(is_finite, np.abs(terms).max(axis=0), np.inf)))
             raise ValueError(
                 f"var_smoothing must be such that variances within classes are neither zero nor infinite. Got "
-                f"{self.var_smoothing!r}, with which that of column {int(np.argmin(is_finite))} of X is "
-                f"{variance[np.argmin(is_finite)]:.3g}. Give a number nearer to 1e-9."
+                f"{self.var_smoothing!r}, with which that of column {worst} of X is {variance[worst]:.3g}. Give a "
+                "number nearer to 1e-9."
             )
         self.variance_, self.means_, self._center = variance, means + center, center
         self.classes_, self.class_prior_ = classes, prior
-        self.coef_, self.intercept_ = logits_of_classes(coef, intercept)
+        self.coef_, self.intercept_ = logits_of_classes(coef, log_prior - level)
         return self
 
     def _checked_smoothing(self):

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from annealed.arrays import Place, is_dispatched, is_foreign, namespace_of, take_rows, to_host
 from annealed.callbacks import CallbackSupportMixin, FitWatch, with_callbacks
 from annealed.estimators.parameters import forget_last_fit, make_published
-from annealed.estimators.potts_settings import check_parameters, labelled_rows, search_settings
+from annealed.estimators.potts_settings import check_parameters, labelled_rows, precise, search_settings
 from annealed.estimators.predictions import LogitsMixin, argmax, check_same_library, classes_like, named_classes
 from annealed.estimators.samples import checked, coded
 from annealed.estimators.types import FloatArray, RandomState, Temperature, Temperatures
@@ -322,7 +322,7 @@ class PottsDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupport
         equal for all prototypes.
         """
         check_is_fitted(self)
-        X = checked(self, X, accept_sparse=False, reset=False)
+        X = precise(checked(self, X, accept_sparse=False, reset=False), self.temperature_)
         check_same_library(X, self.prototypes_, self, method)
         prototypes, metric, _ = self._posterior
         parts = [

@@ -22,6 +22,7 @@ from annealed.path import (
 from annealed.potts import RELAXATIONS, SHRINKAGES, Columns, Cooling, LabelledRows, SearchSettings, distinct_rows
 from annealed.potts.on_device import ArrayLabelledRows
 from annealed.potts.search import FIT_ROWS, STRENGTHS
+from annealed.potts.state import SINGLE_ROUNDING
 from annealed.problems.base import check_choice, number_of
 
 INITS = ("kmeans++", "mean")
@@ -57,6 +58,7 @@ def check_parameters(model):
 
 def labelled_rows(model, X, labels, classes, sample_weight) -> tuple[LabelledRows, Columns]:
     """Rows in standardized columns, on a device if there is one and the rows are many."""
+    X = precise(X, _cooling(model, 0).temperatures[-1])
     weight = check_weight(sample_weight, X.shape[0])
     weighted_classes(np.bincount(labels, weight / weight.max(), len(classes)), classes)
     kept = np.flatnonzero(weight > EXTREME * weight.max())
@@ -81,6 +83,11 @@ def labelled_rows(model, X, labels, classes, sample_weight) -> tuple[LabelledRow
     weight = Place.of(X).wide(counted_in_rows(weight, weight.sum(), len(weight)))
     columns = Columns.of_rows(X, weight)
     return ArrayLabelledRows(columns.rows(X), labels, weight, len(classes)), columns
+
+
+def precise(X, temperature):
+    """X in float64 for a temperature so low that scores in float32 are rounding errors, or overflow; else as it is."""
+    return X if temperature >= SINGLE_ROUNDING else Place.of(X).wide(X)
 
 
 def search_settings(model, classes, class_weight) -> SearchSettings:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
-from annealed.arrays import Place, is_foreign, namespace_of, take_rows, to_host
+from annealed.arrays import Place, in_dtype, is_foreign, namespace_of, take_rows, to_host
 from annealed.estimators.types import FloatArray
 from annealed.problems import gibbs
 
@@ -99,6 +100,23 @@ def argmax(logits):
 def logits_of_classes(coef, intercept):
     """`coef_` and `intercept_` by scikit-learn's convention, which has a single logit for two classes."""
     return (coef[1:, ...] - coef[:1, ...], intercept[1:] - intercept[:1]) if coef.shape[0] == 2 else (coef, intercept)
+
+
+def finite_in(dtype, temperature, **arrays) -> dict[str, Any]:
+    """Arrays of the model at a temperature, converted to a dtype, which must hold their numbers."""
+    with np.errstate(over="ignore"):
+        arrays = {name: in_dtype(array, dtype) for name, array in arrays.items()}
+    for name, array in arrays.items():
+        if not bool(namespace_of(array).all(namespace_of(array).isfinite(array))):
+            raise out_of_range(f"{name} in {dtype}", temperature)
+    return arrays
+
+
+def out_of_range(name, temperature) -> ValueError:
+    return ValueError(
+        f"The model at temperature {temperature:.3g} has no finite {name}. Divide the columns of X by their standard "
+        "deviations, or give temperatures and penalties nearer to 1."
+    )
 
 
 def named_classes(classes, best):

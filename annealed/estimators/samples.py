@@ -164,14 +164,17 @@ def _check_total(total):
         raise ValueError(f"Sample weights times class weights must add up to a finite number. Got {total}.")
 
 
-def weighed_by_class(weight, labels, classes, class_weight):
-    """Sample weights times class weights, and the total weight of each class."""
+def weighed_samples(weight, labels, classes, class_weight) -> tuple[np.ndarray, float]:
+    """Sample weights times class weights, in samples, and the sum of these products."""
     counts = np.bincount(labels, weight, len(classes))
-    if class_weight is None:
-        return weight, counts
-    factors = _class_factors(class_weight, classes, counts)
-    with np.errstate(over="ignore"):  # the total is checked
-        return weight * factors[labels], counts * factors
+    if class_weight is not None:
+        factors = _class_factors(class_weight, classes, counts)
+        with np.errstate(over="ignore"):  # the total is checked
+            weight, counts = weight * factors[labels], counts * factors
+    weight = weight * weighted_classes(counts, classes)[labels]
+    weight = np.where(weight > LEAST_SHARE * weight.max(), weight, 0)  # a fold must not consist of such samples
+    total = float(counts.sum())
+    return counted_in_rows(weight, total, np.count_nonzero(weight)), total
 
 
 def _class_factors(class_weight, classes, counts):
@@ -206,9 +209,10 @@ def weighted_classes(counts, classes):
     with np.errstate(invalid="ignore"):
         is_weighted = counts / counts.sum() >= LEAST_SHARE
     if is_weighted.sum() < 2:
+        found = "".join(f"only one class: {label!r}" for label in classes[is_weighted].tolist())
         raise ValueError(
-            "y must contain at least two classes with positive weight. Got only one class: "
-            f"{classes[is_weighted].tolist()[0]!r}. Check sample_weight and class_weight."
+            f"y must contain at least two classes with positive weight. Got {found or 'none'}. Check sample_weight and "
+            "class_weight."
         )
     return is_weighted
 
@@ -269,11 +273,7 @@ class Samples:
                 raise ValueError(f"device={estimator.device!r} is for dense rows. Got sparse X.")
             on_place, place = on_named_device(X, estimator.device)
         weight = check_weight(sample_weight, len(labels))
-        weight, counts = weighed_by_class(weight, labels, classes, estimator.class_weight)
-        weight = weight * weighted_classes(counts, classes)[labels]
-        weight = np.where(weight > LEAST_SHARE * weight.max(), weight, 0)  # a fold must not consist of such samples
-        total = float(counts.sum())
-        weight = counted_in_rows(weight, total, np.count_nonzero(weight))
+        weight, total = weighed_samples(weight, labels, classes, estimator.class_weight)
         shown_samples = Shown.of(given_X, given_y, X, classes[labels])
         return cls(on_place, labels, weight, classes, total, shown_samples, sample_weight, place, X.dtype)
 

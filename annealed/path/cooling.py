@@ -138,7 +138,7 @@ class _Path:
         began = perf_counter()
         first, *later = temperatures
         starts = [predicted(self.problem, self.nodes, first), *(self._foreseen(temperature) for temperature in later)]
-        solutions = self._solved_from(starts, temperatures)
+        solutions = self._solved(starts, temperatures)
         self.values = to_host(solutions[-1].value)
         points = [solution.parameters for solution in solutions]
         validated = self.validator.validate_all(self.problem, points, temperatures)
@@ -154,31 +154,14 @@ class _Path:
         if len(self.nodes) > NODES_AT_HAND:
             self.nodes[-NODES_AT_HAND - 1] = _without_folds(self.nodes[-NODES_AT_HAND - 1])
 
-    def _solved_from(self, starts, temperatures) -> list[Solution]:
-        """The solution of all fits at each temperature. Where a predicted start was misleading, from the last node."""
-        solutions = self._solved(starts, temperatures)
-        if any(map(self._was_misled, solutions)):
-            again = self._solved([self.nodes[-1].parameters] * len(starts), temperatures)
-            pairs = zip(solutions, again, strict=True)
-            solutions = [min(pair, key=lambda solution: float(solution.value.sum())) for pair in pairs]
-        return solutions
-
     def _solved(self, starts, temperatures) -> list[Solution]:
+        """The solution of all fits at each temperature."""
         certify = self.validator.sees_final and self.plan.solver.certifies_gaps
         n_before = sum(node.n_iter for node in self.nodes) if self.is_adaptive and self.nodes else None
         hotter = (self.nodes[-1].parameters, self.values) if self.nodes and self.problem.interpolates else None
         solution = self.plan.solve(Points.of_fits(starts, temperatures, hotter), certify, n_before)
         size = self.problem.n_fits
         return [solution.part(slice(first, first + size)) for first in range(0, size * len(starts), size)]
-
-    def _was_misled(self, solution: Solution) -> bool:
-        """Whether a fit ended above the hot end of the path: from the last node, Q / T can only decrease.
-
-        An outlying sample can make tangents point in a wrong direction.
-        """
-        if not (self.nodes and self.problem.interpolates):
-            return False
-        return bool(((to_host(solution.value) > self.nodes[0].value) & ~to_host(solution.converged)).any())
 
     def _await_middle(self, hotter, colder):
         """Add the middle of a gap to the waiting temperatures, unless one of the ladder is waiting there."""

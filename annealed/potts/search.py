@@ -20,7 +20,7 @@ from annealed.potts.cooling import NO_WATCH, Cooled, cool
 from annealed.potts.growth import SearchSettings, climb, reheated
 from annealed.potts.refinement import CalibratedPosterior, calibrated, refinements
 from annealed.potts.rows import LabelledRows, along_axes, subsample
-from annealed.potts.state import PottsState
+from annealed.potts.state import SINGLE_ROUNDING, PottsState
 from annealed.validation.calibration import deviations, rescaled
 from annealed.validation.selection import stratified_splits
 
@@ -72,7 +72,9 @@ class Fold:
 
 def search(rows: LabelledRows, settings: SearchSettings, watch=NO_WATCH) -> Choice:
     """Select on folds; the first candidates if no row can be held out, the best so far if the watch stops it."""
-    rows = subsample(rows, SEARCH_ROWS, settings.seed).in_single_precision()  # precise enough for a choice
+    rows = subsample(rows, SEARCH_ROWS, settings.seed)
+    if settings.cooling.temperatures[-1] >= SINGLE_ROUNDING:
+        rows = rows.in_single_precision()  # precise enough for a choice
     settings = replace(settings, n_init=1)
     parts = [_parts(rows, *split) for split in make_folds(rows, settings.seed)]
     if not parts:

@@ -87,10 +87,10 @@ class _Search:
     """The state of a stack of Newton iterations: point i belongs to fit `fits[i]` at `temperatures[i]`."""
 
     def __init__(self, problem, points: Points, accuracy: Accuracy):
-        fits, temperatures, parameters, _ = points
+        fits, temperatures, parameters, hotter = points
         self.problem, self.fits, self.temperatures = problem, fits, temperatures
         self.hessians = problem.hessians
-        self.tol, self.certify = accuracy.tol, accuracy.certify
+        self.tol, self.certify, self.noise = accuracy.tol, accuracy.certify, problem.gradient_noise()
         self.solution = Solution.unsolved(self.hessians.without_shift(parameters))
         self.x, self.value = self.solution.parameters, self.solution.value  # NaN until the first evaluation
         self.strength, _ = problem.penalty(temperatures, fits)
@@ -99,6 +99,9 @@ class _Search:
         self.balance = np.ones((len(fits), self.hessians.size))
         self.factors: list = [None] * len(fits)
         self.is_fresh = np.zeros(len(fits), dtype=bool)  # whether the factor was computed at the current point
+        if hotter is not None:  # the start is a step from there, which may be refused
+            origin, self.value[:] = self.hessians.without_shift(hotter[0])[fits], hotter[1][fits]
+            self.direction, self.x[:] = self.x - origin, origin
         self.active = np.arange(len(fits))
 
     def run(self, max_iter):
@@ -136,7 +139,7 @@ class _Search:
         """Accepted points, the terms evaluated there, and for all points (accepted, stalled)."""
         old, length = self.value[active], self.length[active]
         slack = ROUNDING * np.abs(old)
-        is_good = (value <= old + ARMIJO * length * self.slope[active] + slack) | np.isnan(old)
+        is_good = (value <= old + ARMIJO * length * self.slope[active] + slack) | np.isnan(old) | (length == 0)
         is_level = (np.abs(value - old) <= slack) & (length > 0)
         if is_level.any():
             is_level &= largest_entry(terms[0]) > 0.5 * self.solution.gradient_norm[active]
@@ -174,8 +177,9 @@ class _Search:
             if not self.solution.n_iter[good].any():
                 self.solution.was_far[good] = is_far(bound, self.tol)
         stays = ~stalled & ((self.length[self.active] > SHORTEST_STEP**2) | ~self.is_fresh[self.active])
-        stays[accepted] &= ~solved
-        done = self.active[accepted][solved]
+        is_done = solved | (self.solution.gradient_norm[good] <= self.noise)
+        stays[accepted] &= ~is_done
+        done = self.active[accepted][is_done]
         self.solution.converged[done], self.solution.is_certified[done] = True, self.certify
         moved = self.active[accepted][solved & is_short]
         self.x[moved] += self.direction[moved]

@@ -8,9 +8,10 @@ temperature the held-out logits are rescaled by one calibration factor exp(s)
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
+from reprlib import repr as shown
 
 import numpy as np
 from sklearn.model_selection import (
@@ -224,7 +225,7 @@ def make_splits(cv, X, y, labels, weight, random_state, split_params) -> list[tu
                 stacklevel=6,
             )
         return splits
-    splitter = check_cv(cv, y, classifier=True)
+    splitter = check_cv(_pairs(cv) if isinstance(cv, Iterable) else cv, y, classifier=True)
     if split_params.get("groups") is None and get_routing_for_object(splitter).consumes("split", ["groups"]):
         raise ValueError(
             f"cv={cv!r} needs groups: give them to fit, as fit(X, y, groups=groups). Inside a search or cross_validate "
@@ -239,6 +240,15 @@ def make_splits(cv, X, y, labels, weight, random_state, split_params) -> list[tu
         raise ValueError(f"cv gave no split. Got cv={cv!r}.")
     _check_training_classes([train for train, _ in splits], y, labels, weight)
     return splits
+
+
+def _pairs(cv):
+    try:
+        return [(train, test) for train, test in cv]
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"cv must be a number of folds, a splitter, or pairs of training and test rows. Got {shown(cv)}: {error}."
+        ) from error
 
 
 def is_number_of_folds(cv) -> bool:

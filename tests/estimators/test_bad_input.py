@@ -68,6 +68,12 @@ def test_a_single_class_of_positive_weight_is_refused(estimator, lost):
 
 
 @ESTIMATORS
+def test_classes_without_any_weight_are_refused(estimator):
+    with pytest.raises(ValueError, match="at least two classes with positive weight. Got none. Check sample_weight"):
+        estimator(class_weight={0: 0, 1: 0, 2: 1}).fit(X, y, sample_weight=np.where(y == 2, 0.0, 1.0))
+
+
+@ESTIMATORS
 @pytest.mark.parametrize(
     ("weight", "message"),
     [
@@ -109,6 +115,8 @@ def test_invalid_sample_weights_are_refused(estimator, weight, message):
         ({"rule": np.array(["best", "best"])}, "rule must be one of .* Got array"),
         ({"matmul_precision": np.ones(2)}, 'matmul_precision must be "tf32" or None'),
         ({"cv": [(0, 1)]}, r"cv must give lists of sample indices, or boolean masks. Got shape \(\)"),
+        ({"cv": b"auto"}, "cv must be a number of folds, a splitter, or pairs of .* Got b'auto': cannot unpack"),
+        ({"cv": [([0], [1], [2])]}, "or pairs of training and test rows. Got .* too many values to unpack"),
         ({"class_weight": "heavy"}, "Got 'heavy'"),
         ({"class_weight": {0: -1.0}}, "class_weight of class 0 must be a finite number of at least 0. Got -1.0"),
         ({"class_weight": {1: np.nan}}, "class_weight of class 1 must be .* Got nan"),
@@ -166,9 +174,29 @@ def test_paths_out_of_the_range_of_floats_are_refused(model, message):
         model.fit(X, y, sample_weight=np.full(len(y), 1e10))
 
 
-def test_a_model_that_its_precision_cannot_hold_is_refused():
-    with pytest.raises(ValueError, match="has no finite coef in float32"):
-        AnnealedLDA().fit((1e-39 * X).astype(np.float32), y)
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        (AnnealedLDA(), "coef"),
+        (AnnealedLogisticRegression(), "coef"),
+        (MELDA(temperature=1e3), "scalings"),
+        (MELDA(temperature=1e3, coordinates="orthonormal", n_components=1), "scalings"),
+    ],
+)
+def test_a_model_that_its_precision_cannot_hold_is_refused(model, name):
+    tiny = (1e-40 * X).astype(np.float32)
+    with pytest.raises(ValueError, match=f"has no finite {name} in float32"):
+        model.fit(tiny, y)
+    with pytest.raises(NotFittedError):
+        model.predict(tiny)
+
+
+@pytest.mark.parametrize("scale", [1.0, 10.0], ids=["as solved", "calibrated"])
+def test_a_model_at_another_temperature_must_fit_its_precision(scale):
+    point = AnnealedLogisticRegression(schedule=[1.0, 0.1]).fit(X.astype(np.float32), y)._point
+    arrays = {"coef": np.full((3, 4), 1e39 / scale), "intercept": np.zeros(3)}
+    with pytest.raises(ValueError, match="at temperature 0.5 has no finite coef in float32"):
+        point.moved(arrays, 0.5, scale).weights()
 
 
 @pytest.mark.filterwarnings("ignore:Every class has a single sample")
@@ -333,7 +361,7 @@ def test_numbers_beyond_all_use_mean_no_limit(estimator, settings):
     assert np.isfinite(estimator(schedule=[1.0, 0.1], **settings).fit(X, y).predict_proba(X)).all()
 
 
-@pytest.mark.parametrize("settings", [{"max_iter": 1}, {"tol": 1e-300}])
+@pytest.mark.parametrize("settings", [{"max_iter": 1}, {"max_iter": 2}])
 def test_temperatures_that_do_not_converge_have_certificates(settings):
     with pytest.warns(ConvergenceWarning):
         path = AnnealedLogisticRegression(**settings).fit(X, y).path_

@@ -86,6 +86,18 @@ def test_perfect_separation(coordinates, settings):
     assert model.score(table.X, table.y) == 1.0
 
 
+@pytest.mark.parametrize("weight", [1e300, 1e-300])
+@pytest.mark.parametrize("n_components", [1, 2])
+def test_the_size_of_weights_and_samples_without_weight_change_nothing(weight, n_components):
+    """Sums of large weights overflowed, and scores of samples that are far away."""
+    table = gaussian()
+    X, y, weights = np.vstack([table.X, np.full((1, 4), 1.7e308)]), np.append(table.y, 0), np.full(len(table.y), weight)
+    weighted = MELDA(n_components=n_components).fit(X, y, sample_weight=np.append(weights, 0.0))
+    model = MELDA(n_components=n_components).fit(table.X, table.y)
+    np.testing.assert_allclose(weighted.scalings_, model.scalings_, rtol=1e-6)
+    np.testing.assert_allclose(weighted.explained_information_, model.explained_information_, rtol=1e-6)
+
+
 @COORDINATES
 def test_classes_that_are_single_points(coordinates):
     X, y = np.repeat(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), 6, axis=0), np.repeat([0, 1, 2], 6)

@@ -217,10 +217,11 @@ def test_bad_smoothing(smoothing):
         PooledGaussian(var_smoothing=smoothing).fit(TABLE.X, TABLE.y)
 
 
-def test_columns_that_are_constant_within_classes_need_smoothing():
-    X, y = np.array([[0.0, 3], [1, 3], [2, 4], [3, 4]]), [0, 0, 1, 1]
-    with pytest.raises(ValueError, match="var_smoothing must be such .* Got 0, with which that of column 1 of X is 0."):
-        PooledGaussian(var_smoothing=0).fit(X, y)
+@pytest.mark.parametrize("smoothing", [0, 1e-300, 1e-308])
+def test_columns_that_are_constant_within_classes_need_smoothing(smoothing):
+    X, y = np.array([[0.0, 1e15], [1, 1e15], [2, 1e15 + 1], [3, 1e15 + 1]]), [0, 0, 1, 1]
+    with pytest.raises(ValueError, match=f"var_smoothing must .* Got {smoothing}, with which that of column 1 of X is"):
+        PooledGaussian(var_smoothing=smoothing).fit(X, y)
     assert PooledGaussian().fit(X, y).score(X, y) == 1
 
 

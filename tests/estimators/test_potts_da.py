@@ -207,6 +207,18 @@ def test_temperatures_beyond_all_use_are_left_out():
     np.testing.assert_array_equal(cold.predict_proba(X), mild.predict_proba(X))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("options", [{"temperature": 1e-30}, {"schedule": [1.0, 1e-30]}], ids=str)
+def test_scores_at_low_temperatures_do_not_overflow(options, dtype):
+    """A sample of little weight is far away in the metric of the others. Every warning is an error here."""
+    X, y = make_xor_means(60, random_state=1)
+    weight = np.where(np.arange(60) % 10 < 2, 1e-12, 1.0)
+    X[weight < 1] *= 1e6
+    model = PottsDA(**QUICK | options).fit(X.astype(dtype), y, sample_weight=weight)
+    assert np.isfinite(model.predict_proba(X.astype(dtype))).all()
+    assert np.isfinite(model.path_.free_energy).all()
+
+
 def test_small_weights_are_scaled_up():
     table = gaussian()
     plain = PottsDA(**QUICK).fit(table.X, table.y)

@@ -17,7 +17,7 @@ from small_problems import (
 
 from annealed.problems import InnerProduct
 from annealed.problems.hessian import factored
-from annealed.solvers import Newton
+from annealed.solvers import Accuracy, Newton, Points
 
 CONVEX = [gaussian, badly_scaled, two_classes, rare_class, separable]
 
@@ -67,6 +67,26 @@ def test_newton_converges_from_a_distant_start(make):
     )
     assert back.converged.all()
     np.testing.assert_allclose(back.value, near.value, rtol=1e-9)
+
+
+def test_newton_ends_where_gradients_are_rounding_errors():
+    """Without a penalty, the loss of separable classes falls as long as there are steps."""
+    table = separable()
+    problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
+    found = solve_fits(Newton(), problem, problem.start(1.0), 1e-300, tol=1e-4, max_iter=10_000, certify=False)
+    assert found.converged.all()
+    assert found.n_iter.max() < 100
+
+
+def test_newton_leaves_a_start_that_is_worse_than_the_hotter_minimum():
+    table = gaussian()
+    problem = InnerProduct().prepare(stack_of(table, fold_masks(len(table.y))), random_state=0)
+    hot = solve_fits(Newton(), problem, problem.start(0.1), 0.1, tol=1e-8, max_iter=100)
+    far = hot.parameters + 1e6 * np.random.default_rng(0).normal(size=hot.parameters.shape)
+    points = Points.of_fits([far], [0.1], (hot.parameters, hot.value))
+    found = Newton().solve(problem, points, Accuracy(1e-8, 3))
+    assert found.converged.all()
+    np.testing.assert_allclose(found.value, hot.value, rtol=1e-9)
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
