@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 from sklearn.metrics import log_loss
+from sklearn.metrics.pairwise import linear_kernel
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, RepeatedStratifiedKFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 
@@ -20,6 +21,7 @@ from annealed import (
     MELDA,
     AdaptiveSchedule,
     AnnealedClassifier,
+    AnnealedKernelClassifier,
     AnnealedLDA,
     AnnealedLogisticRegression,
     CGrid,
@@ -201,6 +203,16 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy]] = {
         "inner_iterations": one_of([None, 1, 15]),
         "solver": SOLVERS,
     },
+    "AnnealedKernelClassifier": {
+        **PATH,
+        "kernel": one_of(["rbf", "laplacian", "polynomial", "precomputed", "sigmoid", np.dot, linear_kernel]),
+        "gamma": st.one_of(st.just("cv"), MAGNITUDES),
+        "degree": one_of([3, 1, 2, 0, 99, 2.5]),
+        "scale": one_of(["auto", "standardize", "ard", "none", "ranks"]),
+        "n_landmarks": one_of(["auto", "all", 1, 3, 10**9, 0, "few"]),
+        "l2_strength": MAGNITUDES,
+        "fit_intercept": st.booleans(),
+    },
     "AnnealedClassifier": {**PATH, "objective": OBJECTIVES, "solver": SOLVERS},
     "MELDA": {
         **PATH,
@@ -235,7 +247,10 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy]] = {
 }
 CLASSES = {
     model.__name__: model
-    for model in (AnnealedLogisticRegression, AnnealedLDA, AnnealedClassifier, MELDA, PottsDA, PooledGaussian)
+    for model in (
+        *(AnnealedLogisticRegression, AnnealedLDA, AnnealedClassifier, AnnealedKernelClassifier),
+        *(MELDA, PottsDA, PooledGaussian),
+    )
 }
 SLOW = {"PottsDA": {"n_prototypes": 3, "n_init": 1, "shrinkage": 0.3}}  # what replaces its defaults, most of the time
 DENSE_ONLY = ("PottsDA", "AnnealedClassifier")
@@ -337,7 +352,7 @@ def cases(draw, estimators=tuple(CLASSES)):
     )
     parameters = dict(SLOW.get(name, {})) if draw(usually(st.just(True), st.just(False), 16)) else {}
     parameters |= {parameter: draw(usually(PARAMETERS[name][parameter], JUNK, 24)) for parameter in chosen}
-    is_path = name in ("AnnealedLogisticRegression", "AnnealedLDA", "AnnealedClassifier", "MELDA")
+    is_path = name not in ("PottsDA", "PooledGaussian")
     rarely = usually(st.just(False), st.just(True), 8)
     is_grouped = is_path and (isinstance(parameters.get("cv"), GroupKFold) or draw(rarely))
     table = draw(tables(name in DENSE_ONLY))

@@ -20,6 +20,7 @@ import annealed.problems.linear
 from annealed import (
     MELDA,
     AnnealedClassifier,
+    AnnealedKernelClassifier,
     AnnealedLDA,
     AnnealedLogisticRegression,
     PooledGaussian,
@@ -36,6 +37,7 @@ ESTIMATORS = {
     "inner_product": AnnealedLogisticRegression(cv=3),
     "no_intercept": AnnealedLogisticRegression(cv=3, fit_intercept=False, penalty_scaling="whiten"),
     "distance": AnnealedLDA(cv=3),
+    "kernel": AnnealedKernelClassifier(cv=3),
     "melda": MELDA(cv=3, penalty_scaling="standardize"),
     "melda_reduced": MELDA(1, cv=3, penalty_scaling="standardize"),
     "potts": PottsDA(n_prototypes=4),

@@ -12,7 +12,7 @@ from sklearn.datasets import load_iris
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from annealed import MELDA, AnnealedLDA, AnnealedLogisticRegression, PottsDA
+from annealed import MELDA, AnnealedKernelClassifier, AnnealedLDA, AnnealedLogisticRegression, PottsDA
 from annealed.callbacks import StopOnInterrupt
 from annealed.datasets import make_spirals
 from annealed.estimators import path_fit
@@ -48,7 +48,14 @@ class Recorder:
 
 
 @pytest.mark.parametrize(
-    "estimator", [AnnealedLogisticRegression(), AnnealedLDA(), MELDA(penalty_scaling="standardize")], ids=repr
+    "estimator",
+    [
+        AnnealedLogisticRegression(),
+        AnnealedLDA(),
+        MELDA(penalty_scaling="standardize"),
+        AnnealedKernelClassifier(gamma=0.1, scale="none", n_landmarks="all"),
+    ],
+    ids=repr,
 )
 def test_callbacks_are_called_for_every_temperature(estimator):
     recorder = Recorder()

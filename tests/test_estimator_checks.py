@@ -6,6 +6,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from annealed import (
     MELDA,
     AnnealedClassifier,
+    AnnealedKernelClassifier,
     AnnealedLDA,
     AnnealedLogisticRegression,
     PooledGaussian,
@@ -20,6 +21,8 @@ ESTIMATORS = [
     AnnealedLDA(anchor=0, solver="scg"),
     AnnealedClassifier(),
     AnnealedClassifier(Quadratic()),
+    AnnealedKernelClassifier(),
+    AnnealedKernelClassifier("precomputed", cv=3),
     MELDA(),
     SecondOrderFeatures(),
     PooledGaussian(),

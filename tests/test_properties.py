@@ -19,10 +19,11 @@ from fuzz.tables import Table
 
 CASES = 50  # of a part, so that processes share those of an estimator
 PARTS = {
-    "AnnealedLogisticRegression": 5,
+    "AnnealedLogisticRegression": 4,
     "AnnealedLDA": 3,
     "AnnealedClassifier": 4,
-    "MELDA": 4,
+    "AnnealedKernelClassifier": 2,
+    "MELDA": 3,
     "PottsDA": 2,
     "PooledGaussian": 2,
 }

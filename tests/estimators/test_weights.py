@@ -7,11 +7,20 @@ from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.model_selection import KFold
 
-from annealed import MELDA, AnnealedClassifier, AnnealedLDA, AnnealedLogisticRegression, PottsDA
+from annealed import (
+    MELDA,
+    AnnealedClassifier,
+    AnnealedKernelClassifier,
+    AnnealedLDA,
+    AnnealedLogisticRegression,
+    PottsDA,
+)
 from annealed.problems import InnerProduct, Quadratic
 
 X, y = load_iris(return_X_y=True)
-ESTIMATORS = pytest.mark.parametrize("estimator", [AnnealedLogisticRegression, AnnealedLDA, MELDA])
+ESTIMATORS = pytest.mark.parametrize(
+    "estimator", [AnnealedLogisticRegression, AnnealedLDA, MELDA, AnnealedKernelClassifier]
+)
 
 
 @ESTIMATORS
