@@ -19,7 +19,7 @@ class KernelSearchDisplay:
     Each kernel is a strip, from hot on the left to cold on the right. Kernels with the same gamma but other scales of
     the columns, or more landmarks, lie below each other in the order in which they were tried. Dark is good. A dot
     marks the best temperature of a kernel, its score stands beside its name, and a frame and a star mark what was
-    chosen.
+    chosen. The scores are those by which temperatures and kernels were compared.
 
     Create it with :meth:`from_estimator`. The constructor takes what is drawn.
 
