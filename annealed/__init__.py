@@ -25,7 +25,13 @@ from annealed.path import (
     FixedSchedule,
     InverseTemperatureSchedule,
 )
-from annealed.plots import AnnealingPathDisplay, CoefficientPathDisplay, ProjectionDisplay, PrototypeDisplay
+from annealed.plots import (
+    AnnealingPathDisplay,
+    CoefficientPathDisplay,
+    KernelSearchDisplay,
+    ProjectionDisplay,
+    PrototypeDisplay,
+)
 from annealed.potts import PrototypePath
 
 __version__ = "0.1.0"
@@ -43,6 +49,7 @@ __all__ = [
     "ExponentialSchedule",
     "FixedSchedule",
     "InverseTemperatureSchedule",
+    "KernelSearchDisplay",
     "MELDA",
     "PooledGaussian",
     "PottsDA",

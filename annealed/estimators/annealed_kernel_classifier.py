@@ -48,8 +48,8 @@ class AnnealedKernelClassifier(AnnealedClassifier):
         predictions. A callable gets two arrays of scaled rows and returns the matrix of their kernel.
     gamma : "cv" or float, default="cv"
         "cv" chooses it by the folds that choose the temperature, among values a factor of four apart (two for
-        "laplacian"), as far as scores improve. If nothing is held out, the value is used at which two samples of
-        normal columns have a typical kernel.
+        "laplacian"), as far as scores improve. If nothing is held out, ridge regression on the classes chooses it, by
+        its errors for left-out samples.
     degree : int, default=3
         Of the polynomial kernel.
     scale : {"auto", "standardize", "ard", "none"}, default="auto"
@@ -125,7 +125,8 @@ class AnnealedKernelClassifier(AnnealedClassifier):
         Record of all temperatures: coefficients, scores, convergence and certificates.
     tried_kernels_ : list of TriedKernel
         The kernels whose paths were validated, in the order in which they were tried: `gamma`, `n_landmarks`,
-        `has_learned_scales`, `temperatures`, and `validation_score` at these.
+        `has_learned_scales`, `temperatures`, and `validation_score`, by which these were compared, as in
+        ``path_.compared_score``.
     classes_ : ndarray of shape (n_classes,)
     n_iter_ : int
     n_features_in_ : int
