@@ -64,8 +64,8 @@ class KernelPredictor(Predictor):
             blocks = [features.against(X[rows, :]) @ dual_coef.T for rows in features.slices(X.shape[0])]
             return place.row(place.xp.concat(blocks) + intercept)
         chosen = self.support(dual_coef)
-        logits = np.empty((X.shape[0], len(dual_coef)))
-        for rows in features.slices(X.shape[0], len(chosen)):
+        logits = np.zeros((X.shape[0], len(dual_coef)))
+        for rows in features.slices(X.shape[0], len(chosen)) if len(chosen) else ():
             logits[rows] = features.against(X[rows], chosen) @ dual_coef[:, chosen].T
         return (logits + intercept).astype(np.float32 if X.dtype == np.float32 else np.float64)
 
@@ -213,7 +213,8 @@ class KernelProblem(PenalizedLinearProblem):
         )
         self.rows, self.kernel_features = candidate.rows, candidate.features
         returns_numpy = design.place.is_host or design.place.returns_numpy
-        self.predictor = KernelPredictor(candidate.features.on_host() if returns_numpy else candidate.features)
+        features = replace(candidate.features, whitening=None)  # as large as the kernel; predictions do not need it
+        self.predictor = KernelPredictor(features.on_host() if returns_numpy else features)
 
     predictor: KernelPredictor
 
