@@ -57,6 +57,11 @@ def failing_score(model, X, y):
     raise ValueError("This scorer never works.")
 
 
+def wrong_kernel(X, Z):
+    """A kernel of another shape than that of its arguments."""
+    return np.ones(3)
+
+
 def nan_score(model, X, y):
     return np.nan
 
@@ -205,7 +210,7 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy]] = {
     },
     "AnnealedKernelClassifier": {
         **PATH,
-        "kernel": one_of(["rbf", "laplacian", "polynomial", "precomputed", "sigmoid", np.dot, linear_kernel]),
+        "kernel": one_of(["rbf", "laplacian", "polynomial", "precomputed", "sigmoid", wrong_kernel, linear_kernel]),
         "gamma": st.one_of(st.just("cv"), MAGNITUDES),
         "degree": one_of([3, 1, 2, 0, 99, 2.5]),
         "scale": one_of(["auto", "standardize", "ard", "none", "ranks"]),

@@ -205,7 +205,8 @@ def _check_model(case, model, other, arguments):
             is_of_zero = name == "intercept_" and not np.all(
                 getattr(last, "class_prior_", 1)
             )  # the logarithm of a prior
-            _check_finite(np.where(np.isinf(value), 0, value) if is_of_zero else value, name)
+            may_be_infinite = is_of_zero or name == "scale_"  # of columns that do not matter
+            _check_finite(np.where(np.isinf(value), 0, value) if may_be_infinite else value, name)
 
 
 def _predictions(model, X, case, whose):

@@ -28,14 +28,14 @@ from annealed.export import STANDARD_OUTPUT, check_writable
 
 MODELS = (
     "The classifier: logistic (multinomial logistic regression), lda (discriminant analysis with fitted class means), "
-    "melda (maximum-entropy discriminant analysis) or potts (prototypes)."
+    "melda (maximum-entropy discriminant analysis), kernel (kernel logistic regression) or potts (prototypes)."
 )
 INTERRUPTED = 130  # exit code after Ctrl-C, by convention 128 plus the number of the signal
 
 app = typer.Typer(
     name="annealed",
-    help="Calibrated linear and prototype classifiers for tables: CSV or Parquet files with numbers, categories, dates "
-    "and missing cells. Start with `annealed compare TABLE --target COLUMN`.",
+    help="Calibrated linear, kernel and prototype classifiers for tables: CSV or Parquet files with numbers, "
+    "categories, dates and missing cells. Start with `annealed compare TABLE --target COLUMN`.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",

@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from annealed.app.tables import LabelledTable, TableColumns, TableModel, make_vectorizer, nearest
 from annealed.errors import InputError
-from annealed.estimators import MELDA, AnnealedLDA, AnnealedLogisticRegression, PottsDA
+from annealed.estimators import MELDA, AnnealedKernelClassifier, AnnealedLDA, AnnealedLogisticRegression, PottsDA
 from annealed.estimators.samples import counted_in_rows
 from annealed.optional import require
 from annealed.validation.selection import stratified_splits
@@ -41,6 +41,7 @@ OURS: dict[str, Callable[[], Any]] = {
     "logistic": AnnealedLogisticRegression,
     "lda": AnnealedLDA,
     "melda": MELDA,
+    "kernel": AnnealedKernelClassifier,
     "potts": PottsDA,
 }
 PEERS: dict[str, Callable[[], Any]] = {

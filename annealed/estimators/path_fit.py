@@ -365,7 +365,7 @@ class PathFit:
     def _point(self, problem, arrays, temperature, scale) -> Point:
         dtype, place = self.samples.dtype, self.samples.place
         if problem.predictor.needs_digits:
-            dtype = np.float64 if place.is_host or place.returns_numpy else place.wide_dtype
+            dtype = np.dtype(float) if place.is_host or place.returns_numpy else place.wide_dtype
         return Point(problem.predictor, {}, 1.0, 1.0, self._unit_C, dtype).moved(arrays, temperature, scale)
 
 

@@ -17,7 +17,7 @@ from sklearn.cluster import kmeans_plusplus
 from annealed.arrays import is_foreign, to_host
 from annealed.problems.base import Objective, Predictor, check_choice, number_of, unit_C
 from annealed.problems.kernel_features import Kernel, KernelFeatures, as_dense, on_host, place_of
-from annealed.problems.linear import mean_of_columns, spread_of_columns
+from annealed.problems.linear import mean_of_columns, scores_of_rows, spread_of_columns
 from annealed.problems.penalized_linear import PenalizedLinearProblem
 from annealed.rows import Design, make_design
 from annealed.rows.array_api import DEVICE_BLOCK_BYTES
@@ -66,9 +66,9 @@ class KernelPredictor(Predictor):
             ]
             return place.row(place.xp.concat(blocks) + intercept)
         chosen = self.support(dual_coef)
-        logits = np.empty((X.shape[0], len(dual_coef)))
-        for rows in features.slices(X.shape[0]):
-            logits[rows] = features.against(X[rows], chosen) @ dual_coef[:, chosen].T
+        logits = np.zeros((X.shape[0], len(dual_coef)))
+        for rows in features.slices(X.shape[0]) if len(chosen) else ():
+            logits[rows] = scores_of_rows(features.against(X[rows], chosen), dual_coef[:, chosen].T, 0.0)
         return (logits + intercept).astype(np.float32 if X.dtype == np.float32 else np.float64)
 
 
@@ -158,7 +158,7 @@ class KernelRows:
         kernel = Kernel(family.kernel, float(gamma), family.degree)
         X = design.X if is_foreign(design.X) or design.place.is_host else design.place.row(design.X)
         features = KernelFeatures.of(kernel, X, self.center, self.scale, indices)
-        is_small = 8 * design.n_rows * features.n_landmarks <= MOST_BYTES and X.dtype != np.float32
+        is_small = 8 * design.n_rows * features.n_landmarks <= MOST_BYTES and "float32" not in str(X.dtype)
         return Candidate(self, features, features.of_rows(X, np.float64 if is_small else np.float32))
 
 
@@ -235,7 +235,8 @@ class KernelProblem(PenalizedLinearProblem):
         )
         self.candidate = candidate
         returns_numpy = design.place.is_host or design.place.returns_numpy
-        self.predictor = KernelPredictor(candidate.features.on_host() if returns_numpy else candidate.features)
+        features = replace(candidate.features, whitening=None)  # as large as the kernel; predictions do not need it
+        self.predictor = KernelPredictor(features.on_host() if returns_numpy else features)
 
     def report(self, parameters, temperature, fits=slice(None)):
         found = super().report(parameters, temperature, fits)

@@ -109,10 +109,12 @@ def test_names_of_files(model):
     assert "Got '-', standard output" in refused("fit", "flowers.csv", "-t", "species", "-o", "-")
 
 
-def test_fit_as_json(folder):
-    answer = run("fit", "flowers.csv", "-t", "species", "--model", "lda", "--json")
-    assert json.loads(answer.stdout)["model"] == "lda"
-    assert (folder / "model.safetensors").exists()
+@pytest.mark.parametrize("name", ["lda", "kernel"])
+def test_fit_as_json(folder, frame, name):
+    answer = run("fit", "flowers.csv", "-t", "species", "--model", name, "--json")
+    assert json.loads(answer.stdout)["model"] == name
+    predicted = pandas.read_csv(io.StringIO(run("predict", "model.safetensors", "flowers.csv").stdout))
+    assert (predicted["predicted species"] == frame["species"]).mean() > 0.95
 
 
 def test_the_path_of_prototypes(folder):
@@ -135,7 +137,7 @@ def test_compare_names_the_best_and_saves_it(folder):
     losses = [row["log_loss"] for row in compared["models"]]
     assert losses == sorted(losses)
     assert compared["best"] == compared["models"][0]["model"]
-    assert {"logistic", "lda", "melda", "sklearn-lda"} <= {row["model"] for row in compared["models"]}
+    assert {"logistic", "lda", "melda", "kernel", "sklearn-lda"} <= {row["model"] for row in compared["models"]}
     assert compared["saved"]["model"] == compared["best"] == "sklearn-lda"
     assert run("predict", "best.safetensors", "flowers.csv", "-o", "by_lda.csv").exit_code == 0
     assert "must have an annealing path" in refused("path", "best.safetensors")

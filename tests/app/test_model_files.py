@@ -11,6 +11,7 @@ from numbers import Number
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.pipeline import Pipeline
 
 from annealed import AnnealedClassifier
@@ -42,6 +43,11 @@ def mixed_table():
 @pytest.fixture(scope="module")
 def model():
     return fit_table(TABLE, "logistic")
+
+
+@pytest.fixture(scope="module")
+def kernel_model():
+    return fit_table(TABLE, "kernel")
 
 
 @pytest.fixture
@@ -92,6 +98,10 @@ def test_every_model_is_loaded_unchanged(tmp_path, name, table):
     again = load_model(tmp_path / "model.safetensors")
     assert_same(vars(again), vars(model))
     assert again.predict(table.features).equals(model.predict(table.features))
+    if isinstance(model.classifier, AnnealedClassifier):
+        features, between = model.features_of(table.conformed()), np.sqrt(np.prod(model.path.temperatures[:2]))
+        hot = [each.classifier.at(between).predict_proba(features) for each in (model, again)]
+        assert np.array_equal(*hot)
     assert settings_of(again.pipeline) == settings_of(model.pipeline)
 
 
@@ -130,6 +140,25 @@ def test_settings_other_than_the_librarys_own_are_not_written(tmp_path, model, s
     pipeline = copy.deepcopy(model.pipeline).set_params(**setting)
     with pytest.raises(InputError, match="those of 'logistic' must be the library's own, as fit_table chooses them"):
         save_model(replace(model, pipeline=pipeline), tmp_path / "model.safetensors")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"model__kernel": "precomputed"}, "those of 'kernel' must be the library's own"),
+        ({"model__kernel": max}, "those of 'kernel' must be the library's own"),
+        ({"model__degree": 2}, "those of 'kernel' must be the library's own"),
+        ({}, "its landmarks must be rows of an array. Got a csr_array"),
+    ],
+    ids=str,
+)
+def test_kernels_other_than_the_librarys_own_are_not_written(tmp_path, kernel_model, setting, message):
+    pipeline = copy.deepcopy(kernel_model.pipeline).set_params(**setting)
+    if not setting:
+        pipeline[-1].fit(sparse.csr_array(pipeline[0].transform(TABLE.conformed())), TABLE.labels)
+    with pytest.raises(InputError, match=message):
+        save_model(replace(kernel_model, pipeline=pipeline), tmp_path / "model.safetensors")
     assert not list(tmp_path.iterdir())
 
 
@@ -233,6 +262,61 @@ def test_arrays_of_the_wrong_shape(path, name, shape):
     assert NOT_OURS in message_of(path)
 
 
+def filled(name, value):
+    """A change that sets all numbers of an array."""
+
+    def change(parts):
+        kind = {"F64": float, "I64": np.int64}[parts.header[name]["dtype"]]
+        parts.arrays[name] = bytearray(np.full(len(parts.arrays[name]) // 8, value, kind).tobytes())
+
+    return change
+
+
+def reshaped(name, shape):
+    def change(parts):
+        parts.header[name]["shape"] = shape
+        parts.arrays[name] = bytearray(8 * int(np.prod(shape)))
+
+    return change
+
+
+def set_value(place, name, value):
+    return lambda parts: parts.document["classifier"].get(place, parts.document["classifier"]).update({name: value})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        set_value("", "gamma", 0),
+        set_value("", "gamma", "cv"),
+        set_value("", "approximation_error", None),
+        set_value("path", "n_columns", 2**70),
+        set_value("tried", "7", {}),
+        set_value("", "kernel", "precomputed"),
+        lambda parts: parts.document["classifier"]["tried"]["0"].update({"has_learned_scales": 1}),
+        filled("classifier.landmarks.scale", 0.0),
+        filled("classifier.landmarks.scale", np.nan),
+        filled("classifier.landmarks.center", np.inf),
+        filled("classifier.landmarks.landmarks", 1e200),
+        filled("classifier.landmarks.landmarks", np.nan),
+        filled("classifier.landmarks.indices", -1),
+        filled("classifier.landmarks.indices", 3),
+        filled("classifier.path.arrays.dual_coef", np.inf),
+        reshaped("classifier.landmarks.indices", (0,)),
+        reshaped("classifier.landmarks.indices", (10**6,)),
+        reshaped("classifier.landmarks.landmarks", (250, 29)),
+        reshaped("classifier.landmarks.landmarks", (249, 30)),
+        reshaped("classifier.landmarks.scale", (31,)),
+        reshaped("classifier.path.arrays.dual_coef", (1, 2, 250)),
+    ],
+)
+def test_kernels_that_do_not_fit_together(tmp_path, kernel_model, change):
+    path = tmp_path / "model.safetensors"
+    save_model(kernel_model, path)
+    edit(path, change)
+    assert NOT_OURS in message_of(path)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -249,11 +333,7 @@ def test_arrays_of_the_wrong_shape(path, name, shape):
 )
 def test_numbers_that_would_give_no_probabilities(path, name, value):
     """Loading raises the error, before a prediction ends in a traceback or in rows that are no probabilities."""
-
-    def change(parts):
-        parts.arrays[name] = bytearray(np.full(len(parts.arrays[name]) // 8, value).tobytes())
-
-    edit(path, change)
+    edit(path, filled(name, value))
     assert NOT_OURS in message_of(path)
 
 

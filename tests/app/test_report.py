@@ -8,13 +8,14 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 from scipy.stats import binomtest
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_iris, make_circles
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.pipeline import Pipeline
 
 from annealed import AnnealedClassifier
 from annealed.app.comparison import OURS, fit_table
 from annealed.app.report import write_report
+from annealed.app.report.card import card
 from annealed.app.report.points import report_data
 from annealed.app.tables import TableModel, label_table, make_vectorizer
 from annealed.errors import InputError
@@ -224,14 +225,33 @@ def test_a_quadratic_family_has_no_figure_of_features(tmp_path):
     assert 'id="plane"' in text and 'id="features"' not in text
 
 
-def test_held_out_scores_agree_with_the_validation_scores():
+@pytest.mark.parametrize("name", ["logistic", "lda", "kernel"])
+def test_held_out_scores_agree_with_the_validation_scores(name):
+    """Also for lda, whose posterior scale is far from one, and with a kernel that was chosen for the model."""
     frame = flowers()
-    model = fit_table(label_table(frame, "species"), "logistic")
+    model = fit_table(label_table(frame, "species"), name)
     data = report_data(model, frame)
-    probability = data.posterior[data.chosen, np.arange(150), data.labels]
-    path = model.path
-    assert abs(-np.log(probability).mean() + path.validation_score[path.best_index].mean()) < 0.03
+    assert abs(held_out_loss(data) + model.path.validation_score[model.path.best_index].mean()) < 0.003
     assert np.allclose(data.posterior.sum(axis=2), 1)
+
+
+def held_out_loss(data):
+    assert data.is_held_out.all()
+    return -np.log(data.posterior[data.chosen, np.arange(len(data.labels)), data.labels]).mean()
+
+
+def test_a_kernel_model_is_held_out_with_the_scales_that_it_has_learned(tmp_path):
+    """Two rings, in two of four columns."""
+    X, y = make_circles(250, noise=0.1, factor=0.4, random_state=0)
+    noise = np.random.default_rng(0).normal(size=(250, 2))
+    frame = pandas.DataFrame(np.hstack([X, noise]), columns=list("abcd")).assign(ring=y, town=["x", "y"] * 125)
+    model = fit_table(label_table(frame, "ring"), "kernel")
+    assert model.classifier.scale_[2:].min() > 3 * model.classifier.scale_[:2].max()
+    data = report_data(model, frame)
+    assert abs(held_out_loss(data) + model.path.validation_score[model.path.best_index].mean()) < 0.005
+    texts = dict(card(model, data)["Scores at the chosen temperature"] + card(model, data)["Model"])
+    assert "(the temperature and the kernel were chosen with all training samples)" in texts["samples"]
+    assert f"gamma {model.classifier.gamma_:.3g}, 250 landmarks" in texts["chosen kernel"]
 
 
 def test_one_feature_and_a_class_of_one_row(tmp_path):

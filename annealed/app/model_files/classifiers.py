@@ -13,13 +13,16 @@ import numpy as np
 
 from annealed.app.comparison import make_candidate
 from annealed.app.model_files.content import Content
+from annealed.estimators.kernel_search import TriedKernel
 from annealed.estimators.melda import OF_CLASSIFIER, log_linear
 from annealed.estimators.melda_projection import Projection
 from annealed.estimators.path_fit import Point
 from annealed.path import AnnealingPath
 from annealed.potts import SHRINKAGES, Columns, PrototypePath
 from annealed.potts.refinement import CalibratedPosterior
-from annealed.problems import gibbs
+from annealed.problems import Predictor, gibbs
+from annealed.problems.kernel import KernelPredictor
+from annealed.problems.kernel_features import FARTHEST, Kernel, KernelFeatures
 from annealed.problems.linear import LinearPredictor
 from annealed.problems.penalty_scaling import PENALTY_SCALINGS
 from annealed.validation.selection import RULES
@@ -56,26 +59,33 @@ def _learned_path(model) -> dict[str, Any]:
 def _restore_path(model, content: Content) -> None:
     if "scaling" in content:
         model.penalty_scaling_ = _one_of(PENALTY_SCALINGS, content.text("scaling"))
-    path = _path(content.part("path"), len(model.classes_), model.n_features_in_)
+    given, n_classes, n_features = content.part("path"), len(model.classes_), model.n_features_in_
+    columns = given.array("columns", (None,), "i") if "columns" in given else None
+    if columns is not None and not np.isin(columns, np.arange(n_features)).all():
+        raise ValueError("The columns of the path are not features of the model.")
+    n_columns, n_used = given.whole("n_columns"), n_features if columns is None else len(columns)
+    if n_columns != n_features:
+        raise ValueError(f"A path for {n_features} features was expected. Got one for {n_columns}.")
+    shapes = {"coef": (n_classes, n_used), "intercept": (n_classes,), "means": (n_classes, n_features)}
+    _take_path(model, _path(given, shapes, n_columns, columns), LinearPredictor())
+
+
+def _take_path(model, path: AnnealingPath, predictor: Predictor) -> None:
+    """Give a classifier its path, and the model at the chosen temperature."""
     model.path_, model.n_iter_ = path, max(1, int(path.n_iter.sum()))
     arrays, scale = path.at(path.temperatures[path.best_index])
-    point = Point(LinearPredictor(), {}, 1.0, 1.0, path.unit_C, np.dtype(float))
+    point = Point(predictor, {}, 1.0, 1.0, path.unit_C, np.dtype(float))
     model._set_point(point.moved(arrays, path.temperatures[path.best_index], scale))
 
 
-def _path(content: Content, n_classes, n_features) -> AnnealingPath:
+def _path(content: Content, shapes, n_columns, columns=None) -> AnnealingPath:
+    """A path whose arrays have these shapes at each temperature; only some models have means."""
     temperatures = content.array("temperatures", (None,), above=0.0)
-    n, best_index = len(temperatures), content.whole("best_index")
-    if best_index >= n or not (np.diff(temperatures) < 0).all() or content.whole("n_columns") != n_features:
-        raise ValueError("The temperatures of the path must fall, one of them is chosen, for the model's features.")
-    columns = content.array("columns", (None,), "i") if "columns" in content else None
-    if columns is not None and not np.isin(columns, np.arange(n_features)).all():
-        raise ValueError("The columns of the path are not features of the model.")
-    n_used = n_features if columns is None else len(columns)
-    given, shapes = content.part("arrays"), {"coef": (n, n_classes, n_used), "intercept": (n, n_classes)}
-    if "means" in given:
-        shapes["means"] = (n, n_classes, n_features)
-    arrays = {name: given.array(name, shape) for name, shape in shapes.items()}
+    n, best_index, given = len(temperatures), content.whole("best_index"), content.part("arrays")
+    if best_index >= n or not (np.diff(temperatures) < 0).all():
+        raise ValueError("The temperatures of the path must fall, and one of them is chosen.")
+    has = {name: shape for name, shape in shapes.items() if name != "means" or name in given}
+    arrays = {name: given.array(name, (n, *shape)) for name, shape in has.items()}
     given.close()
     names = [*OF_TEMPERATURES, *(name for name in MAYBE_OF_TEMPERATURES if name in content)]
     recorded = {name: content.array(name, (n,), is_finite=False) for name in names}
@@ -93,7 +103,7 @@ def _path(content: Content, n_classes, n_features) -> AnnealingPath:
         best_index=best_index,
         score_name=content.text("score_name"),
         columns=columns,
-        n_columns=n_features,
+        n_columns=n_columns,
         rule=_one_of(RULES, content.text("rule")),
         unit_C=content.number("unit_C", above=0.0) if "unit_C" in content else None,
         plan=content.text("plan"),
@@ -141,6 +151,65 @@ def _restore_melda(model, content: Content) -> None:
     model.explained_information_ratio_ = arrays["information"] / (projection.total_information or 1.0)
     for name in OF_CLASSIFIER:
         setattr(model, name, getattr(classifier, name))
+
+
+# --- kernels ----------------------------------------------------------------------------------------------
+
+
+def _learned_kernel(model) -> dict[str, Any]:
+    features = model._point.predictor.features
+    if not isinstance(features.landmarks, np.ndarray):
+        raise ValueError(f"its landmarks must be rows of an array. Got a {type(features.landmarks).__name__}")
+    return {
+        **_learned_path(model),
+        "gamma": float(model.gamma_),
+        "approximation_error": float(model.approximation_error_),
+        "landmarks": {name: getattr(features, name) for name in ("center", "scale", "landmarks", "indices")},
+        "tried": {str(number): tried._asdict() for number, tried in enumerate(model.tried_kernels_)},
+    }
+
+
+def _restore_kernel(model, content: Content) -> None:
+    model.gamma_, model.approximation_error_ = content.number("gamma", above=0.0), content.number("approximation_error")
+    model.tried_kernels_ = _tried_kernels(content.part("tried"))
+    features = _kernel_features(
+        content.part("landmarks"), Kernel(model.kernel, model.gamma_, model.degree), model.n_features_in_
+    )
+    given, n_classes, n_landmarks = content.part("path"), len(model.classes_), features.n_landmarks
+    n_columns = given.whole("n_columns")
+    if n_columns > n_landmarks:
+        raise ValueError(f"A path for at most {n_landmarks} features of a kernel was expected. Got {n_columns}.")
+    shapes = {"dual_coef": (n_classes, n_landmarks), "intercept": (n_classes,)}
+    _take_path(model, _path(given, shapes, n_columns), KernelPredictor(features))
+
+
+def _kernel_features(content: Content, kernel: Kernel, n_features) -> KernelFeatures:
+    """The map to the kernels of the landmarks; a column that does not matter has an infinite scale."""
+    indices = content.array("indices", (None,), "i")
+    if not len(indices) or not (np.diff(indices, prepend=-1) > 0).all():
+        raise ValueError("Rising indices of landmarks among the rows of the fit were expected.")
+    scale = content.array("scale", (n_features,), is_finite=False)
+    if not (scale > 0).all():
+        raise ValueError("Positive scales of the columns were expected.")
+    landmarks = content.array("landmarks", (len(indices), n_features))
+    if not (np.abs(landmarks) <= FARTHEST).all():
+        raise ValueError(f"Scaled landmarks of at most {FARTHEST} were expected.")
+    features = KernelFeatures(kernel, content.array("center", (n_features,)), scale, landmarks, indices, None)
+    content.close()
+    return features
+
+
+def _tried_kernels(content: Content) -> list[TriedKernel]:
+    tried: list[TriedKernel] = []
+    while (name := str(len(tried))) in content:
+        part = content.part(name)
+        gamma, n_landmarks = part.number("gamma", above=0.0), part.whole("n_landmarks")
+        temperatures = part.array("temperatures", (None,), above=0.0)
+        scores = part.array("validation_score", temperatures.shape, is_finite=False)
+        tried.append(TriedKernel(gamma, n_landmarks, part.truth("has_learned_scales"), temperatures, scores))
+        part.close()
+    content.close()
+    return tried
 
 
 # --- prototypes -------------------------------------------------------------------------------------------
@@ -248,6 +317,7 @@ KINDS = {
     "logistic": Kind(_learned_path, _restore_path),
     "lda": Kind(_learned_path, _restore_path),
     "melda": Kind(_learned_melda, _restore_melda),
+    "kernel": Kind(_learned_kernel, _restore_kernel),
     "potts": Kind(_learned_prototypes, _restore_prototypes),
     "sklearn-logistic": Kind(_attributes(*LINEAR, "n_iter_"), _restore_linear),
     "sklearn-lda": Kind(_attributes(*LINEAR, "priors_", "means_", "covariance_"), _restore_lda),

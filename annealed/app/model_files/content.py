@@ -146,6 +146,9 @@ class Content:
     def values(self, name: str) -> list:
         return self._value(name, [list])
 
+    def truth(self, name: str) -> bool:
+        return self._value(name, [bool])
+
     def whole(self, name: str) -> int:
         """A number that is not negative."""
         number = self._value(name, [int])

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
+from annealed.estimators import AnnealedKernelClassifier
+
 LONGEST = 18  # characters of a name beside an axis, and of a number in a cell
 MOST_DIGITS = 6  # digits of a number in the confusion matrix
 QUANTILE = float(norm.ppf(0.975))
@@ -25,6 +27,10 @@ def effective_sample_size(weights):
     """Kish's effective sample size: the number of equally weighted samples whose mean has the same variance."""
     shares = weights / weights.max()
     return shares.sum() ** 2 / np.sum(shares**2)
+
+
+def is_kernel(classifier) -> bool:
+    return isinstance(classifier, AnnealedKernelClassifier)
 
 
 @dataclass(frozen=True)

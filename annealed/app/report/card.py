@@ -13,6 +13,7 @@ from annealed.app.report.base import (
     ReportData,
     effective_sample_size,
     formatted,
+    is_kernel,
     share_interval,
 )
 from annealed.app.tables import TableModel
@@ -61,9 +62,11 @@ def weighted_by(model: TableModel) -> str:
     return "" if model.columns.weights is None else f" weighted by {model.columns.weights!r}"
 
 
-def _chosen_with(data):
-    is_chosen = data.is_held_out.any() and not isinstance(data.path, OneTemperature)
-    return " (the temperature was chosen with all training samples)" if is_chosen else ""
+def _chosen_with(model, data):
+    if not data.is_held_out.any() or isinstance(data.path, OneTemperature):
+        return ""
+    chosen = "the temperature and the kernel were" if is_kernel(model.classifier) else "the temperature was"
+    return f" ({chosen} chosen with all training samples)"
 
 
 def card(model: TableModel, data: ReportData) -> dict[str, list[tuple[str, str]]]:
@@ -89,13 +92,14 @@ def card(model: TableModel, data: ReportData) -> dict[str, list[tuple[str, str]]
             ("log-loss", _loss_interval(data)),
             (
                 "samples",
-                f"{len(data.labels)}{weighted_by(model)}, {evaluated_by(model, data)}{_chosen_with(data)}",
+                f"{len(data.labels)}{weighted_by(model)}, {evaluated_by(model, data)}{_chosen_with(model, data)}",
             ),
         ],
         "Model": [
             ("estimator", f"{type(model.pipeline[-1]).__name__} (--model {model.name})"),
             ("temperature", f"{model.classifier.temperature_:.4g}"),
             ("length of the path", str(len(model.path))),
+            *_kernel(model.classifier),
             ("posterior scale", f"{model.classifier.posterior_scale_:.3g} (calibration factor of the logits)"),
             *_settings(model.pipeline[-1]),
         ],
@@ -104,6 +108,14 @@ def card(model: TableModel, data: ReportData) -> dict[str, list[tuple[str, str]]
             ("date of this report", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")),
         ],
     }
+
+
+def _kernel(classifier) -> list[tuple[str, str]]:
+    """What a fit has chosen for a kernel."""
+    if not is_kernel(classifier):
+        return []
+    chosen = f"gamma {classifier.gamma_:.3g}, {classifier.n_landmarks_} landmarks"
+    return [("chosen kernel", f"{chosen}, {classifier.n_support_} of them in predictions")]
 
 
 def _settings(estimator) -> list[tuple[str, str]]:

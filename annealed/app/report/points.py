@@ -1,20 +1,23 @@
 """Computes the arrays of a report: the predictions of a model at every temperature.
 
 Samples that the model was fitted on are predicted by cross-validation, with the same temperatures and the posterior
-scales of the model's path; other samples are predicted by the model. If the table contains only a few of the training
-samples, fits on them would not represent the model. Then the model predicts them too, and the report says so.
+scales of the model's path, and with its kernel if it has one; other samples are predicted by the model. If the table
+contains only a few of the training samples, fits on them would not represent the model. Then the model predicts them
+too, and the report says so.
 """
 
 from __future__ import annotations
 
 import warnings
+from copy import copy
+from dataclasses import replace
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.decomposition import PCA
 
 from annealed.app.comparison import FIT_ERRORS, HASH, row_hashes, table_splits
-from annealed.app.report.base import OneTemperature, Plane, Prototypes, ReportData
+from annealed.app.report.base import OneTemperature, Plane, Prototypes, ReportData, is_kernel
 from annealed.app.tables import TableModel, check_rows
 from annealed.errors import InputError
 from annealed.estimators.discriminant_axes import class_weights_of, directions_of, score_moments
@@ -124,12 +127,9 @@ def _posterior(classifier, matrix, path, shown):
     """The posterior of a classifier, (n_shown, n_samples, n_classes), with the posterior scales of `path`."""
     if not _has_path_of_models(classifier):
         return classifier.predict_proba(matrix)[None]
-    parts = []
-    for index in shown:
-        model = classifier.at(path.temperatures[index])
-        model.posterior_scale_ = float(path.posterior_scale[index])
-        parts.append(model.predict_proba(matrix))
-    return np.stack(parts)
+    calibrated = copy(classifier)
+    calibrated.path_ = replace(classifier.path_, posterior_scale=path.posterior_scale)
+    return np.stack([calibrated.at(path.temperatures[index]).predict_proba(matrix) for index in shown])
 
 
 def _predicted(model, rows, labels, weights, is_held_out, path, shown):
@@ -149,13 +149,23 @@ def _held_out(model, rows, labels, weights, path, shown):
     """The cross-validated posterior; NaN for rows that no fold holds out."""
     posterior = np.full((len(shown), len(labels), len(model.classes)), np.nan)
     for train, test in table_splits(labels, N_FOLDS):
-        vectorizer = clone(model.pipeline[0]).fit(rows.iloc[train])
-        classifier = _same_path(model.classifier)
+        features_of, classifier = _features_of_fold(model, rows.iloc[train]), _same_path(model.classifier)
         with warnings.catch_warnings():  # the fit of the model has given the same warnings
             warnings.simplefilter("ignore")
-            _fit_fold(classifier, vectorizer.transform(rows.iloc[train]), labels[train], weights[train])
-        posterior[:, test] = _posterior(classifier, vectorizer.transform(rows.iloc[test]), path, shown)
+            _fit_fold(classifier, features_of(rows.iloc[train]), labels[train], weights[train])
+        posterior[:, test] = _posterior(classifier, features_of(rows.iloc[test]), path, shown)
     return posterior
+
+
+def _features_of_fold(model, rows):
+    """The function that makes the features of a fold, learned from its training rows.
+
+    The scales of a kernel were chosen for the features of the model, so that its folds have these, in units of the
+    scales.
+    """
+    if not is_kernel(model.classifier):
+        return clone(model.pipeline[0]).fit(rows).transform
+    return lambda rows: model.features_of(rows) / model.classifier.scale_
 
 
 def _fit_fold(classifier, matrix, labels, weights):
@@ -176,6 +186,8 @@ def _same_path(classifier):
     for name in ("penalty_scaling", "objective__penalty_scaling"):
         if name in classifier.get_params() and hasattr(classifier, "penalty_scaling_"):
             settings[name] = classifier.penalty_scaling_
+    if is_kernel(classifier):
+        settings |= {"gamma": classifier.gamma_, "n_landmarks": classifier.n_landmarks_, "scale": "none"}
     return clone(classifier).set_params(**settings)
 
 
