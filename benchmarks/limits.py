@@ -6,7 +6,7 @@ LIMITS = {
     "SHARE_OF_MEMORY": "memory of a device",
     "MOST_COPIED_BYTES": "memory: larger than the problems",
     "EXTREME": "a limit of the input",
-    "MOST_ROWS": "a limit of the input",
+    "contrasts.MOST_ROWS": "a limit of the input",
     "CHECKED_ROWS": "a check of families that users define",
     "LITERAL_INNER_ITERATIONS": "the paper's, in `as_published`",
     "DEFAULT_FOLDS": "a default of the estimators",
