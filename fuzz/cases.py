@@ -358,13 +358,9 @@ def cases(draw, estimators=tuple(CLASSES)):
     )
     parameters = dict(SLOW.get(name, {})) if draw(usually(st.just(True), st.just(False), 16)) else {}
     parameters |= {parameter: draw(usually(PARAMETERS[name][parameter], JUNK, 24)) for parameter in chosen}
-<<<<<<< HEAD
-    is_path = name not in ("PottsDA", "PooledGaussian")
-=======
     if type(parameters.get("n_init")) is int:  # each start is made, and 2**40 of them take forever
         parameters["n_init"] = min(parameters["n_init"], MOST_STARTS)
-    is_path = name in ("AnnealedLogisticRegression", "AnnealedLDA", "AnnealedClassifier", "MELDA")
->>>>>>> fuzz-fixes
+    is_path = name not in ("PottsDA", "PooledGaussian")
     rarely = usually(st.just(False), st.just(True), 8)
     is_grouped = is_path and (isinstance(parameters.get("cv"), GroupKFold) or draw(rarely))
     table = draw(tables(name in DENSE_ONLY))
