@@ -15,7 +15,7 @@ DATES = Table(38, ("signal",) * 3, 3, storage="frame of nullable", dtype="dates"
 
 
 def test_mutated_model_files(capsys):
-    assert models.main(200, seed=1) == 0
+    assert models.main(240, seed=1) == 0
     counts = capsys.readouterr().out.splitlines()[-1]
     numbers = {word: int(number) for number, word in (part.split(" ", 1) for part in counts.split(": ")[1].split(", "))}
     assert numbers["refused"] > 80

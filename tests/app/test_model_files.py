@@ -421,6 +421,16 @@ def test_other_files_and_no_file(tmp_path):
     assert "There is no model file" in message_of(tmp_path / "absent")
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-32-be"])
+def test_a_header_in_another_encoding(path, encoding):
+    """To guess the encoding, as json does with bytes, imports modules."""
+    content = path.read_bytes()
+    begin = 8 + int(np.frombuffer(content, "<u8", 1)[0])
+    header = content[8:begin].decode().encode(encoding)
+    path.write_bytes(np.array(len(header), "<u8").tobytes() + header + content[begin:])
+    assert NOT_OURS in message_of(path)
+
+
 def test_files_that_cannot_be_read(tmp_path, monkeypatch):
     assert "cannot be read: File name too long" in message_of(tmp_path / ("x" * 300))
 

@@ -70,7 +70,7 @@ def from_bytes(data: bytes) -> Content:
     if not 0 < length <= min(LONGEST_HEADER, len(data) - LENGTH.itemsize):
         raise ValueError(f"The header has a length of {length}.")
     begin = LENGTH.itemsize + length
-    header = _parsed(data[LENGTH.itemsize : begin])
+    header = _parsed(data[LENGTH.itemsize : begin].decode())  # given bytes, json would guess their encoding
     metadata = header.pop(METADATA)
     if metadata[CHECKSUM] != checksum(metadata[FORMAT], memoryview(data)[begin:]):
         raise ValueError("The checksum is wrong.")
