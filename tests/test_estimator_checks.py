@@ -22,7 +22,6 @@ ESTIMATORS = [
     AnnealedClassifier(),
     AnnealedClassifier(Quadratic()),
     AnnealedKernelClassifier(),
-    AnnealedKernelClassifier("precomputed", cv=3),
     MELDA(),
     SecondOrderFeatures(),
     PooledGaussian(),

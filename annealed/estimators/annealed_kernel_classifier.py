@@ -45,7 +45,8 @@ class AnnealedKernelClassifier(AnnealedClassifier):
         With x and z samples in units of the column scales: "rbf" is ``exp(-gamma |x - z|^2)``, "laplacian"
         ``exp(-gamma sum_k |x_k - z_k|)``, and "polynomial" ``(1 + gamma x'z) ** degree``. "precomputed": X is the
         matrix of the kernel, (n_samples, n_samples) for ``fit`` and (n_samples, n_samples of the fit) for
-        predictions. A callable gets two arrays of scaled rows and returns the matrix of their kernel.
+        predictions. A callable gets two arrays of scaled rows and returns the matrix of their kernel. These two are for
+        NumPy arrays only.
     gamma : "cv" or float, default="cv"
         "cv" chooses it by the folds that choose the temperature, among values a factor of four apart (two for
         "laplacian"), as far as scores improve. If nothing is held out, ridge regression on the classes chooses it, by

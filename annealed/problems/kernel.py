@@ -249,7 +249,7 @@ class KernelInnerProduct(Objective):
     Parameters are those of :class:`annealed.AnnealedKernelClassifier`.
     """
 
-    runs_on_devices = keeps_rows = True
+    keeps_rows = True
     cooling_rate = 0.4
     learns_late = True
 
@@ -275,6 +275,10 @@ class KernelInnerProduct(Objective):
     @property
     def accepts_sparse(self) -> bool:  # type: ignore[override]
         return self.kernel in ("rbf", "laplacian", "polynomial")
+
+    @property
+    def runs_on_devices(self) -> bool:  # type: ignore[override]
+        return self.has_gamma
 
     @property
     def has_gamma(self) -> bool:
