@@ -30,6 +30,9 @@ CANDIDATES = 20_000  # rows among which landmarks are chosen
 SAMPLED_ROWS = 1000  # rows on which the loss by too few landmarks, and the relevance of columns, are estimated
 MOST_BYTES = 1 << 28  # of features in double precision
 RIDGES = 0.1 ** np.arange(1.0, 11.0, 0.5)  # relative to the largest variance of a feature
+FIRST_LANDMARKS = 250  # with which gamma and the scales of the columns are chosen
+LADDER = {"rbf": 4.0, "laplacian": 2.0, "polynomial": 4.0}  # ratio of successive gammas
+MOST_GAMMAS = 8  # tried for one scale of the columns
 NEGLIGIBLE = 1e-5  # largest change of a logit by leaving out landmarks of small coefficients
 
 
@@ -123,8 +126,9 @@ class KernelRows:
             return replace(self, scale=np.where(relevance > 0, self.scale / relevance, np.inf), is_relative=True)
 
     def sample(self):
-        """Some of the rows that have weight, evenly spaced."""
-        return self._taken(self.weighty[:: max(1, len(self.weighty) // SAMPLED_ROWS)])
+        """Indices of some rows that have weight, evenly spaced, and these rows."""
+        chosen = self.weighty[:: max(1, len(self.weighty) // SAMPLED_ROWS)]
+        return chosen, self._taken(chosen)
 
     def _taken(self, rows):
         X, place = self.design.X, self.design.place
@@ -148,9 +152,19 @@ class KernelRows:
     def _generator(self):
         return np.random.RandomState(self.random_state)
 
-    def problem(self, gamma, n_landmarks) -> KernelProblem:
-        """The penalized free energy in the features of the kernel with this gamma."""
-        return self.candidate(gamma, self.landmarks(n_landmarks)).problem
+    def best_candidate(self, gamma, n_landmarks) -> Candidate:
+        """The candidate of least left-out error among gammas near this one; that of this one if gamma is given."""
+        indices = self.landmarks(n_landmarks)
+        best = self.candidate(gamma, indices)
+        if not self.family.chooses_gamma:
+            return best
+        errors, place, ratio = {0: best.error()}, 0, LADDER[self.family.kernel]
+        while len(errors) < MOST_GAMMAS and (left := [near for near in (place + 1, place - 1) if near not in errors]):
+            candidate = self.candidate(gamma * ratio ** left[0], indices)
+            errors[left[0]] = candidate.error()
+            if errors[left[0]] < errors[place]:
+                best, place = candidate, left[0]
+        return best
 
     def candidate(self, gamma, indices) -> Candidate:
         """The features of the kernel with this gamma and these landmarks."""
@@ -206,7 +220,9 @@ class Candidate:
 
     def lost(self) -> float:
         """Share of the kernel of a row and itself that the features lack, on some rows."""
-        return self.features.lost(self.rows.sample())
+        chosen, rows = self.rows.sample()
+        diagonal = rows[np.arange(len(chosen)), chosen] if self.rows.family.kernel == "precomputed" else None
+        return self.features.lost(rows, diagonal)
 
     def relevance(self, dual_coef) -> np.ndarray:
         """Root mean square of the derivatives of the logits by each scaled column, relative to that of all columns.
@@ -214,7 +230,7 @@ class Candidate:
         dual_coef : of the logits, (n_classes, n_landmarks)
         """
         features = self.features
-        rows, landmarks = (as_dense(part) for part in (features.scaled(self.rows.sample()), features.landmarks))
+        rows, landmarks = (as_dense(part) for part in (features.scaled(self.rows.sample()[1]), features.landmarks))
         slopes = np.sqrt(np.mean(features.kernel.derivatives(rows, landmarks, to_host(dual_coef)) ** 2, axis=(0, 1)))
         varies = np.isfinite(self.rows.scale)
         whole = np.sqrt(np.mean(slopes[varies] ** 2)) if varies.any() else 0.0
@@ -273,26 +289,25 @@ class KernelInnerProduct(Objective):
         self.fit_intercept = fit_intercept
 
     @property
-    def accepts_sparse(self) -> bool:  # type: ignore[override]
-        return self.kernel in ("rbf", "laplacian", "polynomial")
-
-    @property
-    def runs_on_devices(self) -> bool:  # type: ignore[override]
-        return self.has_gamma
-
-    @property
     def has_gamma(self) -> bool:
-        return self.kernel in ("rbf", "laplacian", "polynomial")
+        """Whether the library computes the kernel: then X may be sparse, or on a device."""
+        return isinstance(self.kernel, str) and self.kernel in LADDER
+
+    accepts_sparse = runs_on_devices = has_gamma
+
+    @property
+    def chooses_gamma(self) -> bool:
+        return self.has_gamma and isinstance(self.gamma, str)
 
     def unit_C(self, total_weight, n_classes):
         return unit_C(self.l2_strength, total_weight, n_classes)
 
     def prepare(self, design, random_state=None):
-        """The problem of the middle gamma, or of the one that is given; `KernelRows` makes those of others."""
+        """The problem of the gamma that is given, or that ridge regression prefers; `KernelSearch` tries others."""
         self._check()
         rows = KernelRows.of(self, design, _seed(random_state))
-        given = self.gamma if isinstance(self.gamma, str) or not self.has_gamma else float(self.gamma)
-        return rows.problem(rows.unit_gamma if isinstance(given, str) else given, self.first_landmarks(rows))
+        gamma = rows.unit_gamma if isinstance(self.gamma, str) else self.gamma
+        return rows.best_candidate(gamma, self.first_landmarks(rows)).problem
 
     def first_landmarks(self, rows: KernelRows) -> int:
         """Number of landmarks to begin with."""
@@ -322,11 +337,8 @@ class KernelInnerProduct(Objective):
         is_named = isinstance(number, str) and number in ("auto", "all")
         if not is_named and (not isinstance(number, int | np.integer) or isinstance(number, bool) or number < 1):
             raise ValueError(f'n_landmarks must be "auto", "all" or a whole number of at least 1. Got {number!r}.')
-        if self.scale == "ard" and not (self.has_gamma):
+        if self.scale == "ard" and not self.has_gamma:
             raise ValueError(f'scale="ard" needs one of the kernels {KERNELS[:3]}. Got kernel={self.kernel!r}.')
-
-
-FIRST_LANDMARKS = 250  # with which gamma is chosen
 
 
 def _seed(random_state) -> int:

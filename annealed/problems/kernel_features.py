@@ -192,11 +192,14 @@ class KernelFeatures:
         """Coefficients of the landmarks' kernels, (..., n_landmarks), from those of the features."""
         return coef @ self.whitening.T
 
-    def lost(self, X) -> float:
-        """Share of the kernel of a row and itself that its features lack, on average over rows X."""
+    def lost(self, X, diagonal=None) -> float:
+        """Share of the kernel of a row and itself that its features lack, on average over rows X.
+
+        diagonal : the kernel of each row and itself, if it is precomputed
+        """
         features = to_host(self.of_rows(X, np.float64))
-        kept, whole = np.sum(features**2, axis=1), np.ones(len(features))
-        if not self.kernel.is_bounded:
+        kept, whole = np.sum(features**2, axis=1), np.ones(len(features)) if diagonal is None else diagonal
+        if diagonal is None and not self.kernel.is_bounded:
             rows = self.scaled(X)
             pairs = (rows[number : number + 1] for number in range(len(kept)))
             whole = np.array([float(self.kernel(place_of(X), row, row)[0, 0]) for row in pairs])

@@ -140,6 +140,9 @@ def test_predictions_of_a_precomputed_kernel_read_its_support_only():
     X, y = make_moons(80, noise=0.2, random_state=0)
     table = rbf_kernel(X, gamma=2.0)
     model = AnnealedKernelClassifier("precomputed", n_landmarks=30).fit(table, y)
+    scaled = AnnealedKernelClassifier("precomputed", n_landmarks=30).fit(9 * table, y)
+    assert 0 < model.approximation_error_ < 1
+    np.testing.assert_allclose(scaled.approximation_error_, model.approximation_error_, rtol=1e-6)
     changed = np.full_like(table, 7.0)
     changed[:, model.support_] = table[:, model.support_]
     np.testing.assert_array_equal(model.predict_proba(changed), model.predict_proba(table))
