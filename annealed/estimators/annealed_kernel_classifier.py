@@ -59,7 +59,7 @@ class AnnealedKernelClassifier(AnnealedClassifier):
         - "standardize": their standard deviations. Indicators of one category (neighbouring columns of 0 and 1 of
           which a sample has at most one 1) have a common scale, so that a category weighs as much as a number.
         - "ard": standard deviations divided by the relevance of each column, the root mean square of the derivatives
-          of the logits by it. It is learned from a first fit, and again as long as scores improve.
+          of the logits by it. It is learned from a first fit, and again as long as scores clearly improve.
         - "none": columns as they are.
         - "auto": "none" for sparse X, otherwise "standardize". If there are at least fifty samples per column, "ard" is
           tried, and taken if its scores are clearly better.

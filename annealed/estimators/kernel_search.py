@@ -1,7 +1,7 @@
 """The choice of a kernel: gamma, the scales of the columns and the number of landmarks, by the folds of the path.
 
-For each candidate one path is solved, with few landmarks. The landmarks of the best one are then doubled until that no
-longer raises the validation score.
+A candidate is a kernel with its landmarks. Ridge regression says with which one to begin (`Candidate.error`). For each
+one that is tried a path is solved, with few landmarks; those of the best are then doubled as long as scores improve.
 """
 
 from __future__ import annotations
@@ -92,7 +92,10 @@ class KernelSearch:
             self.best, candidate = found, start.rows.candidate(candidate.gamma * factor, start.indices)
 
     def _learn_scales(self):
-        """Divide the scales of the columns by their relevance, as long as that clearly raises the validation score."""
+        """Divide the scales of the columns by their relevance, as long as that clearly raises the validation score.
+
+        With "ard", any rise is enough the first time.
+        """
         asked, n_columns = self.family.scale, max(1.0, self.rows.n_varying)
         is_asked = asked == "ard" or (asked == "auto" and len(self.rows.weighty) >= ROWS_OF_COLUMN * n_columns)
         while is_asked and n_columns >= 2 and not self.is_stopped():
@@ -100,7 +103,7 @@ class KernelSearch:
             reported = self.best.plan.problem.report(step.parameters[:1, ...], step.temperature, slice(0, 1))
             rows = candidate.rows.relative(candidate.relevance(reported["dual_coef"][0, ...]))
             found = self.solve(rows.best_candidate(candidate.gamma, len(candidate.indices)).problem)
-            is_clear = asked == "ard" and not candidate.rows.is_relative  # the first time that is asked for
+            is_clear = asked == "ard" and not candidate.rows.is_relative
             is_clear = is_clear or clearly_exceeds(found.fold_scores, self.best.fold_scores)
             if not (is_clear and score(found) > score(self.best)):
                 return

@@ -27,8 +27,8 @@ KERNELS = ("rbf", "laplacian", "polynomial", "precomputed")
 SCALES = ("auto", "standardize", "ard", "none")
 MOST_ROWS = 10_000  # rows that may all be landmarks on the host
 CANDIDATES = 20_000  # rows among which landmarks are chosen
-SAMPLED_ROWS = 1000  # rows on which the loss by too few landmarks, and the relevance of columns, are estimated
-MOST_BYTES = 1 << 28  # of features in double precision
+SAMPLED_ROWS = 1000  # rows from which the approximation error and the relevance of columns are estimated
+MOST_BYTES = 1 << 28  # of features in double precision; more are stored in float32
 RIDGES = 0.1 ** np.arange(1.0, 11.0, 0.5)  # relative to the largest variance of a feature
 FIRST_LANDMARKS = 250  # with which gamma and the scales of the columns are chosen
 LADDER = {"rbf": 4.0, "laplacian": 2.0, "polynomial": 4.0}  # ratio of successive gammas
@@ -219,7 +219,7 @@ class Candidate:
         return min((error for error in errors if error >= 0), default=np.inf)
 
     def lost(self) -> float:
-        """Share of the kernel of a row and itself that the features lack, on some rows."""
+        """The approximation error, on some rows."""
         chosen, rows = self.rows.sample()
         diagonal = rows[np.arange(len(chosen)), chosen] if self.rows.family.kernel == "precomputed" else None
         return self.features.lost(rows, diagonal)

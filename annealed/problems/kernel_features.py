@@ -155,7 +155,7 @@ class KernelFeatures:
         return replace(self, landmarks=on_host(self.landmarks), whitening=on_host(self.whitening))
 
     def scaled(self, X):
-        """Centred rows in units of the scales, in float64; sparse rows are not centred, as distances need it not."""
+        """Centred rows in units of the scales, in float64. Sparse rows are not centred: distances stay the same."""
         if is_foreign(X):
             place = place_of(X)
             return (place.wide(X) - place.wide(self.center)) / place.wide(self.scale)
