@@ -254,8 +254,8 @@ class KernelProblem(PenalizedLinearProblem):
         features = replace(candidate.features, whitening=None)  # as large as the kernel; predictions do not need it
         self.predictor = KernelPredictor(features.on_host() if returns_numpy else features)
 
-    def report(self, parameters, temperature, fits=slice(None)):
-        found = super().report(parameters, temperature, fits)
+    def report_scores(self, coef, intercept):
+        found = super().report_scores(coef, intercept)
         return {"dual_coef": self.candidate.features.combinations(found["coef"]), "intercept": found["intercept"]}
 
 

@@ -9,6 +9,7 @@ from sklearn.datasets import load_iris, load_wine, make_circles, make_moons
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import cross_val_score
+from small_problems import make_everything_wide
 
 from annealed import AnnealedKernelClassifier, AnnealedLogisticRegression, CGrid
 
@@ -47,6 +48,16 @@ def test_a_linear_kernel_is_the_linear_estimator(kernel):
 
 def _linear(rows, others):
     return rows @ others.T
+
+
+def test_many_landmarks_are_solved_in_combinations_of_samples(monkeypatch):
+    X, y = make_moons(120, noise=0.3, random_state=0)
+    settings = {"gamma": 1.0, "n_landmarks": "all", "tol": 1e-7}
+    expected = AnnealedKernelClassifier(**settings).fit(X, y)
+    make_everything_wide(monkeypatch)
+    model = AnnealedKernelClassifier(**settings).fit(X, y)
+    assert model.path_.plan.startswith("Subspace") and not expected.path_.plan.startswith("Subspace")
+    np.testing.assert_allclose(model.predict_proba(X), expected.predict_proba(X), atol=1e-5)
 
 
 def test_predictions_approach_the_exact_ones_with_more_landmarks():
